@@ -1,0 +1,1 @@
+"""Program to analysis: what the rules alone say about time."""

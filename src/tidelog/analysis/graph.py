@@ -1,0 +1,123 @@
+"""Graph algorithms the dependencies need: components and longest path sums, both iterative."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+# An exact integer, or plus or minus infinity; integers are never turned into floats.
+Bound: TypeAlias = int | float
+
+
+@dataclass(frozen=True, slots=True)
+class Arc:
+    """From a node to a node it depends on, with a weight and what put it there."""
+
+    tail: str
+    head: str
+    weight: int
+    label: int = -1
+
+
+def components(nodes: Iterable[str], successors: Mapping[str, Iterable[str]]) -> list[list[str]]:
+    """Strongly connected components, what is depended on first (Tarjan).
+
+    >>> components("abc", {"a": "b", "b": "ac"})
+    [['c'], ['a', 'b']]
+    """
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    on_stack: set[str] = set()
+    found: list[list[str]] = []
+    for root in nodes:
+        if root in index:
+            continue
+        work = [(root, iter(successors.get(root, ())))]
+        index[root] = low[root] = len(index)
+        stack.append(root)
+        on_stack.add(root)
+        while work:
+            node, rest = work[-1]
+            for child in rest:
+                if child not in index:
+                    index[child] = low[child] = len(index)
+                    stack.append(child)
+                    on_stack.add(child)
+                    work.append((child, iter(successors.get(child, ()))))
+                    break
+                if child in on_stack:
+                    low[node] = min(low[node], index[child])
+            else:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[node])
+                if low[node] == index[node]:
+                    component = []
+                    while True:
+                        member = stack.pop()
+                        on_stack.discard(member)
+                        component.append(member)
+                        if member == node:
+                            break
+                    found.append(component[::-1])
+    return found
+
+
+def longest(
+    nodes: Sequence[str], arcs: Sequence[Arc], start: Mapping[str, int]
+) -> tuple[dict[str, Bound], list[Arc]]:
+    """Greatest path sums from the start nodes, and a positive cycle on such a path, if any.
+
+    A node not reached has -inf, one behind a positive cycle +inf.
+
+    >>> longest(["a", "b"], [Arc("a", "b", 2), Arc("b", "b", -1)], {"a": 0})
+    ({'a': 0, 'b': 2}, [])
+    """
+    out: dict[str, list[Arc]] = {}
+    for arc in arcs:
+        out.setdefault(arc.tail, []).append(arc)
+    successors = {node: [a.head for a in out.get(node, ())] for node in nodes}
+    best: dict[str, Bound] = {node: start.get(node, -math.inf) for node in nodes}
+    cycle: list[Arc] = []
+    for component in reversed(components(nodes, successors)):
+        inside = set(component)
+        local = [a for node in component for a in out.get(node, ()) if a.head in inside]
+        if local and any(best[node] > -math.inf for node in component):
+            found = _relax(component, local, best)
+            if found:
+                cycle = cycle or found
+                for node in component:
+                    best[node] = math.inf
+        for node in component:
+            for arc in out.get(node, ()):
+                if arc.head not in inside:
+                    best[arc.head] = max(best[arc.head], best[node] + arc.weight)
+    return best, cycle
+
+
+def _relax(nodes: list[str], arcs: list[Arc], best: dict[str, Bound]) -> list[Arc]:
+    """Bellman-Ford inside one component; a positive cycle when there is one."""
+    came: dict[str, Arc] = {}
+    if any(best[node] == math.inf for node in nodes):
+        for node in nodes:
+            best[node] = math.inf
+        return []
+    for _ in range(len(nodes) + 1):
+        changed = ""
+        for arc in arcs:
+            sum_ = best[arc.tail] + arc.weight
+            if sum_ > best[arc.head]:
+                best[arc.head], came[arc.head], changed = sum_, arc, arc.head
+        if not changed:
+            return []
+    # Still changing after as many rounds as there are nodes: walk back into the cycle, then round.
+    node = changed
+    for _ in nodes:
+        node = came[node].tail
+    cycle = [came[node]]
+    while cycle[-1].tail != node:
+        cycle.append(came[cycle[-1].tail])
+    return cycle[::-1]

@@ -1,0 +1,208 @@
+"""The command line: `tidelog check | fmt | explain`.
+
+Exit codes: 0 for any answer, warnings included; 1 when the rules or the data are wrong (and when
+`fmt --check` found work); 2 when the command was used wrongly.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from tidelog import __version__
+from tidelog.language.checks import Report, Similar, check, decode
+from tidelog.language.diagnostics import ProgramError
+from tidelog.language.formatter import format_source
+from tidelog.language.program import Program
+from tidelog.views import terminal
+
+_RULES = click.Path(dir_okay=False, allow_dash=True)
+_json_option = click.option("--json", "as_json", is_flag=True, help="Report as JSON.")
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="tidelog")
+def cli() -> None:
+    """Stream reasoning in temporal Datalog.
+
+    RULES is a .tdl file, or - for standard input.
+    """
+
+
+@cli.command("check")
+@click.argument("rules", type=_RULES)
+@_json_option
+def check_command(rules: str, as_json: bool) -> None:
+    """Say everything that is wrong with RULES."""
+    report = _read(rules)
+    if as_json:
+        _print_json(
+            {
+                "file": report.source.file,
+                "errors": len(report.errors),
+                "warnings": len(report.warnings),
+                "diagnostics": [d.as_json() for d in report.diagnostics],
+            }
+        )
+    else:
+        console = terminal.stdout()
+        for diagnostic in report.diagnostics:
+            console.print(terminal.diagnostic_text(diagnostic, report.source), end="\n\n")
+        console.print(terminal.report_summary(report))
+    sys.exit(1 if report.errors else 0)
+
+
+@cli.command("fmt")
+@click.argument("rules", type=_RULES)
+@click.option("--check", "only_check", is_flag=True, help="Change nothing; exit 1 if it would.")
+@_json_option
+def fmt_command(rules: str, only_check: bool, as_json: bool) -> None:
+    """Lay RULES out in the one standard way, in place; - writes to standard output."""
+    raw = _bytes(rules)
+    source, unreadable = decode(raw, _name(rules))
+    try:
+        if unreadable is not None:
+            raise ProgramError([unreadable], source)
+        text = format_source(source)
+    except ProgramError as error:
+        _refuse(Report(error.source, Program(), error.diagnostics))
+    changed = text.encode() != raw
+    if rules == "-" and not only_check and not as_json:
+        sys.stdout.buffer.write(text.encode())
+    else:
+        if changed and not only_check and rules != "-":
+            _replace(Path(rules), text.encode())
+        if as_json:
+            _print_json({"file": source.file, "changed": changed})
+        elif changed:
+            verb = "would be reformatted" if only_check else "reformatted"
+            click.echo(f"{source.file}: {verb}")
+    sys.exit(1 if only_check and changed else 0)
+
+
+@cli.command("explain")
+@click.argument("rules", type=_RULES)
+@click.option(
+    "--query", "queries", multiple=True, metavar="P", help="Only this output; repeatable."
+)
+@click.option(
+    "--show",
+    default="class",
+    metavar="LIST",
+    show_default=True,
+    help=f"What to show, separated by commas: {', '.join(terminal.SECTIONS)}.",
+)
+@_json_option
+def explain_command(rules: str, queries: tuple[str, ...], show: str, as_json: bool) -> None:
+    """Say what kind of query each output of RULES is, and why."""
+    from tidelog.analysis.core import core
+    from tidelog.analysis.dependencies import dependencies
+
+    sections = _choices("--show", show, terminal.SECTIONS)
+    report = _accepted(rules)
+    whole = core(report.program)
+    found = [dependencies(whole, [q]) for q in _queries(report.program, queries)]
+    if as_json:
+        _print_json(
+            {"file": report.source.file, "queries": [terminal.explain_json(d) for d in found]}
+        )
+        return
+    blocks = [terminal.explain_lines(d, sections) for d in found]
+    terminal.print_lines(
+        line for i, block in enumerate(blocks) for line in ([""] if i else []) + block
+    )
+
+
+# Reading and reporting, shared by the commands
+
+
+def _name(rules: str) -> str:
+    return "<stdin>" if rules == "-" else rules
+
+
+def _bytes(rules: str) -> bytes:
+    if rules == "-":
+        return sys.stdin.buffer.read()
+    try:
+        return Path(rules).read_bytes()
+    except OSError as error:
+        raise click.UsageError(f"cannot read {rules}: {error.strerror or error}") from error
+
+
+def _read(rules: str) -> Report:
+    return check(_bytes(rules), _name(rules))
+
+
+def _accepted(rules: str) -> Report:
+    """A report without errors; its warnings go to standard error."""
+    report = _read(rules)
+    if report.errors:
+        _refuse(report)
+    console = terminal.stderr()
+    for diagnostic in report.warnings:
+        console.print(terminal.diagnostic_text(diagnostic, report.source), end="\n\n")
+    return report
+
+
+def _refuse(report: Report) -> NoReturn:
+    console = terminal.stderr()
+    for diagnostic in report.diagnostics:
+        console.print(terminal.diagnostic_text(diagnostic, report.source), end="\n\n")
+    console.print(terminal.report_summary(report))
+    sys.exit(1)
+
+
+def _queries(program: Program, names: Iterable[str]) -> tuple[str, ...]:
+    """The queries asked for, or all outputs; any predicate of the program may be asked for."""
+    known = tuple(dict.fromkeys([*program.outputs, *program.heads, *program.inputs]))
+    for name in names:
+        if name not in known:
+            near = Similar(known).to(name)
+            remedy = f"did you mean {near}?" if near else f"there are {', '.join(known[:10])}"
+            raise click.UsageError(f"no predicate {name} in the rules; {remedy}")
+    return tuple(dict.fromkeys(names)) or program.outputs
+
+
+def _choices(option: str, text: str, allowed: tuple[str, ...]) -> tuple[str, ...]:
+    chosen = tuple(part.strip() for part in text.split(",") if part.strip())
+    for part in chosen:
+        if part not in allowed:
+            raise click.UsageError(f"{option} knows {', '.join(allowed)}; not {part}")
+    return chosen
+
+
+def _print_json(value: Any) -> None:
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write beside the file, then rename over it: never half a file."""
+    path = path.resolve()
+    try:
+        mode = path.stat().st_mode
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+            os.chmod(temporary, mode)
+            os.replace(temporary, path)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+    except OSError as error:
+        raise click.ClickException(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def main() -> None:
+    cli()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Text to program: the rule language, its parser, printer, types and checks."""

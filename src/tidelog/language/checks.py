@@ -1,0 +1,472 @@
+"""Everything that can be said about a program without running it: `check` lists it all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+from tidelog.language.diagnostics import (
+    Code,
+    Diagnostic,
+    Note,
+    ProgramError,
+    Severity,
+    Source,
+)
+from tidelog.language.parser import parse_source
+from tidelog.language.program import (
+    TIME_COLUMN,
+    Atom,
+    Comparison,
+    Constant,
+    Input,
+    Literal,
+    Origin,
+    Output,
+    Outputs,
+    Program,
+    Rule,
+    Term,
+    Time,
+    TimeOffset,
+    Variable,
+)
+from tidelog.language.types import infer
+
+
+@dataclass(frozen=True)
+class Report:
+    """A source, the program as far as it could be read, and everything found."""
+
+    source: Source
+    program: Program
+    diagnostics: tuple[Diagnostic, ...]
+
+    @property
+    def errors(self) -> tuple[Diagnostic, ...]:
+        return tuple(d for d in self.diagnostics if d.severity is Severity.ERROR)
+
+    @property
+    def warnings(self) -> tuple[Diagnostic, ...]:
+        return tuple(d for d in self.diagnostics if d.severity is Severity.WARNING)
+
+    def accepted(self) -> Program:
+        """The program, or one exception that carries every diagnostic."""
+        if self.errors:
+            raise ProgramError(self.diagnostics, self.source)
+        return self.program
+
+
+def check(text: str | bytes, file: str = "<text>") -> Report:
+    """Read and check rules.
+
+    >>> [d.code.id for d in check("P(X) @ T :- E(Y) @ T.").diagnostics]
+    ['E101', 'W304']
+    """
+    source, unreadable = decode(text, file)
+    if unreadable is not None:
+        return Report(source, Program(), (unreadable,))
+    parsed = parse_source(source)
+    found = list(parsed.diagnostics)
+    found += check_program(parsed.program, complete=parsed.complete)
+    found.sort(key=lambda d: (d.origin.line, d.origin.column, d.code.id))
+    return Report(source, parsed.program, tuple(found))
+
+
+def decode(text: str | bytes, file: str) -> tuple[Source, Diagnostic | None]:
+    """UTF-8 with or without byte order mark, any line ends."""
+    if isinstance(text, bytes):
+        raw = text
+        try:
+            text = raw.decode("utf-8")
+        except UnicodeDecodeError as error:
+            source = Source(file, raw.decode("utf-8", "replace"))
+            # Bytes before the first bad one are good, so they decode to the characters before it.
+            at = len(raw[: error.start].decode("utf-8"))
+            return source, Diagnostic(
+                Code.ENCODING,
+                f"byte 0x{raw[error.start]:02x} is not UTF-8 text",
+                source.origin(at, at + 1),
+                hint="save the file as UTF-8",
+            )
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    return Source(file, text), None
+
+
+def check_program(program: Program, *, complete: bool = True) -> Iterator[Diagnostic]:
+    """All findings; those that need the whole program only when it is `complete`."""
+    yield from _declared_twice(program)
+    yield from _shapes(program)
+    for rule in program.rules:
+        yield from _variables(rule)
+    yield from infer(program).diagnostics
+    yield from _duplicates(program)
+    if complete:
+        yield from _outputs(program)
+        yield from _undeclared(program)
+        yield from _underivable(program)
+        yield from _unused(program)
+
+
+# Declarations
+
+
+def _declared_twice(program: Program) -> Iterator[Diagnostic]:
+    inputs: dict[str, Input] = {}
+    for statement in program.statements:
+        if isinstance(statement, Input):
+            first = inputs.setdefault(statement.predicate, statement)
+            if first is not statement:
+                yield Diagnostic(
+                    Code.DECLARED_TWICE,
+                    f"input `{statement.predicate}` is declared twice",
+                    statement.origin,
+                    (Note("the first declaration", first.origin),),
+                    "keep one of them",
+                )
+            names = [column.name for column in statement.columns]
+            if statement.time is not None:
+                names.append(statement.time)
+            yield from _repeated(names, statement.predicate, statement.origin)
+        elif isinstance(statement, Outputs):
+            for item in statement.items:
+                yield from _repeated(item.columns or (), item.predicate, item.origin)
+    outputs: dict[str, Output] = {}
+    for item in program.output_items:
+        listed = outputs.setdefault(item.predicate, item)
+        if listed is not item:
+            yield Diagnostic(
+                Code.DECLARED_TWICE,
+                f"output `{item.predicate}` is listed twice",
+                item.origin,
+                (Note("the first time", listed.origin),),
+                "keep one of them",
+            )
+
+
+def _repeated(names: Iterable[str], predicate: str, origin: Origin) -> Iterator[Diagnostic]:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            yield Diagnostic(
+                Code.DECLARED_TWICE,
+                f"`{predicate}` has two columns called `{name}`",
+                origin,
+                hint="give every column, the time column included, a name of its own",
+            )
+        seen.add(name)
+
+
+def _outputs(program: Program) -> Iterator[Diagnostic]:
+    known = {*program.heads, *program.inputs}
+    similar = Similar(known)
+    for item in program.output_items:
+        if item.predicate not in known:
+            near = similar.to(item.predicate)
+            yield Diagnostic(
+                Code.NO_SUCH_OUTPUT,
+                f"output `{item.predicate}` does not exist",
+                item.origin,
+                hint=f"did you mean `{near}`?"
+                if near
+                else "write a rule for it, or remove it from the outputs",
+            )
+
+
+# Shapes: one arity and one sort a predicate
+
+
+def _shapes(program: Program) -> Iterator[Diagnostic]:
+    first: dict[str, tuple[int, bool, Origin]] = {
+        name: (len(d.columns), d.time is not None, d.origin)
+        for name, d in program.declarations.items()
+    }
+    for rule in program.rules:
+        for atom in (rule.head, *rule.atoms):
+            arity, temporal = len(atom.args), atom.time is not None
+            known = first.setdefault(atom.predicate, (arity, temporal, atom.origin))
+            if known[0] != arity:
+                yield Diagnostic(
+                    Code.ARITY,
+                    f"`{atom.predicate}` has {_arguments(arity)} here and {known[0]} elsewhere",
+                    atom.origin,
+                    (Note(f"here it has {_arguments(known[0])}", known[2]),),
+                )
+            if known[1] != temporal:
+                yield Diagnostic(
+                    Code.SORT,
+                    f"`{atom.predicate}` is {_sort(temporal)} here and {_sort(known[1])} elsewhere",
+                    atom.origin,
+                    (Note(f"here it is {_sort(known[1])}", known[2]),),
+                    "a predicate has a time (`@ T`) everywhere or nowhere",
+                )
+    for item in program.output_items:
+        if item.columns is not None and item.predicate in first:
+            arity, temporal, origin = first[item.predicate]
+            if len(item.columns) != arity:
+                yield Diagnostic(
+                    Code.ARITY,
+                    f"output `{item.predicate}` names {len(item.columns)} columns"
+                    f" and has {_arguments(arity)}",
+                    item.origin,
+                    (Note(f"here it has {_arguments(arity)}", origin),),
+                )
+            if temporal and TIME_COLUMN in item.columns:
+                yield from _repeated((*item.columns, TIME_COLUMN), item.predicate, item.origin)
+
+
+def _arguments(n: int) -> str:
+    return f"{n} argument" if n == 1 else f"{n} arguments"
+
+
+def _sort(temporal: bool) -> str:
+    return "temporal" if temporal else "rigid"
+
+
+# Variables
+
+
+def _variables(rule: Rule) -> Iterator[Diagnostic]:
+    bound: set[str] = set()
+    times: dict[str, TimeOffset] = {}
+    objects: dict[str, Variable] = {}
+    count: dict[str, int] = {}
+    order: list[Variable] = []
+
+    def seen(variable: Variable) -> None:
+        count[variable.name] = count.get(variable.name, 0) + 1
+        order.append(variable)
+
+    def time(at: Time | None) -> Variable | None:
+        if isinstance(at, TimeOffset):
+            times.setdefault(at.variable.name, at)
+            seen(at.variable)
+            return at.variable
+        return None
+
+    for literal in (rule.head, *rule.body):
+        for variable in literal.variables:
+            objects.setdefault(variable.name, variable)
+            seen(variable)
+        if isinstance(literal, Atom):
+            at = time(literal.time)
+            if literal is not rule.head:
+                bound.update(v.name for v in literal.variables)
+                bound.update({at.name} if at else ())
+
+    mixed = [name for name in times if name in objects]
+    for name in mixed:
+        yield Diagnostic(
+            Code.TIME_AS_OBJECT,
+            f"`{name}` is a time and an object in one rule",
+            objects[name].origin,
+            (Note("here it is a time", times[name].origin),),
+            "times are compared and joined through `@` only; use another name",
+        )
+
+    unsafe: set[str] = set()
+    head = [*rule.head.variables]
+    if isinstance(rule.head.time, TimeOffset):
+        head.append(rule.head.time.variable)
+    for variable in head:
+        if variable.name not in bound and variable.name not in unsafe:
+            unsafe.add(variable.name)
+            shown = "_" if variable.anonymous else variable.name
+            yield Diagnostic(
+                Code.UNSAFE_HEAD,
+                f"`{shown}` in the head has no value"
+                + (": a fact has no variables" if not rule.body else ""),
+                variable.origin,
+                hint="constants start with a lower-case letter or are quoted"
+                if not rule.body
+                else f"use `{shown}` in an atom of the body",
+            )
+    for comparison in rule.comparisons:
+        for variable in comparison.variables:
+            if variable.name not in bound and variable.name not in unsafe:
+                unsafe.add(variable.name)
+                shown = "_" if variable.anonymous else variable.name
+                yield Diagnostic(
+                    Code.UNSAFE_COMPARISON,
+                    f"`{shown}` is compared but has no value",
+                    variable.origin,
+                    hint=f"use `{shown}` in an atom of the body"
+                    if not variable.anonymous
+                    else "give it a name and use it in an atom of the body",
+                )
+    for variable in order:
+        name = variable.name
+        if count[name] == 1 and name not in unsafe and not name.startswith("_"):
+            yield Diagnostic(
+                Code.SINGLE_OCCURRENCE,
+                f"`{name}` occurs only once in this rule",
+                variable.origin,
+                hint=f"write `_` if any value will do, or `_{name}` to keep the name",
+            )
+
+
+# The program as a whole
+
+
+def _duplicates(program: Program) -> Iterator[Diagnostic]:
+    first: dict[object, Rule] = {}
+    for rule in program.rules:
+        known = first.setdefault(_canonical(rule), rule)
+        if known is not rule:
+            kind = "rule" if rule.body else "fact"
+            yield Diagnostic(
+                Code.DUPLICATE_RULE,
+                f"this {kind} says the same as an earlier one",
+                rule.origin,
+                (Note(f"the earlier {kind}", known.origin),),
+                "remove one of them",
+            )
+
+
+def _canonical(rule: Rule) -> object:
+    """Equal for rules that differ in names of variables and, mostly, in the order of the body."""
+    names: dict[str, int] = {}
+
+    def term(t: Term) -> object:
+        return names.setdefault(t.name, len(names)) if isinstance(t, Variable) else t
+
+    def time(t: Time | None, shift: dict[str, int]) -> object:
+        if isinstance(t, TimeOffset):
+            # Only distances between times matter: `P @ T+1 :- E @ T` is `P @ T :- E @ T-1`.
+            shift.setdefault(t.variable.name, t.offset)
+            name = names.setdefault(t.variable.name, len(names))
+            return (name, t.offset - shift[t.variable.name])
+        return t
+
+    def shape(literal: Literal) -> tuple[str, str, int, tuple[str, ...]]:
+        if isinstance(literal, Comparison):
+            return ("~", literal.operator, 0, ())
+        offset = literal.time.offset if isinstance(literal.time, TimeOffset) else 0
+        constants = tuple(repr(t) if isinstance(t, Constant) else "" for t in literal.args)
+        return ("", literal.predicate, offset, constants)
+
+    shift: dict[str, int] = {}
+    parts: list[object] = []
+    for literal in (rule.head, *sorted(rule.body, key=shape)):
+        if isinstance(literal, Atom):
+            parts.append(
+                (literal.predicate, tuple(map(term, literal.args)), time(literal.time, shift))
+            )
+        else:
+            parts.append((term(literal.left), literal.operator, term(literal.right)))
+    return (parts[0], frozenset(parts[1:]))
+
+
+def _undeclared(program: Program) -> Iterator[Diagnostic]:
+    defined = {*program.declarations, *program.heads}
+    similar = Similar(defined)
+    done: set[str] = set()
+    for rule in program.rules:
+        for atom in rule.atoms:
+            name = atom.predicate
+            if name in defined or name in done:
+                continue
+            done.add(name)
+            near = similar.to(name)
+            # A file that declares nothing may well leave all its inputs undeclared.
+            if near or program.declarations:
+                time = " @ time" if atom.time else ""
+                columns = ", ".join(f"arg{i}: text" for i in range(1, len(atom.args) + 1))
+                declaration = f"`input {name}{f'({columns})' if columns else ''}{time}.`"
+                yield Diagnostic(
+                    Code.UNDECLARED,
+                    f"`{name}` has no rule and is not declared as an input",
+                    atom.origin,
+                    hint=f"did you mean `{near}`?"
+                    if near
+                    else f"if it is an input, declare it: {declaration}",
+                )
+
+
+def _underivable(program: Program) -> Iterator[Diagnostic]:
+    derivable = derivable_predicates(program)
+    done: set[str] = set()
+    for rule in program.rules:
+        name = rule.head.predicate
+        if name not in derivable and name not in done:
+            done.add(name)
+            missing = next(a for a in rule.atoms if a.predicate not in derivable)
+            yield Diagnostic(
+                Code.UNDERIVABLE,
+                f"nothing can derive `{name}`",
+                rule.head.origin,
+                (Note(f"this needs `{missing.predicate}`, which never holds", missing.origin),),
+                "every rule for it depends on itself: add a rule or a fact to start from",
+            )
+
+
+def derivable_predicates(program: Program) -> set[str]:
+    """Inputs, and heads of rules all of whose body predicates are derivable."""
+    waiting: dict[str, list[int]] = {}
+    missing: list[int] = []
+    ready = list(program.inputs)
+    for i, rule in enumerate(program.rules):
+        needs = {atom.predicate for atom in rule.atoms}
+        missing.append(len(needs))
+        for name in needs:
+            waiting.setdefault(name, []).append(i)
+        if not needs:
+            ready.append(rule.head.predicate)
+    found: set[str] = set()
+    while ready:
+        name = ready.pop()
+        if name in found:
+            continue
+        found.add(name)
+        for i in waiting.get(name, ()):
+            missing[i] -= 1
+            if missing[i] == 0:
+                ready.append(program.rules[i].head.predicate)
+    return found
+
+
+def _unused(program: Program) -> Iterator[Diagnostic]:
+    used = {atom.predicate for rule in program.rules for atom in rule.atoms}
+    used.update(program.outputs)
+    for name, declaration in program.declarations.items():
+        if name not in used:
+            yield Diagnostic(
+                Code.UNUSED_INPUT,
+                f"input `{name}` is not used by any rule",
+                declaration.origin,
+                hint="use it in a rule or remove the declaration",
+            )
+
+
+class Similar:
+    """Names one or two slips of the pen away, found without comparing every pair.
+
+    Two names are near when dropping at most one letter from each makes them equal, whatever
+    their case.
+
+    >>> Similar({"Flag", "Cool"}).to("Falg")
+    'Flag'
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.names = sorted(names)
+        self.index: dict[str, list[str]] | None = None
+
+    def to(self, name: str) -> str | None:
+        if self.index is None:
+            self.index = {}
+            for known in self.names:
+                for variant in _variants(known):
+                    self.index.setdefault(variant, []).append(known)
+        near = {k for v in _variants(name) for k in self.index.get(v, ())[:50] if k != name}
+        return max(sorted(near), key=lambda k: SequenceMatcher(None, k, name).ratio(), default=None)
+
+
+def _variants(name: str) -> set[str]:
+    folded = name.casefold()
+    if len(folded) < 3:
+        return {folded}  # one letter is not evidence enough
+    if len(folded) > 40:
+        return {folded}  # nor is one slip in so long a name worth the memory
+    return {folded, *(folded[:i] + folded[i + 1 :] for i in range(len(folded)))}

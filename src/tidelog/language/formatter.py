@@ -1,0 +1,115 @@
+"""The formatter: one way to lay a rules file out. It keeps every comment and the meaning.
+
+It works on tokens, not on the program, so that comments stay where they are: one statement a line,
+long ones with a body literal a line, at most one blank line in a row.
+"""
+
+from __future__ import annotations
+
+from tidelog.language.diagnostics import ProgramError, Source
+from tidelog.language.parser import parse_source
+from tidelog.language.tokens import Kind, Token, tokenize
+
+WIDTH = 100
+_INDENT = "    "
+_TIGHT_BEFORE = {",", ")", ".", ":"}
+_OPERATORS = {"=", "==", "!=", "<", "<=", ">", ">="}
+
+
+def format_source(source: Source) -> str:
+    """The text laid out anew; a file with syntax errors is refused with all of them.
+
+    >>> print(format_source(Source("", "p(X)@T:-e( X )@T -1,X!=a.%why")), end="")
+    p(X) @ T :- e(X) @ T-1, X != a.  % why
+    """
+    parsed = parse_source(source)
+    if parsed.diagnostics:
+        raise ProgramError(parsed.diagnostics, source)
+    lines: list[str] = []
+    statement: list[Token] = []
+    end_of_last = -1  # where the last token of the previous statement or comment ended
+    for token in tokenize(source, []):
+        if token.kind is Kind.COMMENT and not statement:
+            between = source.text[max(end_of_last, 0) : token.start]
+            if end_of_last >= 0 and "\n" not in between:
+                lines[-1] += "  " + _comment(token)
+            else:
+                _blank(lines, between)
+                lines.append(_comment(token))
+            end_of_last = token.end
+        elif token.kind is not Kind.END:
+            if not statement:
+                _blank(lines, source.text[max(end_of_last, 0) : token.start])
+            statement.append(token)
+            if token.kind is Kind.SYMBOL and token.text == ".":
+                lines += _statement(statement, source)
+                statement, end_of_last = [], token.end
+    return "".join(line + "\n" for line in lines)
+
+
+def _blank(lines: list[str], between: str) -> None:
+    if lines and between.count("\n") > 1:
+        lines.append("")
+
+
+def _comment(token: Token) -> str:
+    text = token.text.rstrip()
+    return f"% {text[1:]}" if text[1:2].isalnum() else text
+
+
+def _statement(tokens: list[Token], source: Source) -> list[str]:
+    if not any(t.kind is Kind.COMMENT for t in tokens):
+        line = ""
+        for before, token in zip([None, *tokens], tokens, strict=False):
+            line += _gap(before, token) + token.text
+        if len(line) <= WIDTH:
+            return [line]
+    return _broken(tokens, source)
+
+
+def _broken(tokens: list[Token], source: Source) -> list[str]:
+    """A body literal a line; comments end their line."""
+    lines, line, depth = [], "", 0
+    before: Token | None = None  # None at the start of a line
+    previous_end = tokens[0].start
+    for token in tokens:
+        if token.kind is Kind.COMMENT:
+            own_line = "\n" in source.text[previous_end : token.start]
+            if own_line or before is None:
+                # Nothing to hang it on: a line of its own, or the end of the finished line.
+                if before is not None:
+                    lines.append(line)
+                if own_line or not lines:
+                    lines.append(_INDENT + _comment(token))
+                else:
+                    lines[-1] += "  " + _comment(token)
+            else:
+                lines.append(line + "  " + _comment(token))
+            line, before = "", None
+        else:
+            if before is None:
+                line = (_INDENT if lines else "") + token.text
+            else:
+                line += _gap(before, token) + token.text
+            before = token
+            depth += (token.text == "(") - (token.text == ")") if token.kind is Kind.SYMBOL else 0
+            if token.kind is Kind.SYMBOL and depth == 0 and token.text in (":-", ","):
+                lines.append(line)
+                line, before = "", None
+        previous_end = token.end
+    if line:
+        lines.append(line)
+    return lines
+
+
+def _gap(before: Token | None, token: Token) -> str:
+    """The space between two tokens of a statement."""
+    if before is None:
+        return ""
+    symbol = token.text if token.kind is Kind.SYMBOL else ""
+    last = before.text if before.kind is Kind.SYMBOL else ""
+    if symbol in _TIGHT_BEFORE or last in ("(", "+", "-"):
+        return ""
+    if symbol == "(" or (symbol in ("+", "-") and before.kind is Kind.NAME):
+        return ""
+    return " "

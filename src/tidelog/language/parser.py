@@ -1,0 +1,364 @@
+"""The parser: tokens to a program, with every syntax error of the file in one run.
+
+After an error the parser goes on behind the next `.`, or at the next name in the first column,
+where a new statement usually starts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelog.language.diagnostics import Code, Diagnostic, Note, Source
+from tidelog.language.program import (
+    INT_MAX,
+    INT_MIN,
+    TIME_MAX,
+    Atom,
+    Column,
+    Comparison,
+    Constant,
+    Input,
+    Literal,
+    Operator,
+    Origin,
+    Output,
+    Outputs,
+    Program,
+    Rule,
+    Statement,
+    Term,
+    Time,
+    TimeOffset,
+    TimePoint,
+    Type,
+    Variable,
+)
+from tidelog.language.tokens import Kind, Token, habit, is_variable_name, tokenize, unquote
+
+_OPERATORS = {**{o.value: o for o in Operator}, "==": Operator.EQ}
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """What could be read, what was wrong, and whether anything was left out for it."""
+
+    program: Program
+    diagnostics: tuple[Diagnostic, ...]
+
+    @property
+    def complete(self) -> bool:
+        return not self.diagnostics
+
+
+def parse_source(source: Source) -> Parsed:
+    """Read a source as far as it can be read."""
+    parser = _Parser(source)
+    statements = parser.statements()
+    order = sorted(parser.diagnostics, key=lambda d: (d.origin.line, d.origin.column))
+    return Parsed(Program(tuple(statements)), tuple(order))
+
+
+class _GiveUp(Exception):
+    """The current statement cannot be read; its error is already reported."""
+
+
+class _Parser:
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.diagnostics: list[Diagnostic] = []
+        self.tokens = [t for t in tokenize(source, self.diagnostics) if t.kind is not Kind.COMMENT]
+        self.at = 0
+        self.anonymous = 0
+
+    # Tokens
+
+    @property
+    def token(self) -> Token:
+        return self.tokens[self.at]
+
+    def peek(self, ahead: int = 1) -> Token:
+        return self.tokens[min(self.at + ahead, len(self.tokens) - 1)]
+
+    def is_symbol(self, *symbols: str) -> bool:
+        return self.token.kind is Kind.SYMBOL and self.token.text in symbols
+
+    def advance(self) -> Token:
+        token = self.token
+        if token.kind is not Kind.END:
+            self.at += 1
+        return token
+
+    def take(self, symbol: str) -> bool:
+        if self.is_symbol(symbol):
+            self.at += 1
+            return True
+        return False
+
+    def expect(self, symbol: str, wanted: str, hint: str | None = None) -> Token:
+        if not self.is_symbol(symbol):
+            raise self.unexpected(wanted, hint)
+        return self.advance()
+
+    def origin(self, start: int) -> Origin:
+        """From an offset to the end of the last token taken."""
+        return self.source.origin(start, max(start, self.tokens[self.at - 1].end))
+
+    def report(
+        self, code: Code, message: str, origin: Origin, hint: str | None, *notes: Note
+    ) -> None:
+        self.diagnostics.append(Diagnostic(code, message, origin, notes, hint))
+
+    def unexpected(self, wanted: str, hint: str | None = None) -> _GiveUp:
+        token = self.token
+        if token.kind is Kind.BAD:
+            return _GiveUp()
+        if token.kind is Kind.END:
+            # Point behind the last thing written, not at the empty end of the file.
+            end = self.tokens[self.at - 1].end if self.at else 0
+            found, origin = "the end of the file", self.source.origin(max(0, end - 1), end)
+        else:
+            shown = token.text if len(token.text) <= 20 else token.text[:17] + "..."
+            found, origin = f"`{shown}`", self.source.origin(token.start, token.end)
+        glued = self.source.text[token.start : token.start + 2]
+        hint = habit(glued) if habit(glued) and len(glued.strip()) == 2 else hint
+        self.report(Code.SYNTAX, f"expected {wanted}, found {found}", origin, hint)
+        return _GiveUp()
+
+    # Statements
+
+    def statements(self) -> list[Statement]:
+        found: list[Statement] = []
+        while self.token.kind is not Kind.END:
+            self.anonymous = 0
+            begin = self.at
+            try:
+                found.append(self.statement())
+            except _GiveUp:
+                self.recover(begin)
+        return found
+
+    def recover(self, begin: int) -> None:
+        while self.token.kind is not Kind.END:
+            token = self.token
+            if self.at > begin and token.kind is Kind.NAME and self.first_column(token):
+                return
+            self.at += 1
+            if token.kind is Kind.SYMBOL and token.text == ".":
+                return
+
+    def first_column(self, token: Token) -> bool:
+        return token.start == 0 or self.source.text[token.start - 1] == "\n"
+
+    def statement(self) -> Statement:
+        token = self.token
+        if token.kind is Kind.NAME and self.peek().kind is Kind.NAME:
+            if token.text == "input":
+                return self.input()
+            if token.text == "output":
+                return self.outputs()
+        return self.rule()
+
+    def end(self, wanted: str, hint: str = "end the statement with `.`") -> None:
+        self.expect(".", wanted, hint)
+
+    def input(self) -> Input:
+        start = self.advance().start
+        name = self.advance().text
+        columns: list[Column] = []
+        if self.take("("):
+            while True:
+                columns.append(self.column())
+                if not self.take(","):
+                    break
+            self.expect(")", "`,` or `)`")
+        time = None
+        if self.take("@"):
+            time = self.column_name("the name of the time column")
+        self.end("`.`" if time else "`@` or `.`" if columns else "`(`, `@` or `.`")
+        return Input(name, tuple(columns), time, self.origin(start))
+
+    def column(self) -> Column:
+        start = self.token.start
+        name = self.column_name("a column name")
+        type_: Type | None = None
+        if self.take(":"):
+            token = self.token
+            if token.kind is not Kind.NAME or token.text not in set(Type):
+                raise self.unexpected("a type", "the types are `text`, `int`, `float` and `bool`")
+            type_ = Type(self.advance().text)
+        return Column(name, type_, self.origin(start))
+
+    def column_name(self, wanted: str) -> str:
+        if self.token.kind is Kind.TEXT:
+            return self.text()
+        if self.token.kind is not Kind.NAME:
+            raise self.unexpected(wanted)
+        return self.advance().text
+
+    def outputs(self) -> Outputs:
+        start = self.advance().start
+        items = [self.output()]
+        while self.take(","):
+            items.append(self.output())
+        self.end("`,` or `.`")
+        return Outputs(tuple(items), self.origin(start))
+
+    def output(self) -> Output:
+        start = self.token.start
+        if self.token.kind is not Kind.NAME:
+            raise self.unexpected("a predicate")
+        name = self.advance().text
+        columns: list[str] | None = None
+        if self.take("("):
+            columns = [self.column_name("a column name")]
+            while self.take(","):
+                columns.append(self.column_name("a column name"))
+            self.expect(")", "`,` or `)`")
+        return Output(name, None if columns is None else tuple(columns), self.origin(start))
+
+    def rule(self) -> Rule:
+        start = self.token.start
+        head = self.atom("a rule, a fact or a declaration")
+        body: list[Literal] = []
+        if self.take(":-"):
+            body.append(self.literal())
+            while self.take(","):
+                body.append(self.literal())
+            self.end("`,` or `.`")
+        else:
+            self.end("`:-` or `.`" if head.time else "`@`, `:-` or `.`")
+        return Rule(head, tuple(body), self.origin(start))
+
+    # Literals and terms
+
+    def literal(self) -> Literal:
+        start = self.token.start
+        nxt = self.peek()
+        if self.token.kind is Kind.NAME and not (
+            nxt.kind is Kind.SYMBOL and nxt.text in _OPERATORS
+        ):
+            if self.token.text == "not" and nxt.kind is Kind.NAME:
+                raise self.unexpected(
+                    "an atom or a comparison", "there is no negation in the rule language"
+                )
+            return self.atom("an atom or a comparison")
+        left = self.term("an atom or a comparison")
+        if not (self.token.kind is Kind.SYMBOL and self.token.text in _OPERATORS):
+            raise self.unexpected("a comparison such as `<=`")
+        operator = _OPERATORS[self.advance().text]
+        right = self.term("a variable or a constant")
+        return Comparison(left, operator, right, self.origin(start))
+
+    def atom(self, wanted: str) -> Atom:
+        if self.token.kind is not Kind.NAME:
+            raise self.unexpected(wanted)
+        token = self.advance()
+        args: list[Term] = []
+        if self.take("("):
+            if self.is_symbol(")"):
+                raise self.unexpected(
+                    "an argument", f"without arguments write `{token.text}`, no parentheses"
+                )
+            args.append(self.term("an argument"))
+            while self.take(","):
+                args.append(self.term("an argument"))
+            self.expect(")", "`,` or `)`", "arguments are variables and constants")
+        time = self.time() if self.take("@") else None
+        return Atom(token.text, tuple(args), time, self.origin(token.start))
+
+    def time(self) -> Time:
+        token = self.token
+        wanted = "a time: `T`, `T+1`, `T-1` or a whole number"
+        if token.kind is Kind.NAME:
+            if not is_variable_name(token.text):
+                raise self.unexpected(wanted, "a time variable starts with an upper-case letter")
+            variable = self.variable()
+            offset = 0
+            if self.is_symbol("+", "-"):
+                sign = -1 if self.advance().text == "-" else 1
+                if self.token.kind is not Kind.INT:
+                    raise self.unexpected("a whole number of ticks")
+                offset = sign * self.tick()
+            return TimeOffset(variable, offset, self.origin(token.start))
+        sign = -1 if self.take("-") else 1
+        if self.token.kind is not Kind.INT:
+            raise self.unexpected(wanted, "times are whole numbers of ticks")
+        return TimePoint(sign * self.tick(), self.origin(token.start))
+
+    def tick(self) -> int:
+        token = self.advance()
+        return self.whole(token, token.start, 0, TIME_MAX, 1, "a time", "62")
+
+    def whole(
+        self, token: Token, start: int, low: int, high: int, sign: int, what: str, bits: str
+    ) -> int:
+        # The length is checked first: Python refuses to convert very long digit strings.
+        digits = token.text.lstrip("0") or "0"
+        value = sign * int(digits) if len(digits) <= 20 else high + 1
+        if not low <= value <= high:
+            self.report(
+                Code.NUMBER,
+                f"{what} must fit {bits} bits",
+                self.source.origin(start, token.end),
+                f"the largest is {high}",
+            )
+            return 0
+        return value
+
+    def variable(self) -> Variable:
+        token = self.advance()
+        name = token.text
+        if name == "_":
+            self.anonymous += 1
+            name = f"_#{self.anonymous}"
+        return Variable(name, self.origin(token.start))
+
+    def term(self, wanted: str) -> Term:
+        token = self.token
+        match token.kind:
+            case Kind.NAME:
+                if is_variable_name(token.text):
+                    return self.variable()
+                self.advance()
+                if token.text in ("true", "false"):
+                    return Constant(token.text == "true", Type.BOOL, self.origin(token.start))
+                return Constant(token.text, Type.TEXT, self.origin(token.start))
+            case Kind.TEXT:
+                return Constant(self.text(), Type.TEXT, self.origin(token.start))
+            case Kind.INT | Kind.DECIMAL:
+                return self.number(token.start, 1)
+            case Kind.SYMBOL if token.text == "-" and self.peek().kind in (Kind.INT, Kind.DECIMAL):
+                self.advance()
+                return self.number(token.start, -1)
+            case _:
+                raise self.unexpected(wanted)
+
+    def number(self, start: int, sign: int) -> Constant:
+        token = self.advance()
+        if token.kind is Kind.INT:
+            whole = self.whole(token, start, INT_MIN, INT_MAX, sign, "an integer", "64")
+            return Constant(whole, Type.INT, self.origin(start))
+        value = sign * float(token.text)
+        if value in (float("inf"), float("-inf")):
+            self.report(
+                Code.NUMBER,
+                "this decimal is too large",
+                self.origin(start),
+                "floats end at 1.8e308",
+            )
+            value = 0.0
+        # There is one zero: 0.0 and -0.0 are the same value.
+        return Constant(value or 0.0, Type.FLOAT, self.origin(start))
+
+    def text(self) -> str:
+        token = self.advance()
+        try:
+            return unquote(token.text)
+        except ValueError as error:
+            self.report(
+                Code.SYNTAX,
+                f"`{error}` is not an escape",
+                self.origin(token.start),
+                'the escapes are `\\"`, `\\\\`, `\\n`, `\\t`, `\\r` and `\\u{1F600}`',
+            )
+            return ""

@@ -1,0 +1,117 @@
+"""Programs as text: `parse(print_program(p)) == p`."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from tidelog.language.program import (
+    Atom,
+    Comparison,
+    Constant,
+    Input,
+    Literal,
+    Outputs,
+    Program,
+    Rule,
+    Statement,
+    Term,
+    Time,
+    TimePoint,
+    Type,
+    Value,
+    Variable,
+)
+from tidelog.language.tokens import is_name, is_variable_name, quote
+
+
+def print_program(program: Program) -> str:
+    """One statement a line."""
+    return "".join(print_statement(statement) + "\n" for statement in program.statements)
+
+
+def print_statement(statement: Statement) -> str:
+    match statement:
+        case Input():
+            columns = ", ".join(
+                _column(c.name) + (f": {c.type}" if c.type else "") for c in statement.columns
+            )
+            time = f" @ {_column(statement.time)}" if statement.time is not None else ""
+            return f"input {statement.predicate}{_args(columns)}{time}."
+        case Outputs():
+            items = (
+                item.predicate + _args(", ".join(map(_column, item.columns or ())))
+                for item in statement.items
+            )
+            return f"output {', '.join(items)}."
+        case Rule():
+            return print_rule(statement)
+        case _:
+            assert_never(statement)
+
+
+def print_rule(rule: Rule) -> str:
+    """
+    >>> from tidelog.language.program import Variable, TimeOffset, Atom, Rule
+    >>> at = TimeOffset(Variable("T"))
+    >>> print_rule(Rule(Atom("P", (Variable("X"),), at), (Atom("E", (Variable("X"),), at),)))
+    'P(X) @ T :- E(X) @ T.'
+    """
+    body = f" :- {', '.join(map(print_literal, rule.body))}" if rule.body else ""
+    return f"{print_literal(rule.head)}{body}."
+
+
+def print_literal(literal: Literal) -> str:
+    match literal:
+        case Atom():
+            time = "" if literal.time is None else f" @ {print_time(literal.time)}"
+            return f"{literal.predicate}{_args(', '.join(map(print_term, literal.args)))}{time}"
+        case Comparison():
+            left, right = print_term(literal.left), print_term(literal.right)
+            return f"{left} {literal.operator} {right}"
+        case _:
+            assert_never(literal)
+
+
+def print_term(term: Term) -> str:
+    match term:
+        case Variable():
+            return "_" if term.anonymous else term.name
+        case Constant():
+            return print_value(term.value)
+        case _:
+            assert_never(term)
+
+
+def print_value(value: Value) -> str:
+    """A constant as the language writes it: bare where it can be, quoted where it must be.
+
+    >>> print_value("high"), print_value("High"), print_value(1e300), print_value(True)
+    ('high', '"High"', '1e+300', 'true')
+    """
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return repr(value)
+        case str():
+            bare = is_name(value) and not is_variable_name(value)
+            return value if bare and value not in ("true", "false") else quote(value)
+
+
+def print_time(time: Time) -> str:
+    if isinstance(time, TimePoint):
+        return str(time.tick)
+    name = print_term(time.variable)
+    return f"{name}{time.offset:+d}" if time.offset else name
+
+
+def _column(name: str) -> str:
+    return name if is_name(name) else quote(name)
+
+
+def _args(text: str) -> str:
+    return f"({text})" if text else ""
+
+
+def print_type(type_: Type | None) -> str:
+    return type_.value if type_ else "any"

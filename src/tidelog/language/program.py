@@ -1,0 +1,284 @@
+"""Programs as data: frozen, comparable, and each part knows where it was written.
+
+Origins do not take part in equality: two programs are equal when they say the same thing in the
+same order, wherever they were read from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from typing import TypeAlias
+
+# Times, offsets and integers are 64-bit everywhere they are stored.
+INT_MIN, INT_MAX = -(2**63), 2**63 - 1
+# Times and offsets stay two bits short of that, so that a sum of two never overflows.
+TIME_MAX = 2**62 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """A stretch of source text; lines and columns count from 1, the end column is exclusive."""
+
+    file: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+NOWHERE = Origin("<generated>", 1, 1, 1, 1)
+
+
+class Type(StrEnum):
+    TEXT = "text"
+    INT = "int"
+    FLOAT = "float"
+    BOOL = "bool"
+
+
+Value: TypeAlias = str | int | float | bool
+
+
+def type_of(value: Value) -> Type:
+    """The type of a constant's value.
+
+    >>> type_of(True), type_of(1), type_of(1.0), type_of("1")
+    (<Type.BOOL: 'bool'>, <Type.INT: 'int'>, <Type.FLOAT: 'float'>, <Type.TEXT: 'text'>)
+    """
+    match value:
+        case bool():
+            return Type.BOOL
+        case int():
+            return Type.INT
+        case float():
+            return Type.FLOAT
+        case str():
+            return Type.TEXT
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """An object or time variable. Anonymous ones (`_`) are numbered within their rule: `_#1`."""
+
+    name: str
+    origin: Origin = field(default=NOWHERE, compare=False, repr=False)
+
+    @property
+    def anonymous(self) -> bool:
+        return self.name.startswith("_#")
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """An object. The type is part of it: `1`, `1.0` and `true` are three constants."""
+
+    value: Value
+    type: Type
+    origin: Origin = field(default=NOWHERE, compare=False, repr=False)
+
+    @staticmethod
+    def of(value: Value) -> Constant:
+        return Constant(value, type_of(value))
+
+
+Term: TypeAlias = Variable | Constant
+
+
+@dataclass(frozen=True, slots=True)
+class TimePoint:
+    """An explicit time: `@ 5`."""
+
+    tick: int
+    origin: Origin = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TimeOffset:
+    """A time variable plus an offset: `@ T`, `@ T+2`, `@ T-1`."""
+
+    variable: Variable
+    offset: int = 0
+    origin: Origin = field(default=NOWHERE, compare=False, repr=False)
+
+
+Time: TypeAlias = TimePoint | TimeOffset
+
+
+@dataclass(frozen=True, slots=True)
+class Atom:
+    """`P(t1, .., tn) @ time`, or a rigid atom, whose time is None."""
+
+    predicate: str
+    args: tuple[Term, ...] = ()
+    time: Time | None = None
+    origin: Origin = field(default=NOWHERE, compare=False, repr=False)
+
+    @property
+    def variables(self) -> Iterator[Variable]:
+        """The object variables, in order, repeated as written."""
+        return (term for term in self.args if isinstance(term, Variable))
+
+
+class Operator(StrEnum):
+    EQ = "="
+    NE = "!="
+    LT = "<"
+    LE = "<="
+    GT = ">"
+    GE = ">="
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    left: Term
+    operator: Operator
+    right: Term
+    origin: Origin = field(default=NOWHERE, compare=False, repr=False)
+
+    @property
+    def variables(self) -> Iterator[Variable]:
+        return (term for term in (self.left, self.right) if isinstance(term, Variable))
+
+
+Literal: TypeAlias = Atom | Comparison
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """`head :- body.`; with an empty body, a fact."""
+
+    head: Atom
+    body: tuple[Literal, ...] = ()
+    origin: Origin = field(default=NOWHERE, compare=False, repr=False)
+
+    @property
+    def atoms(self) -> tuple[Atom, ...]:
+        return tuple(literal for literal in self.body if isinstance(literal, Atom))
+
+    @property
+    def comparisons(self) -> tuple[Comparison, ...]:
+        return tuple(literal for literal in self.body if isinstance(literal, Comparison))
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A declared column; without a type, the type is inferred."""
+
+    name: str
+    type: Type | None = None
+    origin: Origin = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """`input P(a: text, b) @ time.`; a rigid input has no time column."""
+
+    predicate: str
+    columns: tuple[Column, ...] = ()
+    time: str | None = None
+    origin: Origin = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One predicate of an `output` statement, with its column names where they are given."""
+
+    predicate: str
+    columns: tuple[str, ...] | None = None
+    origin: Origin = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """`output P, Q(a, b).`"""
+
+    items: tuple[Output, ...]
+    origin: Origin = field(default=NOWHERE, compare=False, repr=False)
+
+
+Statement: TypeAlias = Input | Outputs | Rule
+
+
+@dataclass(frozen=True)
+class Program:
+    """The statements of a rules file, in the order in which they were written."""
+
+    statements: tuple[Statement, ...] = ()
+
+    @cached_property
+    def rules(self) -> tuple[Rule, ...]:
+        return tuple(s for s in self.statements if isinstance(s, Rule))
+
+    @cached_property
+    def declarations(self) -> dict[str, Input]:
+        """The declared inputs; the first one where a name is declared twice."""
+        found: dict[str, Input] = {}
+        for statement in self.statements:
+            if isinstance(statement, Input):
+                found.setdefault(statement.predicate, statement)
+        return found
+
+    @cached_property
+    def heads(self) -> tuple[str, ...]:
+        """The predicates that have a rule or a fact, in order of appearance."""
+        return tuple(dict.fromkeys(rule.head.predicate for rule in self.rules))
+
+    @cached_property
+    def inputs(self) -> tuple[str, ...]:
+        """Declared inputs, then predicates used in bodies that nothing else defines."""
+        names = dict.fromkeys(self.declarations)
+        heads = set(self.heads)
+        for rule in self.rules:
+            names.update((a.predicate, None) for a in rule.atoms if a.predicate not in heads)
+        return tuple(names)
+
+    @cached_property
+    def outputs(self) -> tuple[str, ...]:
+        """The declared outputs; without any, every head predicate."""
+        return tuple(dict.fromkeys(o.predicate for o in self.output_items)) or self.heads
+
+    @cached_property
+    def output_items(self) -> tuple[Output, ...]:
+        return tuple(o for s in self.statements if isinstance(s, Outputs) for o in s.items)
+
+    def output_columns(self, predicate: str) -> tuple[str, ...]:
+        """Column names of an answer, without the time column.
+
+        Given by `output P(a, b)` or by `input P(a, b)`; else the first head variable at that
+        position, lower case, made unique; else `argN`.
+        """
+        for item in self.output_items:
+            if item.predicate == predicate and item.columns is not None:
+                return item.columns
+        if predicate in self.declarations:
+            return tuple(column.name for column in self.declarations[predicate].columns)
+        heads = [rule.head for rule in self.rules if rule.head.predicate == predicate]
+        names: list[str] = []
+        for i in range(len(heads[0].args) if heads else 0):
+            found = (
+                term.name.lower()
+                for term in (head.args[i] for head in heads)
+                if isinstance(term, Variable)
+            )
+            name = base = next(found, f"arg{i + 1}")
+            n = 2
+            # The time column follows, so no argument may be called `time`.
+            while name in names or name == TIME_COLUMN:
+                name, n = f"{base}{n}", n + 1
+            names.append(name)
+        return tuple(names)
+
+    def __str__(self) -> str:
+        from tidelog.language.printer import print_program
+
+        return print_program(self)
+
+
+# The last column of every temporal answer.
+TIME_COLUMN = "time"

@@ -1,0 +1,168 @@
+"""The lexer: text to tokens, comments included, so that the formatter can keep them."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tidelog.language.diagnostics import Code, Diagnostic, Source
+
+
+class Kind(StrEnum):
+    NAME = "name"
+    TEXT = "text"
+    INT = "integer"
+    DECIMAL = "decimal"
+    SYMBOL = "symbol"
+    COMMENT = "comment"
+    BAD = "unreadable"  # already reported; a statement that meets it is given up quietly
+    END = "end of file"
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    kind: Kind
+    text: str
+    start: int
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.text)
+
+
+_TOKEN = re.compile(
+    r"""
+    (?P<space>  \s+ )
+  | (?P<comment> %[^\n]* )
+  | (?P<name>   [^\W\d]\w* )
+  | (?P<decimal> [0-9]+ (?: \.[0-9]+ (?:[eE][+-]?[0-9]+)? | [eE][+-]?[0-9]+ ) )
+  | (?P<integer> [0-9]+ )
+  | (?P<text>   "(?:[^"\\\n]|\\[^\n])*" )
+  | (?P<symbol> :- | == | != | <= | >= | [().,:@=<>+-] )
+    """,
+    re.VERBOSE,
+)
+
+# What people write from habit in other languages, and what we would write.
+_HABITS = {
+    "<-": "a rule is written `head :- body.`",
+    "->": "a rule is written `head :- body.`, with the head first",
+    ":=": "a rule is written `head :- body.`",
+    "=<": "less-or-equal is written `<=`",
+    "=>": "greater-or-equal is written `>=`",
+    "<>": "different is written `!=`",
+    "//": "a comment starts with `%`",
+    "/*": "a comment starts with `%` and ends with the line",
+    "#": "a comment starts with `%`",
+    "'": 'text is written in double quotes: `"..."`',
+    "\u201c": 'text is written in straight double quotes: `"..."`',
+    ";": "there is no `or`: write one rule for each alternative; a statement ends with `.`",
+    "&": "`and` is written `,`",
+    "|": "there is no `or`: write one rule for each alternative",
+    "!": "there is no negation; different is written `!=`",
+    "~": "there is no negation; different is written `!=`",
+    "\\": "there is no negation; different is written `!=`",
+}
+
+
+def habit(text: str) -> str | None:
+    """The remedy for a piece of text that another language would accept."""
+    return _HABITS.get(text[:2]) or _HABITS.get(text[:1])
+
+
+def tokenize(source: Source, diagnostics: list[Diagnostic]) -> Iterator[Token]:
+    """All tokens and comments in order, then one END; unreadable text is reported."""
+    text, at, size = source.text, 0, len(source.text)
+    while at < size:
+        found = _TOKEN.match(text, at)
+        if found is None:
+            bad = _unreadable(source, at, diagnostics)
+            yield bad
+            at = bad.end
+            continue
+        kind, end = found.lastgroup, found.end()
+        if kind == "name":
+            # Combining marks belong to the letter before them, though \w leaves them out.
+            while end < size and text[end] > "\x7f" and unicodedata.category(text[end])[0] == "M":
+                end += 1
+                more = re.compile(r"\w*").match(text, end)
+                end = more.end() if more else end
+        if kind != "space":
+            yield Token(Kind(kind or ""), text[at:end], at)
+        at = end
+    yield Token(Kind.END, "", size)
+
+
+def _unreadable(source: Source, at: int, diagnostics: list[Diagnostic]) -> Token:
+    text = source.text
+    if text[at] == '"':
+        end = text.find("\n", at)
+        end = len(text) if end < 0 else end
+        message, hint = "this text has no closing quote", 'close it with `"` on the same line'
+    else:
+        end = at + 1
+        while end < len(text) and not text[end].isspace() and not _TOKEN.match(text, end):
+            end += 1
+        message = f"`{text[at:end][:20]}` is not part of the language"
+        hint = habit(text[at:end]) or "remove it, or put it in double quotes if it is text"
+    origin = source.origin(at, end)
+    diagnostics.append(Diagnostic(Code.SYNTAX, message, origin, hint=hint))
+    return Token(Kind.BAD, text[at:end], at)
+
+
+_ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "t": "\t", "r": "\r"}
+_ESCAPE = re.compile(r"\\(u\{[0-9a-fA-F]{1,6}\}|.)", re.DOTALL)
+
+
+def unquote(quoted: str) -> str:
+    r"""The text between quotes with escapes resolved; ValueError names a bad escape.
+
+    >>> unquote(r'"a\"b\u{e9}"')
+    'a"bé'
+    """
+
+    def resolve(found: re.Match[str]) -> str:
+        body = found.group(1)
+        if body in _ESCAPES:
+            return _ESCAPES[body]
+        if body.startswith("u{"):
+            point = int(body[2:-1], 16)
+            if point <= 0x10FFFF and not 0xD800 <= point <= 0xDFFF:
+                return chr(point)
+        raise ValueError(found.group(0))
+
+    return _ESCAPE.sub(resolve, quoted[1:-1])
+
+
+def quote(value: str) -> str:
+    r"""Text as the language writes it, always in quotes; `unquote` is its inverse.
+
+    >>> quote('say "hi"\n\x00')
+    '"say \\"hi\\"\\n\\u{0}"'
+    """
+    out = ['"']
+    for c in value:
+        if c in '"\\':
+            out.append("\\" + c)
+        elif c in "\n\t\r":
+            out.append({"\n": "\\n", "\t": "\\t", "\r": "\\r"}[c])
+        elif unicodedata.category(c) in ("Cc", "Cf", "Zl", "Zp"):
+            out.append(f"\\u{{{ord(c):x}}}")
+        else:
+            out.append(c)
+    out.append('"')
+    return "".join(out)
+
+
+def is_name(text: str) -> bool:
+    """Whether the text is one name token."""
+    tokens = list(tokenize(Source("", text), []))
+    return len(tokens) == 2 and tokens[0].kind is Kind.NAME and tokens[0].text == text
+
+
+def is_variable_name(name: str) -> bool:
+    """Variables start with an upper-case letter or `_`; letters without case count as lower."""
+    return name[0] == "_" or name[0].isupper() or name[0].istitle()

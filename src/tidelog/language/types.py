@@ -1,0 +1,227 @@
+"""Types of predicate positions: declared on inputs, otherwise inferred.
+
+Positions that share a variable, or are compared, share a type. An integer constant is content with
+`float`; nothing else converts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from tidelog.language.diagnostics import Code, Diagnostic, Note
+from tidelog.language.printer import print_literal, print_term, print_value
+from tidelog.language.program import (
+    Atom,
+    Comparison,
+    Constant,
+    Operator,
+    Origin,
+    Program,
+    Rule,
+    Term,
+    Type,
+    Variable,
+)
+
+_ORDER = (Operator.LT, Operator.LE, Operator.GT, Operator.GE)
+
+
+@dataclass(frozen=True)
+class Types:
+    """Per predicate, the type of each argument; None where nothing in the program says."""
+
+    columns: dict[str, tuple[Type | None, ...]]
+    diagnostics: tuple[Diagnostic, ...]
+
+    def fit(self, predicate: str, args: tuple[Term, ...]) -> tuple[Term, ...]:
+        """The arguments with integer constants widened where the column is a float."""
+        return tuple(
+            widen(t, type_) for t, type_ in zip(args, self.columns[predicate], strict=True)
+        )
+
+
+def widen(term: Term, type_: Type | None) -> Term:
+    """
+    >>> widen(Constant.of(80), Type.FLOAT)
+    Constant(value=80.0, type=<Type.FLOAT: 'float'>)
+    """
+    if type_ is Type.FLOAT and isinstance(term, Constant) and term.type is Type.INT:
+        return replace(term, value=float(term.value), type=Type.FLOAT)
+    return term
+
+
+@dataclass
+class _Class:
+    """Positions and variables that must have one type, and why."""
+
+    parent: _Class | None = None
+    type: Type | None = None
+    why: str = ""
+    where: Origin | None = None
+    integers: list[Constant] = field(default_factory=list)
+
+    def root(self) -> _Class:
+        node = self
+        while node.parent is not None:
+            if node.parent.parent is not None:
+                node.parent = node.parent.parent
+            node = node.parent
+        return node
+
+    @property
+    def resolved(self) -> Type | None:
+        return self.type or (Type.INT if self.integers else None)
+
+    def reason(self) -> Note:
+        if self.type is not None:
+            return Note(self.why, self.where)
+        constant = self.integers[0]
+        return Note(f"`{print_term(constant)}` is int", constant.origin)
+
+
+def infer(program: Program) -> Types:
+    """Types of every predicate's arguments, and the clashes.
+
+    Predicates must have one arity each; atoms that differ from a predicate's first use in their
+    number of arguments are passed over, since they are reported elsewhere.
+    """
+    inference = _Inference(program)
+    inference.run()
+    columns = {
+        predicate: tuple(c.root().resolved for c in classes)
+        for predicate, classes in inference.positions.items()
+    }
+    return Types(columns, tuple(inference.diagnostics))
+
+
+class _Inference:
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.positions: dict[str, list[_Class]] = {}
+        self.diagnostics: list[Diagnostic] = []
+
+    def run(self) -> None:
+        for declaration in self.program.declarations.values():
+            self.positions[declaration.predicate] = [
+                _Class(
+                    type=c.type,
+                    why=f"column `{c.name}` of `{declaration.predicate}` is {c.type}",
+                    where=c.origin,
+                )
+                for c in declaration.columns
+            ]
+        for rule in self.program.rules:
+            self.rule(rule)
+        for classes in self.positions.values():
+            for node in classes:
+                self.exact(node.root())
+
+    def rule(self, rule: Rule) -> None:
+        variables: dict[str, _Class] = {}
+        # The body first: what it binds is what the head then gets.
+        for literal in (*rule.body, rule.head):
+            match literal:
+                case Atom():
+                    self.atom(literal, variables)
+                case Comparison():
+                    self.comparison(literal, variables)
+        for node in variables.values():
+            self.exact(node.root())
+
+    def atom(self, atom: Atom, variables: dict[str, _Class]) -> None:
+        classes = self.positions.setdefault(atom.predicate, [_Class() for _ in atom.args])
+        if len(classes) != len(atom.args):
+            return
+        for position, (term, node) in enumerate(zip(atom.args, classes, strict=True), 1):
+            here = f"argument {position} of `{print_literal(atom)}`"
+            if isinstance(term, Constant):
+                self.constant(term, node, here)
+            else:
+                self.unite(variables.setdefault(term.name, _Class()), node, term, here)
+
+    def comparison(self, comparison: Comparison, variables: dict[str, _Class]) -> None:
+        left = self.side(comparison.left, variables)
+        right = self.side(comparison.right, variables)
+        here = f"`{print_literal(comparison)}`"
+        self.unite(left, right, comparison, here)
+        if comparison.operator in _ORDER and left.root().resolved is Type.BOOL:
+            self.diagnostics.append(
+                Diagnostic(
+                    Code.TYPE,
+                    f"bool has no order in {here}",
+                    comparison.origin,
+                    (left.root().reason(),),
+                    "compare bool with `=` or `!=`",
+                )
+            )
+
+    def side(self, term: Term, variables: dict[str, _Class]) -> _Class:
+        if isinstance(term, Variable):
+            return variables.setdefault(term.name, _Class())
+        node = _Class()
+        self.constant(term, node, "")
+        return node
+
+    def constant(self, constant: Constant, node: _Class, here: str) -> None:
+        other = _Class(where=constant.origin)
+        if constant.type is Type.INT:
+            other.integers.append(constant)
+        else:
+            other.type = constant.type
+            other.why = f"`{print_term(constant)}` is {constant.type}"
+        self.unite(node, other, constant, here)
+
+    def unite(
+        self, one: _Class, two: _Class, place: Variable | Constant | Comparison, here: str
+    ) -> None:
+        a, b = one.root(), two.root()
+        if a is b:
+            return
+        if not _agree(a, b):
+            self.clash(a, b, place, here)
+            return
+        if a.type is None and b.type is not None:
+            a, b = b, a
+        b.parent = a
+        a.integers += b.integers
+
+    def clash(
+        self, a: _Class, b: _Class, place: Variable | Constant | Comparison, here: str
+    ) -> None:
+        types = {a.resolved, b.resolved}
+        what = print_literal(place) if isinstance(place, Comparison) else print_term(place)
+        hint = None
+        if types == {Type.INT, Type.FLOAT}:
+            hint = "declare both columns `float`, or write the constant as a whole number"
+        elif Type.TEXT in types and isinstance(place, Constant) and place.type is not Type.TEXT:
+            hint = f'text is written in quotes: `"{print_value(place.value)}"`'
+        message = f"`{what}` would be both {a.resolved} and {b.resolved}"
+        if not isinstance(place, Comparison):
+            message += f" ({here})" if here else ""
+        # A constant is its own evidence; pointing at it twice would say nothing new.
+        notes = tuple(n for n in (a.reason(), b.reason()) if n.origin != place.origin)
+        self.diagnostics.append(Diagnostic(Code.TYPE, message, place.origin, notes, hint))
+
+    def exact(self, node: _Class) -> None:
+        """Integers that become floats must still be the same numbers."""
+        if node.type is Type.FLOAT:
+            for constant in node.integers:
+                if int(float(constant.value)) != constant.value:
+                    self.diagnostics.append(
+                        Diagnostic(
+                            Code.TYPE,
+                            f"`{print_term(constant)}` has no exact float value",
+                            constant.origin,
+                            (node.reason(),),
+                            "write a decimal, or declare the column `int`",
+                        )
+                    )
+            node.integers.clear()
+
+
+def _agree(a: _Class, b: _Class) -> bool:
+    if a.resolved is None or b.resolved is None or a.resolved is b.resolved:
+        return True
+    # A class whose only evidence is integer constants may still become float.
+    pair = {a.resolved: a, b.resolved: b}
+    return pair.keys() == {Type.INT, Type.FLOAT} and pair[Type.INT].type is None

@@ -1,0 +1,277 @@
+"""Reports for the terminal: plain text first, coloured only where a person is looking."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from tidelog.analysis.dependencies import Class, Dependencies, Edge
+from tidelog.analysis.graph import Bound
+from tidelog.language.checks import Report
+from tidelog.language.diagnostics import Diagnostic, Source, render, visible
+from tidelog.language.printer import print_rule
+
+WIDTH = 80
+
+
+def stdout() -> Console:
+    """A console that writes text as it is: no markup, no wrapping, colour on a terminal only."""
+    return Console(markup=False, highlight=False, emoji=False, soft_wrap=True)
+
+
+def stderr() -> Console:
+    return Console(stderr=True, markup=False, highlight=False, emoji=False, soft_wrap=True)
+
+
+# Diagnostics
+
+_STYLES = (
+    (re.compile(r"^error\[\w+\]"), "bold red"),
+    (re.compile(r"^warning\[\w+\]"), "bold yellow"),
+    (re.compile(r"^note:"), "bold blue"),
+    (re.compile(r"^hint:"), "bold green"),
+    (re.compile(r"^ *--> .*"), "dim"),
+    (re.compile(r"(?<= \| ) *\^+$"), "bold red"),
+)
+
+
+def diagnostic_text(diagnostic: Diagnostic, source: Source) -> Text:
+    lines = []
+    for line in render(diagnostic, source).split("\n"):
+        text = Text(line)
+        for pattern, style in _STYLES:
+            text.highlight_regex(pattern, style)
+        lines.append(text)
+    return Text("\n").join(lines)
+
+
+def report_summary(report: Report) -> str:
+    """`rules.tdl: 2 errors, 1 warning`, or what the file holds."""
+    name = visible(report.source.file)
+    counts = [(len(report.errors), "error"), (len(report.warnings), "warning")]
+    found = ", ".join(plural(n, word) for n, word in counts if n)
+    if found:
+        return f"{name}: {found}"
+    program = report.program
+    facts = sum(not rule.body for rule in program.rules)
+    parts = [
+        plural(len(program.rules) - facts, "rule"),
+        *([plural(facts, "fact")] if facts else []),
+        plural(len(program.inputs), "input"),
+        plural(len(program.outputs), "output"),
+    ]
+    return f"{name}: no problems in {', '.join(parts)}"
+
+
+def plural(n: int, word: str) -> str:
+    return f"{n} {word}" if n == 1 else f"{n} {word}s"
+
+
+# Dependencies
+
+SECTIONS = ("class", "graph", "phi")
+
+
+def explain_lines(deps: Dependencies, sections: Sequence[str]) -> list[str]:
+    """What the rules say about one query, a section after the other."""
+    show = {"class": _class_lines, "graph": _graph_lines, "phi": _phi_lines}
+    (query,) = deps.queries
+    lines = [f"{query}: class {deps.cls.value}, {deps.cls.title}"]
+    for section in sections:
+        lines += ["  " + line for line in show[section](deps)]
+    return lines
+
+
+def _class_lines(deps: Dependencies) -> list[str]:
+    (query,) = deps.queries
+    rows = [("because", f"{deps.reason.message}{_at(deps)}")]
+    rows.append(("settles", _settles(deps, query)))
+    if deps.rank is not None:
+        rows.append(("rank", str(deps.rank)))
+    if deps.radius is not None:
+        rows.append(("radius", str(deps.radius)))
+    rows.append(("state", _state(deps)))
+    rows.append(("key", _key(deps)))
+    lines = []
+    for name, text in rows:
+        wrapped = _wrap(text, WIDTH - 12)
+        lines += [f"{name:<10}{wrapped[0]}", *(" " * 10 + more for more in wrapped[1:])]
+    return lines
+
+
+def _at(deps: Dependencies) -> str:
+    places = dict.fromkeys(str(rule.origin) for rule in deps.reason.rules)
+    return f" ({', '.join(places)})" if places else ""
+
+
+def _settles(deps: Dependencies, query: str) -> str:
+    phi = deps.phi[query]
+    if deps.cls is Class.BLOCKING:
+        return "possibly never: an answer may have to wait for any later input"
+    if not deps.core.predicates[query].temporal:
+        return "once its rigid inputs are known" if not deps.pinned else _pins(deps)
+    if phi == -math.inf:
+        text = "known from the start: no stream reaches it"
+    elif phi > 0:
+        text = f"{plural(int(phi), 'tick')} after its time (phi {phi})"
+    else:
+        text = f"at its own time (phi {phi})"
+    return f"{text}, and not before {_pins(deps)}" if deps.pinned else text
+
+
+def _pins(deps: Dependencies) -> str:
+    return f"tick {max(k + max(deps.phi[name], 0) for name, k in deps.pinned)}"
+
+
+def _state(deps: Dependencies) -> str:
+    if deps.cls is Class.BLOCKING:
+        return "may grow with the stream"
+    kept = [f"{name} {deps.keep[name]}" for name in deps.predicates if deps.keep.get(name)]
+    kept += [f"{name} @ {k} for ever" for name, k in deps.pinned]
+    return f"older slices kept: {', '.join(kept)}" if kept else "no older slices"
+
+
+def _key(deps: Dependencies) -> str:
+    key = deps.key
+    if key.positions is not None:
+        return ", ".join(f"{name}[{i + 1}]" for name, i in key.positions.items())
+    return f"none: {key.reason}{f' ({key.rule.origin})' if key.rule else ''}"
+
+
+def _phi_lines(deps: Dependencies) -> list[str]:
+    rows = [("predicate", "phi", "keep", "offsets", "input offsets")]
+    for name in deps.predicates:
+        above, below = deps.offsets[name], deps.input_offsets[name]
+        rows.append(
+            (
+                name,
+                _bound(deps.phi[name]),
+                _bound(deps.keep.get(name, -math.inf)),
+                _interval(above.low, above.high),
+                _interval(below.low, below.high),
+            )
+        )
+    return table(rows)
+
+
+def _graph_lines(deps: Dependencies) -> list[str]:
+    rows = [("head", "offset", "needs", "rule")]
+    order = {name: i for i, name in enumerate(deps.predicates)}
+    rows += [
+        (edge.head, _edge_offset(edge), edge.body, str(edge.rule.origin))
+        for edge in sorted(deps.edges, key=lambda e: order[e.head])
+    ]
+    lines = table(rows)
+    for component in deps.components:
+        if component[0] in deps.recursive:
+            lines.append(f"recursive together: {', '.join(component)}")
+    return lines
+
+
+def _edge_offset(edge: Edge) -> str:
+    if edge.offset is not None:
+        return f"{edge.offset:+d}" if edge.offset else "0"
+    if edge.point is not None:
+        return f"@ {edge.point}"
+    return "any" if any(a.predicate == edge.body and a.time for a in edge.rule.atoms) else "rigid"
+
+
+def _bound(value: Bound) -> str:
+    if value == math.inf:
+        return "inf"
+    return "-" if value == -math.inf else str(value)
+
+
+def _interval(low: Bound, high: Bound) -> str:
+    if low > high:
+        return "-"
+    left = "-inf" if low == -math.inf else str(low)
+    right = "inf" if high == math.inf else str(high)
+    return f"[{left}, {right}]"
+
+
+def table(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Columns padded to their widest cell, two spaces apart."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return [
+        "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
+
+
+def _wrap(text: str, width: int) -> list[str]:
+    lines = [""]
+    for word in text.split(" "):
+        if lines[-1] and len(lines[-1]) + 1 + len(word) > width:
+            lines.append(word)
+        else:
+            lines[-1] = f"{lines[-1]} {word}" if lines[-1] else word
+    return lines
+
+
+def explain_json(deps: Dependencies) -> dict[str, object]:
+    """Everything `explain` knows of one query; unbounded numbers are null."""
+    (query,) = deps.queries
+    key = deps.key
+    return {
+        "query": query,
+        "class": deps.cls.value,
+        "title": deps.cls.title,
+        "reason": deps.reason.message,
+        "rules": [
+            {"rule": print_rule(r), "file": r.origin.file, "line": r.origin.line}
+            for r in deps.reason.rules
+        ],
+        "recursive": bool(deps.recursive),
+        "connected": deps.unconnected is None,
+        "rank": deps.rank,
+        "radius": deps.radius,
+        "phi": _number(deps.phi[query]),
+        "pinned": [{"predicate": name, "time": k} for name, k in deps.pinned],
+        "key": key.positions and {name: i + 1 for name, i in key.positions.items()},
+        "no_key": key.reason or None,
+        "components": [list(c) for c in deps.components],
+        "predicates": [_predicate_json(deps, name) for name in deps.predicates],
+        "edges": [
+            {
+                "head": e.head,
+                "needs": e.body,
+                "offset": e.offset,
+                "time": e.point,
+                "file": e.rule.origin.file,
+                "line": e.rule.origin.line,
+            }
+            for e in deps.edges
+        ],
+    }
+
+
+def _predicate_json(deps: Dependencies, name: str) -> dict[str, object]:
+    predicate = deps.core.predicates[name]
+    return {
+        "predicate": name,
+        "input": predicate.input,
+        "temporal": predicate.temporal,
+        "types": [t.value if t else None for t in predicate.types],
+        "phi": _number(deps.phi[name]),
+        "keep": _number(deps.keep.get(name, math.inf)),
+        "offsets": _pair(deps.offsets[name].low, deps.offsets[name].high),
+        "input_offsets": _pair(deps.input_offsets[name].low, deps.input_offsets[name].high),
+    }
+
+
+def _number(value: Bound) -> int | None:
+    return None if math.isinf(value) else int(value)
+
+
+def _pair(low: Bound, high: Bound) -> list[int | None] | None:
+    return None if low > high else [_number(low), _number(high)]
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    console = stdout()
+    for line in lines:
+        console.print(visible(line))
