@@ -1,0 +1,151 @@
+"""The same answers from clingo, an engine that is not ours.
+
+The language only compares objects, so each value becomes its rank among all values: numbers in
+numeric order, text in code point order. Clingo then never sees text, floats or large integers, and
+only times must fit its 32-bit integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import count
+
+import clingo
+
+from tidelog.language.program import (
+    Atom,
+    Comparison,
+    Constant,
+    Literal,
+    Program,
+    Rule,
+    Term,
+    TimeOffset,
+    TimePoint,
+    Value,
+)
+
+from .horizon import Answers, Facts, horizon, temporal_predicates
+
+# A tick and an offset may be added to each other.
+_LARGEST = 2**30 - 1
+
+
+def fits(program: Program, facts: Facts, low: int, high: int, margin: int | None = None) -> bool:
+    """Whether all times and offsets stay within clingo's integers."""
+    times = [*horizon(program, facts, low, high, margin)]
+    atoms = (atom for rule in program.rules for atom in (rule.head, *rule.atoms))
+    times += [atom.time.offset for atom in atoms if isinstance(atom.time, TimeOffset)]
+    return all(-_LARGEST <= tick <= _LARGEST for tick in times)
+
+
+def evaluate(
+    program: Program,
+    facts: Facts,
+    queries: Iterable[str],
+    low: int,
+    high: int,
+    margin: int | None = None,
+) -> Answers:
+    """As `naive.evaluate`, with the same horizon.
+
+    >>> from tidelog.language.checks import check
+    >>> program = check('P(X) @ T+1 :- E(X) @ T, X >= "b".').accepted()
+    >>> evaluate(program, {"E": {("a", 1), ("b", 2), ("it's", 3)}}, ["P"], 0, 3)
+    {'P': {('b', 3)}}
+    """
+    translation = _Translation(program, facts, *horizon(program, facts, low, high, margin))
+    control = clingo.Control(["--warn=none"])
+    control.add("base", [], translation.text())
+    control.ground([("base", [])])
+    answers: Answers = {name: set() for name in queries}
+    names = {translation.names[name]: name for name in answers if name in translation.names}
+    with control.solve(yield_=True) as models:
+        (model,) = [m.symbols(atoms=True) for m in models]
+    for symbol in model:
+        name = names.get(symbol.name)
+        if name is None:
+            continue
+        numbers = [argument.number for argument in symbol.arguments]
+        if name not in translation.temporal:
+            answers[name].add(translation.values(numbers))
+        elif low <= numbers[-1] <= high:
+            answers[name].add((*translation.values(numbers[:-1]), numbers[-1]))
+    return answers
+
+
+class _Translation:
+    def __init__(self, program: Program, facts: Facts, first: int, last: int) -> None:
+        self.program, self.facts, self.first, self.last = program, facts, first, last
+        self.temporal = temporal_predicates(program)
+        known = dict.fromkeys([*program.inputs, *program.heads, *facts])
+        self.names = {name: f"p{i}" for i, name in enumerate(known)}
+        self.decode = sorted({*_constants(program), *self._data()})
+        self.encode = {value: i for i, value in enumerate(self.decode)}
+
+    def _data(self) -> Iterable[tuple[bool, Value]]:
+        for name, rows in self.facts.items():
+            for row in rows:
+                yield from map(_tagged, row[:-1] if name in self.temporal else row)
+
+    def values(self, numbers: list[int]) -> tuple[Value, ...]:
+        return tuple(self.decode[number][1] for number in numbers)
+
+    def code(self, value: Value) -> int:
+        return self.encode[_tagged(value)]
+
+    def text(self) -> str:
+        return "\n".join([*self._fact_lines(), *map(self._rule, self.program.rules)])
+
+    def _fact_lines(self) -> Iterable[str]:
+        for name, rows in self.facts.items():
+            for row in rows:
+                objects, time = (row[:-1], row[-1:]) if name in self.temporal else (row, ())
+                args = [str(self.code(value)) for value in objects] + [str(tick) for tick in time]
+                yield f"{_call(self.names[name], args)}."
+
+    def _rule(self, rule: Rule) -> str:
+        variables: dict[str, str] = {}
+        fresh = count()
+
+        def variable(name: str) -> str:
+            if name not in variables:
+                variables[name] = f"V{next(fresh)}"
+            return variables[name]
+
+        def term(t: Term) -> str:
+            return str(self.code(t.value)) if isinstance(t, Constant) else variable(t.name)
+
+        def time(atom: Atom) -> list[str]:
+            match atom.time:
+                case None:
+                    return []
+                case TimePoint(tick):
+                    return [str(tick)]
+                case TimeOffset(name, offset):
+                    return [f"{variable(name.name)}{offset:+d}"]
+
+        def literal(part: Literal) -> str:
+            if isinstance(part, Comparison):
+                return f"{term(part.left)} {part.operator} {term(part.right)}"
+            return _call(self.names[part.predicate], [*map(term, part.args), *time(part)])
+
+        body = [literal(part) for part in rule.body]
+        body += [f"{self.first} <= {t}, {t} <= {self.last}" for t in time(rule.head)]
+        return f"{literal(rule.head)} :- {', '.join(body)}." if body else f"{literal(rule.head)}."
+
+
+def _call(name: str, args: list[str]) -> str:
+    return f"{name}({','.join(args)})" if args else name
+
+
+def _tagged(value: Value) -> tuple[bool, Value]:
+    """Text apart from numbers, so that all values have an order; bools count as 0 and 1."""
+    return isinstance(value, str), value
+
+
+def _constants(program: Program) -> Iterable[tuple[bool, Value]]:
+    for rule in program.rules:
+        for part in (rule.head, *rule.body):
+            terms = part.args if isinstance(part, Atom) else (part.left, part.right)
+            yield from (_tagged(t.value) for t in terms if isinstance(t, Constant))

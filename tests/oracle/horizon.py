@@ -1,0 +1,88 @@
+"""How far beyond the question an evaluation over bounded time must look.
+
+Both oracles forget every fact outside a horizon `[L, H]` of ticks. That never adds an answer, and
+loses none when every answer in the asked range has a derivation inside the horizon. The horizon is
+the hull of the data, the explicit times of the program and the asked range, widened by a margin:
+
+- Without recursion a derivation is at most as deep as there are rules, and each step moves by at
+  most the largest span of a rule; so `rules * span` is enough.
+- Where every cycle moves time the same way, a derivation walks from the data to the question and
+  strays by less than one cycle and one path: twice as much is enough.
+- Where cycles run both ways a derivation may go out and come back after a number of steps that
+  depends on all the periods together. No simple margin is enough for every such program; the
+  default adds `SLACK`, enough for two or three periods up to 5. Compare with a larger margin
+  where that matters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeAlias
+
+from tidelog.language.program import Atom, Program, Rule, TimeOffset, TimePoint, Value
+
+# Rows by predicate; the time is the last value of a temporal row. Duplicates are harmless.
+Facts: TypeAlias = Mapping[str, Iterable[tuple[Value, ...]]]
+Answers: TypeAlias = dict[str, set[tuple[Value, ...]]]
+
+SLACK = 120
+
+
+def temporal_predicates(program: Program) -> set[str]:
+    """Names of the predicates that have a time."""
+    found = {name for name, d in program.declarations.items() if d.time is not None}
+    return found | {atom.predicate for atom in _atoms(program) if atom.time is not None}
+
+
+def default_margin(program: Program) -> int:
+    """See above; 0 when no rule moves time."""
+    rules = sum(1 for rule in program.rules if rule.body)
+    span = max(map(_span, program.rules), default=0)
+    if not span:
+        return 0
+    if not _recursive(program):
+        return rules * span
+    return 2 * (rules + 1) * span + SLACK
+
+
+def horizon(
+    program: Program, facts: Facts, low: int, high: int, margin: int | None = None
+) -> tuple[int, int]:
+    """The ticks `[L, H]` that an evaluation over `[low, high]` must consider."""
+    ticks = [low, high]
+    ticks += [a.time.tick for a in _atoms(program) if isinstance(a.time, TimePoint)]
+    temporal = temporal_predicates(program)
+    ticks += [int(row[-1]) for name, rows in facts.items() if name in temporal for row in rows]
+    margin = default_margin(program) if margin is None else margin
+    return min(ticks) - margin, max(ticks) + margin
+
+
+def _atoms(program: Program) -> Iterator[Atom]:
+    for rule in program.rules:
+        yield rule.head
+        yield from rule.atoms
+
+
+def _span(rule: Rule) -> int:
+    """The largest distance between two atoms of one time variable."""
+    offsets: dict[str, list[int]] = {}
+    for atom in (rule.head, *rule.atoms):
+        if isinstance(atom.time, TimeOffset):
+            offsets.setdefault(atom.time.variable.name, []).append(atom.time.offset)
+    return max((max(found) - min(found) for found in offsets.values()), default=0)
+
+
+def _recursive(program: Program) -> bool:
+    below: dict[str, set[str]] = {}
+    for rule in program.rules:
+        below.setdefault(rule.head.predicate, set()).update(a.predicate for a in rule.atoms)
+    for name in below:
+        seen: set[str] = set()
+        todo = [name]
+        while todo:
+            for body in below.get(todo.pop(), set()) - seen:
+                seen.add(body)
+                todo.append(body)
+        if name in seen:
+            return True
+    return False
