@@ -6,6 +6,7 @@ Exit codes: 0 for any answer, warnings included; 1 when the rules or the data ar
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
@@ -83,7 +84,7 @@ def fmt_command(rules: str, only_check: bool, as_json: bool) -> None:
             _print_json({"file": source.file, "changed": changed})
         elif changed:
             verb = "would be reformatted" if only_check else "reformatted"
-            click.echo(f"{source.file}: {verb}")
+            terminal.print_lines([f"{source.file}: {verb}"])
     sys.exit(1 if only_check and changed else 0)
 
 
@@ -108,7 +109,8 @@ def explain_command(rules: str, queries: tuple[str, ...], show: str, as_json: bo
     sections = _choices("--show", show, terminal.SECTIONS)
     report = _accepted(rules)
     whole = core(report.program)
-    found = [dependencies(whole, [q]) for q in _queries(report.program, queries)]
+    asked = _queries(report.program, queries)
+    found = [dependencies(whole, [q]) for q in asked]
     if as_json:
         _print_json(
             {"file": report.source.file, "queries": [terminal.explain_json(d) for d in found]}
@@ -165,7 +167,8 @@ def _queries(program: Program, names: Iterable[str]) -> tuple[str, ...]:
     for name in names:
         if name not in known:
             near = Similar(known).to(name)
-            remedy = f"did you mean {near}?" if near else f"there are {', '.join(known[:10])}"
+            there = ", ".join(known[:10]) + (", ..." if len(known) > 10 else "")
+            remedy = f"did you mean {near}?" if near else f"there are: {there or 'none'}"
             raise click.UsageError(f"no predicate {name} in the rules; {remedy}")
     return tuple(dict.fromkeys(names)) or program.outputs
 
@@ -179,7 +182,12 @@ def _choices(option: str, text: str, allowed: tuple[str, ...]) -> tuple[str, ...
 
 
 def _print_json(value: Any) -> None:
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    try:
+        text.encode(sys.stdout.encoding)
+    except UnicodeError:  # file names may be any bytes, terminals may speak any encoding
+        text = json.dumps(value, indent=2)
+    click.echo(text)
 
 
 def _replace(path: Path, content: bytes) -> None:
@@ -197,10 +205,13 @@ def _replace(path: Path, content: bytes) -> None:
             os.unlink(temporary)
             raise
     except OSError as error:
-        raise click.ClickException(f"cannot write {path}: {error.strerror or error}") from error
+        raise click.UsageError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def main() -> None:
+    # What a terminal cannot show is shown escaped, never a reason to fail.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     cli()
 
 

@@ -1,7 +1,8 @@
 """The core of a program: what the analyses and the engines see.
 
 Inputs are never heads there: where a predicate is an input and also has rules or facts, or is an
-output, the input goes by another name and a rule copies it. Integer constants in float columns are floats.
+output, the input goes by another name and a rule copies it. Integer constants in float columns are
+floats.
 """
 
 from __future__ import annotations
@@ -53,14 +54,20 @@ class Core:
     def inputs(self) -> tuple[Predicate, ...]:
         return tuple(p for p in self.predicates.values() if p.input)
 
+    @cached_property
+    def _derivable(self) -> set[str]:
+        return derivable_predicates(Program(self.rules)) | {p.name for p in self.inputs}
+
+    @cached_property
+    def _order(self) -> dict[int, int]:
+        return {id(rule): i for i, rule in enumerate(self.rules)}
+
     def below(self, queries: Iterable[str]) -> Core:
         """Only what the queries need: the paper's program of a query.
 
         Rules that use a predicate nothing can derive are left out, since they never fire.
         """
         queries = tuple(queries)
-        derivable = derivable_predicates(Program(self.rules))
-        derivable.update(p.name for p in self.inputs)
         wanted: dict[str, None] = {}
         rules: list[Rule] = []
         todo = list(queries)
@@ -70,11 +77,10 @@ class Core:
                 continue
             wanted[name] = None
             for rule in self.rules_for.get(name, ()):
-                if all(atom.predicate in derivable for atom in rule.atoms):
+                if all(atom.predicate in self._derivable for atom in rule.atoms):
                     rules.append(rule)
                     todo.extend(atom.predicate for atom in rule.atoms)
-        order = {id(rule): i for i, rule in enumerate(self.rules)}
-        rules.sort(key=lambda rule: order[id(rule)])
+        rules.sort(key=lambda rule: self._order[id(rule)])
         kept = {name: p for name, p in self.predicates.items() if name in wanted}
         return Core(self.program, tuple(rules), kept)
 
@@ -88,8 +94,8 @@ def core(program: Program) -> Core:
     [('E', []), ('P', ['E']), ('E', ['E[in]'])]
     """
     types = infer(program)
-    heads, inputs = set(program.heads), set(program.inputs)
-    split = {name for name in program.inputs if name in heads or name in program.outputs}
+    inputs = set(program.inputs)
+    split = inputs & {*program.heads, *program.outputs}
     temporal = _temporal(program)
     predicates: dict[str, Predicate] = {}
     rules = [_typed(rule, types) for rule in program.rules]

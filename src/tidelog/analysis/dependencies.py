@@ -110,15 +110,16 @@ class Dependencies:
 
     @cached_property
     def rank(self) -> int | None:
-        """The paper's rank of the query; None when it is recursive."""
+        """The paper's rank of the query; None when it is recursive.
+
+        As for the radius, a copied input is the input: it stays at rank 0.
+        """
         if self.recursive:
             return None
         rank = dict.fromkeys(self.core.predicates, 0)
-        body: dict[str, list[str]] = {}
-        for edge in self.edges:
-            body.setdefault(edge.head, []).append(edge.body)
         for (name,) in self.components:
-            rank[name] = max((rank[b] + 1 for b in body.get(name, ())), default=0)
+            uses = (e for e in self._uses.get(name, ()) if not _is_copy(e.rule))
+            rank[name] = max((rank[e.body] + 1 for e in uses), default=0)
         return max(rank[query] for query in self.queries)
 
     @cached_property
@@ -242,8 +243,8 @@ class Dependencies:
         if self.recursive:
             cycle = self._some_cycle()
             rules = tuple(dict.fromkeys(edge.rule for edge in cycle))
-            return Reason(f"{_walk(cycle)}: a cycle that never looks ahead", rules)
-        return Reason("no predicate depends on itself, and every rule has one time variable")
+            return Reason(f"{_walk(cycle)}: {_kind_of_cycle(cycle)}", rules)
+        return Reason("no predicate depends on itself, and no rule joins unrelated times")
 
     def _some_cycle(self) -> tuple[Edge, ...]:
         """A shortest cycle through the first recursive predicate."""
@@ -342,6 +343,14 @@ def _walk(cycle: tuple[Edge, ...]) -> str:
             time = f" @ T{at:+d}" if at else " @ T"
         parts.append(edge.body + time)
     return " needs ".join(parts)
+
+
+def _kind_of_cycle(cycle: tuple[Edge, ...]) -> str:
+    if all(edge.rule.head.time is None for edge in cycle):
+        return "a cycle without times"
+    if any(edge.offset is None for edge in cycle):
+        return "a cycle through fixed times"
+    return "a cycle that never looks ahead"
 
 
 def _why_unconnected(rule: Rule) -> str:

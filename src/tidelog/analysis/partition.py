@@ -29,7 +29,7 @@ def partition_key(core: Core, queries: Iterable[str]) -> PartitionKey:
     >>> from tidelog.language.checks import check
     >>> program = check("P(X, Y) @ T :- E(Y) @ T, F(X, Y) @ T+1.").program
     >>> partition_key(core(program), ["P"]).positions
-    {'P': 1, 'E': 0, 'F': 1}
+    {'E': 0, 'F': 1, 'P': 1}
     """
     temporal = {n: len(p.types) for n, p in core.predicates.items() if p.temporal}
     if not temporal:

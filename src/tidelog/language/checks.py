@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 
 from tidelog.language.diagnostics import (
     Code,
@@ -15,6 +15,7 @@ from tidelog.language.diagnostics import (
     Source,
 )
 from tidelog.language.parser import parse_source
+from tidelog.language.printer import print_term
 from tidelog.language.program import (
     TIME_COLUMN,
     Atom,
@@ -32,7 +33,7 @@ from tidelog.language.program import (
     TimeOffset,
     Variable,
 )
-from tidelog.language.types import infer
+from tidelog.language.types import Types, infer
 
 
 @dataclass(frozen=True)
@@ -100,11 +101,12 @@ def check_program(program: Program, *, complete: bool = True) -> Iterator[Diagno
     yield from _shapes(program)
     for rule in program.rules:
         yield from _variables(rule)
-    yield from infer(program).diagnostics
+    types = infer(program)
+    yield from types.diagnostics
     yield from _duplicates(program)
     if complete:
         yield from _outputs(program)
-        yield from _undeclared(program)
+        yield from _undeclared(program, types)
         yield from _underivable(program)
         yield from _unused(program)
 
@@ -213,7 +215,7 @@ def _shapes(program: Program) -> Iterator[Diagnostic]:
                     (Note(f"here it has {_arguments(arity)}", origin),),
                 )
             if temporal and TIME_COLUMN in item.columns:
-                yield from _repeated((*item.columns, TIME_COLUMN), item.predicate, item.origin)
+                yield from _repeated((TIME_COLUMN, TIME_COLUMN), item.predicate, item.origin)
 
 
 def _arguments(n: int) -> str:
@@ -272,28 +274,22 @@ def _variables(rule: Rule) -> Iterator[Diagnostic]:
     for variable in head:
         if variable.name not in bound and variable.name not in unsafe:
             unsafe.add(variable.name)
-            shown = "_" if variable.anonymous else variable.name
+            what = ": a fact has no variables" if not rule.body else ""
             yield Diagnostic(
                 Code.UNSAFE_HEAD,
-                f"`{shown}` in the head has no value"
-                + (": a fact has no variables" if not rule.body else ""),
+                f"`{print_term(variable)}` in the head has no value{what}",
                 variable.origin,
-                hint="constants start with a lower-case letter or are quoted"
-                if not rule.body
-                else f"use `{shown}` in an atom of the body",
+                hint=_bind(variable) if rule.body else _fact_hint(variable, rule.head),
             )
     for comparison in rule.comparisons:
         for variable in comparison.variables:
             if variable.name not in bound and variable.name not in unsafe:
                 unsafe.add(variable.name)
-                shown = "_" if variable.anonymous else variable.name
                 yield Diagnostic(
                     Code.UNSAFE_COMPARISON,
-                    f"`{shown}` is compared but has no value",
+                    f"`{print_term(variable)}` is compared but has no value",
                     variable.origin,
-                    hint=f"use `{shown}` in an atom of the body"
-                    if not variable.anonymous
-                    else "give it a name and use it in an atom of the body",
+                    hint=_bind(variable),
                 )
     for variable in order:
         name = variable.name
@@ -304,6 +300,18 @@ def _variables(rule: Rule) -> Iterator[Diagnostic]:
                 variable.origin,
                 hint=f"write `_` if any value will do, or `_{name}` to keep the name",
             )
+
+
+def _bind(variable: Variable) -> str:
+    if variable.anonymous:
+        return "every `_` is a variable of its own: give it a name and use it in a body atom"
+    return f"use `{variable.name}` in an atom of the body"
+
+
+def _fact_hint(variable: Variable, head: Atom) -> str:
+    if isinstance(head.time, TimeOffset) and head.time.variable is variable:
+        return "a fact holds at a time point such as `@ 0`"
+    return "constants start with a lower-case letter or are quoted"
 
 
 # The program as a whole
@@ -358,7 +366,7 @@ def _canonical(rule: Rule) -> object:
     return (parts[0], frozenset(parts[1:]))
 
 
-def _undeclared(program: Program) -> Iterator[Diagnostic]:
+def _undeclared(program: Program, types: Types) -> Iterator[Diagnostic]:
     defined = {*program.declarations, *program.heads}
     similar = Similar(defined)
     done: set[str] = set()
@@ -372,7 +380,10 @@ def _undeclared(program: Program) -> Iterator[Diagnostic]:
             # A file that declares nothing may well leave all its inputs undeclared.
             if near or program.declarations:
                 time = " @ time" if atom.time else ""
-                columns = ", ".join(f"arg{i}: text" for i in range(1, len(atom.args) + 1))
+                columns = ", ".join(
+                    f"arg{i}: {type_}" if type_ else f"arg{i}"
+                    for i, type_ in enumerate(types.columns[name], 1)
+                )
                 declaration = f"`input {name}{f'({columns})' if columns else ''}{time}.`"
                 yield Diagnostic(
                     Code.UNDECLARED,
@@ -397,7 +408,7 @@ def _underivable(program: Program) -> Iterator[Diagnostic]:
                 f"nothing can derive `{name}`",
                 rule.head.origin,
                 (Note(f"this needs `{missing.predicate}`, which never holds", missing.origin),),
-                "every rule for it depends on itself: add a rule or a fact to start from",
+                "rules that only need one another never fire: add a rule or a fact to start from",
             )
 
 
@@ -443,10 +454,11 @@ class Similar:
     """Names one or two slips of the pen away, found without comparing every pair.
 
     Two names are near when dropping at most one letter from each makes them equal, whatever
-    their case.
+    their case. Names that differ in digits alone are meant to differ.
 
     >>> Similar({"Flag", "Cool"}).to("Falg")
     'Flag'
+    >>> Similar({"Step1"}).to("Step2")
     """
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -459,8 +471,27 @@ class Similar:
             for known in self.names:
                 for variant in _variants(known):
                     self.index.setdefault(variant, []).append(known)
-        near = {k for v in _variants(name) for k in self.index.get(v, ())[:50] if k != name}
-        return max(sorted(near), key=lambda k: SequenceMatcher(None, k, name).ratio(), default=None)
+        found = {k for v in _variants(name) for k in self.index.get(v, ())[:50]}
+        near = (k for k in found if k != name and not _renumbered(k, name))
+        return min(near, key=lambda k: (_distance(k, name), k), default=None)
+
+
+def _renumbered(one: str, two: str) -> bool:
+    return re.sub(r"\d", "", one) == re.sub(r"\d", "", two)
+
+
+def _distance(one: str, two: str) -> int:
+    """Letters of the longer name between what both begin and what both end with."""
+    if one.casefold() == two.casefold():
+        return 0
+    short = min(len(one), len(two))
+    same = 0
+    while same < short and one[same] == two[same]:
+        same += 1
+    end = 0
+    while end < short - same and one[-1 - end] == two[-1 - end]:
+        end += 1
+    return max(len(one), len(two)) - same - end
 
 
 def _variants(name: str) -> set[str]:

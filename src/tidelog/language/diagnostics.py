@@ -5,6 +5,7 @@ Every finding is data first (`Diagnostic`, `as_json`) and text second (`render`)
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -107,7 +108,7 @@ class Source:
 
     @cached_property
     def _starts(self) -> list[int]:
-        return [0, *(i + 1 for i, c in enumerate(self.text) if c == "\n")]
+        return [0, *(found.end() for found in re.finditer("\n", self.text))]
 
     def origin(self, start: int, end: int) -> Origin:
         starts = self._starts
@@ -120,11 +121,13 @@ class Source:
         )
 
     def line(self, number: int) -> str:
+        start, end = self.bounds(number)
+        return self.text[start:end]
+
+    def bounds(self, number: int) -> tuple[int, int]:
+        """Where a line starts and ends in the text."""
         starts = self._starts
-        if not 1 <= number <= len(starts):
-            return ""
-        end = starts[number] if number < len(starts) else len(self.text) + 1
-        return self.text[starts[number - 1] : end - 1].rstrip("\r")
+        return starts[number - 1], (starts[number] - 1 if number < len(starts) else len(self.text))
 
 
 class ProgramError(Exception):
@@ -155,6 +158,8 @@ def visible(text: str) -> str:
     >>> visible("a\\tb\\x1b[31mc")
     'a b?[31mc'
     """
+    if text.isprintable():
+        return text
     return "".join(
         " " if c == "\t" else "?" if unicodedata.category(c) in _UNPRINTABLE else c for c in text
     )
@@ -167,16 +172,20 @@ _WIDEST = 68
 def _excerpt(origin: Origin, source: Source) -> list[str]:
     number = str(origin.line)
     margin = " " * len(number)
-    text = visible(source.line(origin.line))
-    start = min(origin.column - 1, len(text))
-    end = origin.end_column - 1 if origin.end_line == origin.line else len(text)
-    end = max(start + 1, min(end, len(text)))
-    if len(text) > _WIDEST:
-        cut = max(0, min(start - _WIDEST // 3, len(text) - _WIDEST))
-        left, right = "... " if cut else "", " ..." if cut + _WIDEST < len(text) else ""
-        text = left + text[cut : cut + _WIDEST] + right
+    first, last = source.bounds(origin.line)
+    size = last - first
+    start = min(origin.column - 1, size)
+    end = origin.end_column - 1 if origin.end_line == origin.line else size
+    end = max(start + 1, min(end, size))
+    if size > _WIDEST:
+        # Only the part that is shown is ever looked at: a file may be one long line.
+        cut = max(0, min(start - _WIDEST // 3, size - _WIDEST))
+        left, right = "... " if cut else "", " ..." if cut + _WIDEST < size else ""
+        text = left + visible(source.text[first + cut : first + cut + _WIDEST]) + right
         shift = len(left) - cut
         start, end = start + shift, min(end + shift, len(left) + _WIDEST)
+    else:
+        text = visible(source.text[first:last])
     caret = " " * _width(text[:start]) + "^" * max(1, _width(text[start:end]))
     return [
         f"{margin}--> {visible(origin.file)}:{origin.line}:{origin.column}",
@@ -188,6 +197,10 @@ def _excerpt(origin: Origin, source: Source) -> list[str]:
 
 def _width(text: str) -> int:
     return sum(
-        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
+        0
+        if unicodedata.category(c) in ("Mn", "Me")
+        else 2
+        if unicodedata.east_asian_width(c) in "WF"
+        else 1
         for c in text
     )

@@ -33,7 +33,7 @@ from tidelog.language.program import (
     Type,
     Variable,
 )
-from tidelog.language.tokens import Kind, Token, habit, is_variable_name, tokenize, unquote
+from tidelog.language.tokens import Kind, Token, habit, is_variable_name, shorten, tokenize, unquote
 
 _OPERATORS = {**{o.value: o for o in Operator}, "==": Operator.EQ}
 
@@ -113,16 +113,21 @@ class _Parser:
         if token.kind is Kind.BAD:
             return _GiveUp()
         if token.kind is Kind.END:
-            # Point behind the last thing written, not at the empty end of the file.
-            end = self.tokens[self.at - 1].end if self.at else 0
-            found, origin = "the end of the file", self.source.origin(max(0, end - 1), end)
+            found, origin = "the end of the file", self.behind()
         else:
-            shown = token.text if len(token.text) <= 20 else token.text[:17] + "..."
-            found, origin = f"`{shown}`", self.source.origin(token.start, token.end)
-        glued = self.source.text[token.start : token.start + 2]
-        hint = habit(glued) if habit(glued) and len(glued.strip()) == 2 else hint
+            found = f"`{shorten(token.text)}`"
+            origin = self.source.origin(token.start, token.end)
+        # A foreign symbol such as `<-` or `=<` was read as two of ours: this one begins or ends it.
+        begins = self.source.text[token.start : token.start + 2]
+        ends = self.source.text[max(0, token.start - 1) : token.start + 1]
+        hint = habit(begins) or habit(ends) or hint
         self.report(Code.SYNTAX, f"expected {wanted}, found {found}", origin, hint)
         return _GiveUp()
+
+    def behind(self) -> Origin:
+        """The place right behind the last token taken."""
+        end = self.tokens[self.at - 1].end if self.at else 0
+        return self.source.origin(end, end + 1)
 
     # Statements
 
@@ -159,13 +164,24 @@ class _Parser:
         return self.rule()
 
     def end(self, wanted: str, hint: str = "end the statement with `.`") -> None:
-        self.expect(".", wanted, hint)
+        if not self.take("."):
+            last = self.tokens[self.at - 1]
+            if self.token.kind is Kind.NAME and self.first_column(self.token):
+                # The next statement begins: the mistake is behind the last token, not here.
+                message = f"expected {wanted} after `{shorten(last.text)}`"
+                self.report(Code.SYNTAX, message, self.behind(), hint)
+                raise _GiveUp
+            raise self.unexpected(wanted, hint)
 
     def input(self) -> Input:
         start = self.advance().start
         name = self.advance().text
         columns: list[Column] = []
         if self.take("("):
+            if self.is_symbol(")"):
+                raise self.unexpected(
+                    "a column name", f"without columns write `input {name}`, no parentheses"
+                )
             while True:
                 columns.append(self.column())
                 if not self.take(","):
@@ -210,6 +226,10 @@ class _Parser:
         name = self.advance().text
         columns: list[str] | None = None
         if self.take("("):
+            if self.is_symbol(")"):
+                raise self.unexpected(
+                    "a column name", f"without columns write `{name}`, no parentheses"
+                )
             columns = [self.column_name("a column name")]
             while self.take(","):
                 columns.append(self.column_name("a column name"))
@@ -294,13 +314,13 @@ class _Parser:
     ) -> int:
         # The length is checked first: Python refuses to convert very long digit strings.
         digits = token.text.lstrip("0") or "0"
-        value = sign * int(digits) if len(digits) <= 20 else high + 1
+        value = sign * int(digits) if len(digits) <= 20 else sign * (high + 2)
         if not low <= value <= high:
             self.report(
                 Code.NUMBER,
                 f"{what} must fit {bits} bits",
                 self.source.origin(start, token.end),
-                f"the largest is {high}",
+                f"the largest is {high}" if value > high else f"the smallest is {low}",
             )
             return 0
         return value

@@ -257,7 +257,7 @@ class Program:
             if item.predicate == predicate and item.columns is not None:
                 return item.columns
         if predicate in self.declarations:
-            return tuple(column.name for column in self.declarations[predicate].columns)
+            return _unique([column.name for column in self.declarations[predicate].columns])
         heads = [rule.head for rule in self.rules if rule.head.predicate == predicate]
         names: list[str] = []
         for i in range(len(heads[0].args) if heads else 0):
@@ -266,13 +266,8 @@ class Program:
                 for term in (head.args[i] for head in heads)
                 if isinstance(term, Variable)
             )
-            name = base = next(found, f"arg{i + 1}")
-            n = 2
-            # The time column follows, so no argument may be called `time`.
-            while name in names or name == TIME_COLUMN:
-                name, n = f"{base}{n}", n + 1
-            names.append(name)
-        return tuple(names)
+            names.append(next(found, f"arg{i + 1}"))
+        return _unique(names)
 
     def __str__(self) -> str:
         from tidelog.language.printer import print_program
@@ -282,3 +277,15 @@ class Program:
 
 # The last column of every temporal answer.
 TIME_COLUMN = "time"
+
+
+def _unique(names: list[str]) -> tuple[str, ...]:
+    """The names, numbered where one repeats or is that of the time column that follows them."""
+    taken = {TIME_COLUMN, *names}
+    found: list[str] = []
+    for base in names:
+        name, n = base, 2
+        while name in found or name == TIME_COLUMN or (name != base and name in taken):
+            name, n = f"{base}{n}", n + 1
+        found.append(name)
+    return tuple(found)

@@ -46,6 +46,8 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 
+_KINDS = {kind.value: kind for kind in Kind}
+
 # What people write from habit in other languages, and what we would write.
 _HABITS = {
     "<-": "a rule is written `head :- body.`",
@@ -58,7 +60,9 @@ _HABITS = {
     "/*": "a comment starts with `%` and ends with the line",
     "#": "a comment starts with `%`",
     "'": 'text is written in double quotes: `"..."`',
+    "\u2018": 'text is written in straight double quotes: `"..."`',
     "\u201c": 'text is written in straight double quotes: `"..."`',
+    "`": 'text is written in double quotes: `"..."`',
     ";": "there is no `or`: write one rule for each alternative; a statement ends with `.`",
     "&": "`and` is written `,`",
     "|": "there is no `or`: write one rule for each alternative",
@@ -69,8 +73,20 @@ _HABITS = {
 
 
 def habit(text: str) -> str | None:
-    """The remedy for a piece of text that another language would accept."""
-    return _HABITS.get(text[:2]) or _HABITS.get(text[:1])
+    """The remedy for a symbol that another language would accept."""
+    return _HABITS.get(text)
+
+
+# Foreign quotes and comments are passed over whole, so that one habit is one error.
+_FOREIGN = re.compile(
+    r"""
+    /\* .{0,2000}? \*/
+  | (?P<mark> \# | // | /\* ) [^\n]*
+  | '[^'\n]{0,200}' | `[^`\n]{0,200}` | \u2018[^\u2019\n]{0,200}\u2019
+  | \u201c[^\u201d\n]{0,200}\u201d
+    """,
+    re.VERBOSE | re.DOTALL,
+)
 
 
 def tokenize(source: Source, diagnostics: list[Diagnostic]) -> Iterator[Token]:
@@ -88,10 +104,10 @@ def tokenize(source: Source, diagnostics: list[Diagnostic]) -> Iterator[Token]:
             # Combining marks belong to the letter before them, though \w leaves them out.
             while end < size and text[end] > "\x7f" and unicodedata.category(text[end])[0] == "M":
                 end += 1
-                more = re.compile(r"\w*").match(text, end)
-                end = more.end() if more else end
+                while end < size and (text[end].isalnum() or text[end] == "_"):
+                    end += 1
         if kind != "space":
-            yield Token(Kind(kind or ""), text[at:end], at)
+            yield Token(_KINDS[kind or ""], text[at:end], at)
         at = end
     yield Token(Kind.END, "", size)
 
@@ -102,15 +118,27 @@ def _unreadable(source: Source, at: int, diagnostics: list[Diagnostic]) -> Token
         end = text.find("\n", at)
         end = len(text) if end < 0 else end
         message, hint = "this text has no closing quote", 'close it with `"` on the same line'
+        shown = end
     else:
-        end = at + 1
-        while end < len(text) and not text[end].isspace() and not _TOKEN.match(text, end):
-            end += 1
-        message = f"`{text[at:end][:20]}` is not part of the language"
-        hint = habit(text[at:end]) or "remove it, or put it in double quotes if it is text"
-    origin = source.origin(at, end)
-    diagnostics.append(Diagnostic(Code.SYNTAX, message, origin, hint=hint))
+        foreign = _FOREIGN.match(text, at)
+        if foreign is not None:
+            end = foreign.end()
+            shown = foreign.end("mark") if foreign["mark"] else end
+        else:
+            end = at + 1
+            while end < len(text) and not text[end].isspace() and not _TOKEN.match(text, end):
+                end += 1
+            shown = end
+        message = f"`{shorten(text[at:shown])}` is not part of the language"
+        remedy = habit(text[at : at + 2]) or habit(text[at])
+        hint = remedy or "remove it, or put it in double quotes if it is text"
+    diagnostics.append(Diagnostic(Code.SYNTAX, message, source.origin(at, shown), hint=hint))
     return Token(Kind.BAD, text[at:end], at)
+
+
+def shorten(text: str) -> str:
+    """Text to quote in a message: one line, no longer than twenty characters."""
+    return text if len(text) <= 20 and "\n" not in text else text.split("\n")[0][:17] + "..."
 
 
 _ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "t": "\t", "r": "\r"}

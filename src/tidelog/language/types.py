@@ -7,6 +7,7 @@ Positions that share a variable, or are compared, share a type. An integer const
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from tidelog.language.diagnostics import Code, Diagnostic, Note
 from tidelog.language.printer import print_literal, print_term, print_value
@@ -50,7 +51,10 @@ def widen(term: Term, type_: Type | None) -> Term:
     return term
 
 
-@dataclass
+_Place: TypeAlias = Variable | Constant | Comparison
+
+
+@dataclass(slots=True)
 class _Class:
     """Positions and variables that must have one type, and why."""
 
@@ -59,6 +63,7 @@ class _Class:
     why: str = ""
     where: Origin | None = None
     integers: list[Constant] = field(default_factory=list)
+    size: int = 1
 
     def root(self) -> _Class:
         node = self
@@ -99,6 +104,7 @@ class _Inference:
         self.program = program
         self.positions: dict[str, list[_Class]] = {}
         self.diagnostics: list[Diagnostic] = []
+        self.ordered: list[tuple[Comparison, _Class]] = []
 
     def run(self) -> None:
         for declaration in self.program.declarations.values():
@@ -115,6 +121,8 @@ class _Inference:
         for classes in self.positions.values():
             for node in classes:
                 self.exact(node.root())
+        for comparison, node in self.ordered:
+            self.order(comparison, node.root())
 
     def rule(self, rule: Rule) -> None:
         variables: dict[str, _Class] = {}
@@ -132,25 +140,28 @@ class _Inference:
         classes = self.positions.setdefault(atom.predicate, [_Class() for _ in atom.args])
         if len(classes) != len(atom.args):
             return
-        for position, (term, node) in enumerate(zip(atom.args, classes, strict=True), 1):
-            here = f"argument {position} of `{print_literal(atom)}`"
+        for term, node in zip(atom.args, classes, strict=True):
             if isinstance(term, Constant):
-                self.constant(term, node, here)
+                self.constant(term, node, atom)
             else:
-                self.unite(variables.setdefault(term.name, _Class()), node, term, here)
+                self.unite(variables.setdefault(term.name, _Class()), node, term, atom)
 
     def comparison(self, comparison: Comparison, variables: dict[str, _Class]) -> None:
         left = self.side(comparison.left, variables)
         right = self.side(comparison.right, variables)
-        here = f"`{print_literal(comparison)}`"
-        self.unite(left, right, comparison, here)
-        if comparison.operator in _ORDER and left.root().resolved is Type.BOOL:
+        agreed = self.unite(left, right, comparison)
+        if agreed and comparison.operator in _ORDER:
+            # Judged at the end: a later rule may be what makes it bool.
+            self.ordered.append((comparison, left))
+
+    def order(self, comparison: Comparison, node: _Class) -> None:
+        if node.resolved is Type.BOOL:
             self.diagnostics.append(
                 Diagnostic(
                     Code.TYPE,
-                    f"bool has no order in {here}",
+                    f"bool has no order in `{print_literal(comparison)}`",
                     comparison.origin,
-                    (left.root().reason(),),
+                    (node.reason(),),
                     "compare bool with `=` or `!=`",
                 )
             )
@@ -159,45 +170,52 @@ class _Inference:
         if isinstance(term, Variable):
             return variables.setdefault(term.name, _Class())
         node = _Class()
-        self.constant(term, node, "")
+        self.constant(term, node)
         return node
 
-    def constant(self, constant: Constant, node: _Class, here: str) -> None:
+    def constant(self, constant: Constant, node: _Class, atom: Atom | None = None) -> None:
         other = _Class(where=constant.origin)
         if constant.type is Type.INT:
             other.integers.append(constant)
         else:
             other.type = constant.type
             other.why = f"`{print_term(constant)}` is {constant.type}"
-        self.unite(node, other, constant, here)
+        self.unite(node, other, constant, atom)
 
-    def unite(
-        self, one: _Class, two: _Class, place: Variable | Constant | Comparison, here: str
-    ) -> None:
+    def unite(self, one: _Class, two: _Class, place: _Place, atom: Atom | None = None) -> bool:
+        """Make two classes one; False, and a diagnostic, where their types clash."""
         a, b = one.root(), two.root()
         if a is b:
-            return
+            return True
         if not _agree(a, b):
-            self.clash(a, b, place, here)
-            return
-        if a.type is None and b.type is not None:
-            a, b = b, a
+            self.clash(a, b, place, atom)
+            return False
+        if a.size < b.size:
+            a, b = b, a  # the smaller moves, or long files would take quadratic time
         b.parent = a
+        a.size += b.size
         a.integers += b.integers
+        # A type that a declaration or constant gives goes before what integers merely suggest.
+        if a.type is None:
+            a.type, a.why, a.where = b.type, b.why, b.where
+        return True
 
-    def clash(
-        self, a: _Class, b: _Class, place: Variable | Constant | Comparison, here: str
-    ) -> None:
+    def clash(self, a: _Class, b: _Class, place: _Place, atom: Atom | None) -> None:
         types = {a.resolved, b.resolved}
         what = print_literal(place) if isinstance(place, Comparison) else print_term(place)
         hint = None
         if types == {Type.INT, Type.FLOAT}:
-            hint = "declare both columns `float`, or write the constant as a whole number"
+            hint = (
+                "write a whole number, or declare the column `float`"
+                if isinstance(place, Constant)
+                else "integers and floats are not joined or compared: declare both columns alike"
+            )
         elif Type.TEXT in types and isinstance(place, Constant) and place.type is not Type.TEXT:
             hint = f'text is written in quotes: `"{print_value(place.value)}"`'
         message = f"`{what}` would be both {a.resolved} and {b.resolved}"
-        if not isinstance(place, Comparison):
-            message += f" ({here})" if here else ""
+        if atom is not None:
+            position = next(i for i, term in enumerate(atom.args, 1) if term is place)
+            message += f" (argument {position} of `{print_literal(atom)}`)"
         # A constant is its own evidence; pointing at it twice would say nothing new.
         notes = tuple(n for n in (a.reason(), b.reason()) if n.origin != place.origin)
         self.diagnostics.append(Diagnostic(Code.TYPE, message, place.origin, notes, hint))

@@ -112,19 +112,19 @@ def _settles(deps: Dependencies, query: str) -> str:
     phi = deps.phi[query]
     if deps.cls is Class.BLOCKING:
         return "possibly never: an answer may have to wait for any later input"
+    # Slices at explicit times that a stream reaches hold every answer back until they settle.
+    pin = max((k + deps.phi[name] for name, k in deps.pinned), default=-math.inf)
     if not deps.core.predicates[query].temporal:
-        return "once its rigid inputs are known" if not deps.pinned else _pins(deps)
-    if phi == -math.inf:
-        text = "known from the start: no stream reaches it"
+        text = "once its rigid inputs are known"
     elif phi > 0:
         text = f"{plural(int(phi), 'tick')} after its time (phi {phi})"
-    else:
+    elif phi > -math.inf:
         text = f"at its own time (phi {phi})"
-    return f"{text}, and not before {_pins(deps)}" if deps.pinned else text
-
-
-def _pins(deps: Dependencies) -> str:
-    return f"tick {max(k + max(deps.phi[name], 0) for name, k in deps.pinned)}"
+    else:
+        text = "known from the start: no stream reaches it"
+        if pin > -math.inf:
+            return f"once tick {pin} is known"
+    return text if pin == -math.inf else f"{text}, and not before tick {pin}"
 
 
 def _state(deps: Dependencies) -> str:
