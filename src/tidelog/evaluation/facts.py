@@ -1,0 +1,504 @@
+"""Facts in: files, folders, rows and tables, found, named and checked against the program.
+
+Nothing is converted silently: a value that does not fit its column is an error with file and line.
+A row with NULL (or NaN) in a declared column is not a fact; such rows are counted.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from tidelog.evaluation.ticks import Ticks
+from tidelog.language.checks import Similar, decode
+from tidelog.language.diagnostics import ProgramError
+from tidelog.language.parser import parse_source
+from tidelog.language.program import (
+    TIME_COLUMN,
+    TIME_MAX,
+    Column,
+    Constant,
+    Input,
+    Program,
+    Rule,
+    TimePoint,
+    Type,
+    Value,
+)
+from tidelog.language.types import infer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class DataError(Exception):
+    """The data is wrong; every problem found is one line that says where and what."""
+
+    def __init__(self, *problems: str) -> None:
+        self.problems = problems
+        super().__init__("\n".join(problems))
+
+
+@dataclass(frozen=True)
+class Schema:
+    """How one input's facts are laid out: columns by name when declared, by position when not."""
+
+    predicate: str
+    columns: tuple[Column, ...]
+    time: str | None
+    declared: bool
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        names = tuple(column.name for column in self.columns)
+        return names if self.time is None else (*names, self.time)
+
+
+@dataclass(frozen=True)
+class Files:
+    """Facts in files of one format."""
+
+    format: str
+    paths: tuple[Path, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Facts in memory: columns in the schema's order, time last, in ticks if `ticked`."""
+
+    table: pa.Table
+    origin: str
+    ticked: bool
+
+
+Part: TypeAlias = Files | Table
+Rows: TypeAlias = "Iterable[tuple[Any, ...]] | pa.Table | Any"
+FactsLike: TypeAlias = "str | PathLike[str] | Mapping[str, Rows] | None"
+
+_FORMATS = {".csv": "csv", ".parquet": "parquet", ".jsonl": "jsonl"}
+
+
+def schemas(program: Program) -> dict[str, Schema]:
+    """The layout of every input, from its declaration or else from its use in the rules."""
+    found: dict[str, Schema] = {}
+    inferred = infer(program).columns
+    temporal = {a.predicate: a.time is not None for r in program.rules for a in r.atoms}
+    for name in program.inputs:
+        declaration = program.declarations.get(name)
+        types = inferred[name]
+        if declaration is not None:
+            columns = tuple(
+                replace(c, type=t) for c, t in zip(declaration.columns, types, strict=True)
+            )
+            found[name] = Schema(name, columns, declaration.time, True)
+        else:
+            columns = tuple(Column(f"arg{i}", t) for i, t in enumerate(types, 1))
+            found[name] = Schema(name, columns, TIME_COLUMN if temporal[name] else None, False)
+    return found
+
+
+def find_facts(program: Program, facts: FactsLike, ticks: Ticks | None) -> dict[str, list[Part]]:
+    """Where the facts of each input are; in-memory facts and small formats are read at once."""
+    known = schemas(program)
+    if facts is None:
+        return {}
+    if isinstance(facts, Mapping):
+        return {
+            name: [_in_memory(_schema(known, program, name, "facts"), rows, ticks)]
+            for name, rows in facts.items()
+        }
+    path = Path(facts)
+    if path.is_dir():
+        return _folder(path, program, known, ticks)
+    if not path.exists():
+        raise DataError(f"{path}: no such file or folder")
+    if path.suffix == ".tdl":
+        return _rules_file(path, program, known)
+    if path.suffix == ".jsonl":
+        return _json_lines(path, program, known, None, ticks)
+    if path.suffix in _FORMATS:
+        schema = _schema(known, program, path.stem, str(path))
+        return {schema.predicate: [Files(_FORMATS[path.suffix], (path,))]}
+    raise DataError(
+        f"{path}: facts are a folder, or a .csv, .parquet, .jsonl or .tdl file, by its ending"
+    )
+
+
+def _schema(known: Mapping[str, Schema], program: Program, name: str, where: str) -> Schema:
+    if name in known:
+        return known[name]
+    if name in program.heads:
+        raise DataError(
+            f"{where}: `{name}` is derived by rules; declare it as an input to give it facts"
+        )
+    near = Similar(known).to(name)
+    hint = f"did you mean `{near}`?" if near else f"the inputs are {', '.join(known) or 'none'}"
+    raise DataError(f"{where}: no input is called `{name}`; {hint}")
+
+
+def _folder(
+    folder: Path, program: Program, known: Mapping[str, Schema], ticks: Ticks | None
+) -> dict[str, list[Part]]:
+    """`<Predicate>.csv|.parquet|.jsonl`, or a subfolder `<Predicate>/` of such files."""
+    found: dict[str, list[Part]] = {}
+    for entry in sorted(folder.iterdir()):
+        if entry.name.startswith((".", "_")):
+            continue
+        if entry.is_dir():
+            paths = [p for p in sorted(entry.rglob("*")) if _is_facts(p, entry)]
+            if not paths:
+                continue
+            name = entry.name
+        elif entry.suffix in _FORMATS:
+            paths, name = [entry], entry.stem
+        else:
+            continue
+        schema = _schema(known, program, name, str(entry))
+        parts = found.setdefault(name, [])
+        for format_ in ("csv", "parquet"):
+            chosen = tuple(p for p in paths if _FORMATS[p.suffix] == format_)
+            parts += [Files(format_, chosen)] if chosen else []
+        for path in paths:
+            if path.suffix == ".jsonl":
+                parts += _json_lines(path, program, known, schema, ticks).get(name, [])
+    return found
+
+
+def _is_facts(path: Path, below: Path) -> bool:
+    hidden = any(part.startswith((".", "_")) for part in path.relative_to(below).parts)
+    return path.is_file() and path.suffix in _FORMATS and not hidden
+
+
+def _rules_file(path: Path, program: Program, known: Mapping[str, Schema]) -> dict[str, list[Part]]:
+    """A `.tdl` file of ground facts."""
+    source, unreadable = decode(path.read_bytes(), str(path))
+    parsed = parse_source(source)
+    if unreadable is not None or parsed.diagnostics:
+        raise ProgramError([unreadable] if unreadable else parsed.diagnostics, source)
+    rows: dict[str, list[tuple[Value, ...]]] = {}
+    places: dict[str, list[str]] = {}
+    for statement in parsed.program.statements:
+        where = str(statement.origin)
+        if not isinstance(statement, Rule) or statement.body:
+            raise DataError(f"{where}: a file of facts holds facts only, such as `P(a, 1) @ 5.`")
+        head = statement.head
+        schema = _schema(known, program, head.predicate, where)
+        if (head.time is None) != (schema.time is None) or len(head.args) != len(schema.columns):
+            raise DataError(
+                f"{where}: `{head.predicate}` has {len(schema.columns)} arguments and"
+                f" {'a' if schema.time else 'no'} time in the rules"
+            )
+        values = [t.value for t in head.args if isinstance(t, Constant)]
+        if len(values) < len(head.args) or not (
+            head.time is None or isinstance(head.time, TimePoint)
+        ):
+            raise DataError(f"{where}: a fact has no variables")
+        if isinstance(head.time, TimePoint):
+            values.append(head.time.tick)
+        rows.setdefault(head.predicate, []).append(tuple(values))
+        places.setdefault(head.predicate, []).append(where)
+    return {
+        name: [_table(known[name], found, places[name], str(path), None)]
+        for name, found in rows.items()
+    }
+
+
+def _json_lines(
+    path: Path,
+    program: Program,
+    known: Mapping[str, Schema],
+    only: Schema | None,
+    ticks: Ticks | None,
+) -> dict[str, list[Part]]:
+    """Lines of `{"predicate": ..., <columns>, "time": ...}`; a file name may say which."""
+    rows: dict[str, list[tuple[Value | None, ...]]] = {}
+    places: dict[str, list[str]] = {}
+    if only is None and path.stem in known:
+        only = known[path.stem]
+    with path.open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            where = f"{path}:{number}"
+            try:
+                record = json.loads(line)
+            except ValueError as error:
+                raise DataError(f"{where}: not JSON: {error}") from None
+            if not isinstance(record, dict):
+                raise DataError(f'{where}: a line is an object, such as {{"predicate": "P"}}')
+            name = record.get("predicate", only.predicate if only else None)
+            if not isinstance(name, str):
+                raise DataError(f'{where}: no "predicate" says what this line is a fact of')
+            if only is not None and name != only.predicate:
+                raise DataError(f"{where}: `{name}` in a file of `{only.predicate}` facts")
+            schema = _schema(known, program, name, where)
+            rows.setdefault(name, []).append(_record(record, schema, where))
+            places.setdefault(name, []).append(where)
+    return {
+        name: [_table(known[name], found, places[name], str(path), ticks)]
+        for name, found in rows.items()
+    }
+
+
+def _record(record: dict[str, Any], schema: Schema, where: str) -> tuple[Any, ...]:
+    names = list(schema.names)
+    if schema.time is not None and schema.time not in record and TIME_COLUMN in record:
+        names[-1] = TIME_COLUMN
+    if not schema.declared:
+        # Undeclared columns have no names: they come in the order in which they are written.
+        values = [v for k, v in record.items() if k not in ("predicate", TIME_COLUMN)]
+        if schema.time is not None:
+            values.append(record.get(TIME_COLUMN))
+        if len(values) != len(names):
+            raise DataError(f"{where}: `{schema.predicate}` has {len(schema.columns)} columns")
+        return tuple(values)
+    for name in names:
+        if name not in record:
+            raise DataError(f"{where}: no column `{name}`, which `{schema.predicate}` declares")
+    return tuple(record[name] for name in names)
+
+
+def _in_memory(schema: Schema, rows: Rows, ticks: Ticks | None) -> Part:
+    """Rows, an Arrow table, or anything that can become one (pandas, polars)."""
+    import pyarrow as pa
+
+    where = f"facts of `{schema.predicate}`"
+    if isinstance(rows, (str, bytes)):
+        raise DataError(f"{where}: rows are tuples or a table, not text")
+    if hasattr(rows, "__arrow_c_stream__") or isinstance(rows, pa.Table):
+        return Table(arrange(pa.table(rows), schema, where), where, False)
+    if hasattr(rows, "columns") and hasattr(rows, "iloc"):
+        table = pa.Table.from_pandas(rows, preserve_index=False)
+        return Table(arrange(table, schema, where), where, False)
+    found: list[tuple[Any, ...]] = []
+    for number, row in enumerate(rows, 1):
+        values = tuple(row) if isinstance(row, (tuple, list)) else (row,)
+        if len(values) != len(schema.names):
+            raise DataError(
+                f"{where}, row {number}: {len(values)} values for {len(schema.names)} columns"
+                f" ({', '.join(schema.names)})"
+            )
+        found.append(values)
+    return _table(schema, found, None, where, ticks)
+
+
+def arrange(table: pa.Table, schema: Schema, where: str) -> pa.Table:
+    """The columns of a table in the schema's order: by name when declared, else by position."""
+    names = table.column_names
+    if schema.declared:
+        for name in schema.names:
+            if names.count(name) != 1:
+                problem = "no column" if name not in names else "more than one column"
+                raise DataError(
+                    f"{where}: {problem} `{name}`, which `{schema.predicate}` declares;"
+                    f" there are {', '.join(names) or 'none'}"
+                )
+        return table.select(list(schema.names))
+    if len(names) != len(schema.names):
+        raise DataError(
+            f"{where}: {len(names)} columns for the {len(schema.names)} of `{schema.predicate}`"
+            f" ({', '.join(schema.names)}); declare the input to pick columns by name"
+        )
+    return table
+
+
+def _table(
+    schema: Schema,
+    rows: list[tuple[Any, ...]],
+    places: list[str] | None,
+    origin: str,
+    ticks: Ticks | None,
+) -> Table:
+    """Python values as an Arrow table of the schema's types."""
+    import pyarrow as pa
+
+    arrays: list[pa.Array] = []
+    for i, name in enumerate(schema.names):
+        values = [row[i] for row in rows]
+        is_time = schema.time is not None and i == len(schema.columns)
+        type_ = Type.INT if is_time else schema.columns[i].type or _type_of(values)
+        converted: list[Value | None] = []
+        for number, value in enumerate(values):
+            try:
+                if is_time:
+                    converted.append(None if value is None else _tick(value, ticks))
+                else:
+                    converted.append(_fit(value, type_))
+            except ValueError as problem:
+                where = places[number] if places else f"{origin}, row {number + 1}"
+                raise DataError(f"{where}: column `{name}`: {problem}") from None
+        arrays.append(pa.array(converted, _arrow_type(type_)))
+    names = [f"a{i}" for i in range(1, len(arrays) + 1)]
+    if not arrays:
+        # A table without columns still has rows: a rigid fact without arguments.
+        arrays, names = [pa.array([1] * len(rows), pa.int64())], ["z"]
+    return Table(pa.table(arrays, names=names), origin, True)
+
+
+def _type_of(values: Iterable[Any]) -> Type:
+    found = {type(v) for v in values if v is not None}
+    for python, type_ in ((bool, Type.BOOL), (int, Type.INT), (float, Type.FLOAT)):
+        if found == {python}:
+            return type_
+    return Type.FLOAT if found and found <= {int, float} else Type.TEXT
+
+
+def _arrow_type(type_: Type) -> pa.DataType:
+    import pyarrow as pa
+
+    return {
+        Type.TEXT: pa.string(),
+        Type.INT: pa.int64(),
+        Type.FLOAT: pa.float64(),
+        Type.BOOL: pa.bool_(),
+    }[type_]
+
+
+def _fit(value: Any, type_: Type) -> Value | None:
+    """The value as its column's type, or ValueError."""
+    if value is None:
+        return None
+    if hasattr(value, "item"):  # a NumPy scalar
+        value = value.item()
+    match type_:
+        case Type.BOOL if isinstance(value, bool):
+            return value
+        case Type.INT if isinstance(value, int) and not isinstance(value, bool):
+            if not -(2**63) <= value < 2**63:
+                raise ValueError(f"{value} does not fit 64 bits")
+            return value
+        case Type.FLOAT if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return float(value)
+        case Type.TEXT if isinstance(value, str):
+            return value
+    shown = repr(value) if len(repr(value)) <= 40 else repr(value)[:37] + "..."
+    raise ValueError(f"{shown} is not {type_.value}")
+
+
+def _tick(value: Any, ticks: Ticks | None) -> int:
+    if ticks is not None:
+        return ticks.tick(value)
+    tick = _fit(value, Type.INT)
+    assert isinstance(tick, int)
+    return check_tick(tick)
+
+
+def check_tick(tick: int) -> int:
+    if not -TIME_MAX <= tick <= TIME_MAX:
+        raise ValueError(f"time {tick} does not fit 62 bits")
+    return tick
+
+
+# CSV: what the engine reads fast, and the slow path that finds the line of a bad value
+
+PATTERNS = {
+    Type.INT: r"\s*[+-]?[0-9]+\s*",
+    Type.FLOAT: r"(?i)\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?\s*|\s*[+-]?inf(inity)?\s*"
+    r"|\s*nan\s*",
+    Type.BOOL: r"(?i)\s*(true|false)\s*",
+}
+
+
+def csv_header(path: Path, schema: Schema) -> list[str]:
+    """The column names of a CSV file, checked against the schema."""
+    for _, row in _csv_rows(path):
+        names = row
+        break
+    else:
+        raise DataError(f"{path}:1: the file is empty; its first line names the columns")
+    if schema.declared:
+        for name in schema.names:
+            if names.count(name) != 1:
+                problem = "no column" if name not in names else "more than one column"
+                raise DataError(
+                    f"{path}:1: {problem} `{name}`, which `{schema.predicate}` declares;"
+                    f" there are {', '.join(names)}"
+                )
+    elif len(names) != len(schema.names):
+        raise DataError(
+            f"{path}:1: {len(names)} columns for the {len(schema.names)} of `{schema.predicate}`"
+            f" ({', '.join(schema.names)}); declare the input to pick columns by name"
+        )
+    return names
+
+
+def _csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file)
+            csv.field_size_limit(2**31 - 1)
+            line = 1
+            for row in reader:
+                yield line, row
+                line = reader.line_num + 1
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: not UTF-8 text (byte {error.start})") from None
+    except csv.Error as error:
+        raise DataError(f"{path}:{line}: not CSV: {error}") from None
+
+
+def find_csv_problems(path: Path, schema: Schema, ticks: Ticks | None) -> list[str]:
+    """The first few values of a CSV file that do not fit, each with its line."""
+    header = csv_header(path, schema)
+    problems: list[str] = []
+    rows = _csv_rows(path)
+    next(rows)
+    for line, row in rows:
+        if not row:
+            continue
+        if len(row) != len(header):
+            problems.append(f"{path}:{line}: {len(row)} values for {len(header)} columns")
+        else:
+            for i, name in enumerate(schema.names):
+                text = row[header.index(name) if schema.declared else i]
+                is_time = schema.time is not None and i == len(schema.columns)
+                type_ = Type.INT if is_time else schema.columns[i].type or Type.TEXT
+                problem = _csv_problem(text, type_, is_time, ticks)
+                if problem:
+                    problems.append(f"{path}:{line}: column `{name}`: {problem}")
+        if len(problems) >= 5:
+            problems.append(f"{path}: and perhaps more")
+            break
+    return problems
+
+
+def _csv_problem(text: str, type_: Type, is_time: bool, ticks: Ticks | None) -> str | None:
+    if text == "":
+        return None
+    try:
+        if is_time and ticks is not None:
+            ticks.tick(text)
+        elif type_ in PATTERNS:
+            if not re.fullmatch(PATTERNS[type_], text):
+                shown = text if len(text) <= 40 else text[:37] + "..."
+                return f"`{shown}` is not {type_.value}"
+            if is_time:
+                check_tick(int(text))
+            elif type_ is Type.INT:
+                _fit(int(text), Type.INT)
+    except ValueError as problem:
+        return str(problem)
+    return None
+
+
+def resolve(program: Program, types: Mapping[str, tuple[Type, ...]]) -> Program:
+    """The program with every input declared, those left open with the types of their data."""
+    found = schemas(program)
+    statements = []
+    for name, schema in found.items():
+        known = types.get(name, tuple(Type.TEXT for _ in schema.columns))
+        columns = tuple(
+            Column(c.name, c.type or t, c.origin)
+            for c, t in zip(schema.columns, known, strict=True)
+        )
+        origin = program.declarations[name].origin if schema.declared else None
+        made = Input(name, columns, schema.time)
+        statements.append(made if origin is None else Input(name, columns, schema.time, origin))
+    rest = tuple(s for s in program.statements if not isinstance(s, Input))
+    return Program((*statements, *rest))

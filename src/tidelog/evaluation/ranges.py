@@ -1,0 +1,167 @@
+"""On which ticks a predicate must be evaluated so that the answers asked for are exact.
+
+*Supply* is where a predicate can hold at all, given the times of the data; *demand* is where the
+queries need it. Every true fact lies in its supply, and every fact in a derivation of a demanded
+one is demanded, so that evaluating each predicate on the intersection loses nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from tidelog.analysis.core import Core, relative
+from tidelog.analysis.dependencies import Dependencies
+from tidelog.analysis.graph import Bound
+from tidelog.language.program import Atom, Rule, TimePoint
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Ticks low to high, both included; infinite ends allowed; empty when low > high."""
+
+    low: Bound
+    high: Bound
+
+    @property
+    def empty(self) -> bool:
+        return self.low > self.high
+
+    @property
+    def finite(self) -> bool:
+        return self.empty or not (math.isinf(self.low) or math.isinf(self.high))
+
+    def __and__(self, other: Range) -> Range:
+        both = Range(max(self.low, other.low), min(self.high, other.high))
+        return EMPTY if both.empty else both
+
+    def __or__(self, other: Range) -> Range:
+        """The least range around both."""
+        if self.empty or other.empty:
+            return other if self.empty else self
+        return Range(min(self.low, other.low), max(self.high, other.high))
+
+    def __add__(self, offset: int) -> Range:
+        return self if self.empty else Range(self.low + offset, self.high + offset)
+
+    def __str__(self) -> str:
+        return "nowhere" if self.empty else f"{self.low} to {self.high}"
+
+
+EMPTY = Range(math.inf, -math.inf)
+ALWAYS = Range(-math.inf, math.inf)
+
+
+def ranges(deps: Dependencies, data: Mapping[str, Range], asked: Range) -> dict[str, Range]:
+    """Per temporal predicate below the queries, the ticks to evaluate it on.
+
+    `data` gives the times at which each temporal input has facts.
+    """
+    supply = _supply(deps.core, data)
+    demand = _demand(deps, supply, asked)
+    return {name: supply[name] & demand[name] for name in supply}
+
+
+def _supply(core: Core, data: Mapping[str, Range]) -> dict[str, Range]:
+    start = {
+        name: data.get(name, EMPTY) if p.input else EMPTY
+        for name, p in core.predicates.items()
+        if p.temporal
+    }
+
+    def step(supply: dict[str, Range]) -> dict[str, Range]:
+        found = dict(start)
+        for rule in core.rules:
+            name = rule.head.predicate
+            if name in found:
+                found[name] = found[name] | _reach(rule, supply)
+        return found
+
+    return _fixpoint(start, step)
+
+
+def _reach(rule: Rule, supply: Mapping[str, Range]) -> Range:
+    """Where a rule's head can hold when its body predicates can hold on their supply."""
+    head = ALWAYS
+    for atom in rule.atoms:
+        if atom.time is None:
+            continue
+        there = supply[atom.predicate]
+        if isinstance(atom.time, TimePoint):
+            there = there & Range(atom.time.tick, atom.time.tick)
+        if there.empty:
+            return EMPTY
+        offset = relative(rule, atom)
+        if offset is not None:
+            head = head & (there + -offset)
+    if isinstance(rule.head.time, TimePoint):
+        return Range(rule.head.time.tick, rule.head.time.tick)
+    return head
+
+
+def _demand(deps: Dependencies, supply: Mapping[str, Range], asked: Range) -> dict[str, Range]:
+    start = {name: asked if name in deps.queries else EMPTY for name in supply}
+
+    def step(demand: dict[str, Range]) -> dict[str, Range]:
+        found = dict(start)
+        for rule in deps.core.rules:
+            head = ALWAYS
+            if rule.head.time is not None:
+                name = rule.head.predicate
+                head = demand[name] & supply[name]
+                if isinstance(rule.head.time, TimePoint):
+                    head = head & Range(rule.head.time.tick, rule.head.time.tick)
+            if not head.empty:
+                for atom in rule.atoms:
+                    if atom.time is not None:
+                        found[atom.predicate] |= _needed(rule, atom, head)
+        return found
+
+    return _fixpoint(start, step)
+
+
+def _needed(rule: Rule, atom: Atom, head: Range) -> Range:
+    if isinstance(atom.time, TimePoint):
+        return Range(atom.time.tick, atom.time.tick)
+    offset = relative(rule, atom)
+    if offset is None:
+        return ALWAYS
+    return head + offset
+
+
+def _fixpoint(
+    start: dict[str, Range], step: Callable[[dict[str, Range]], dict[str, Range]]
+) -> dict[str, Range]:
+    """The least fixpoint of a monotone step, or a little more where it would take for ever.
+
+    What still grows after as many rounds as there are predicates grows along a cycle: that end
+    becomes infinite. Applying the step again can only bring it back to what is still needed.
+    """
+    now = start
+    rounds = len(start) + 1
+    for _ in range(rounds):
+        following = step(now)
+        if following == now:
+            return now
+        now = following
+    while (grown := _widen(now, step(now))) != now:
+        now = grown
+    for _ in range(rounds):
+        following = {name: now[name] & again for name, again in step(now).items()}
+        if following == now:
+            break
+        now = following
+    return now
+
+
+def _widen(old: dict[str, Range], new: dict[str, Range]) -> dict[str, Range]:
+    return {name: _widened(old[name], new[name]) for name in old}
+
+
+def _widened(old: Range, new: Range) -> Range:
+    if old.empty or new.empty:
+        return new if old.empty else old
+    return Range(
+        -math.inf if new.low < old.low else old.low, math.inf if new.high > old.high else old.high
+    )

@@ -1,0 +1,470 @@
+"""SQL over packed time: one text that DuckDB and Spark both run. Nothing here opens a connection.
+
+A temporal relation has columns `a1..an, c, b`: c is the first tick of a chunk of 60, and bit i of b
+says that the fact holds at c + i. Conjunction is `&`, union is `bit_or`, `@ T+k` is a shift with
+carry into the next chunk. Because `&` distributes over `|`, several rows for a chunk do no harm in
+a join; they are merged once per predicate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from tidelog.analysis.core import Predicate
+from tidelog.evaluation.plan import (
+    Derive,
+    Fill,
+    Fixpoint,
+    Join,
+    Plan,
+    Scan,
+    Source,
+    constants,
+    groups,
+)
+from tidelog.evaluation.ranges import Range
+from tidelog.language.program import (
+    INT_MIN,
+    Comparison,
+    Constant,
+    Operator,
+    Term,
+    TimeOffset,
+    TimePoint,
+    Type,
+    Variable,
+)
+
+CHUNK = 60
+FULL = (1 << CHUNK) - 1
+
+# Text constants that cannot stand in a SQL text of either engine: `tidelog_text(i, v)`.
+TEXTS = "tidelog_text"
+
+_TYPES = {Type.TEXT: "STRING", Type.INT: "BIGINT", Type.FLOAT: "DOUBLE", Type.BOOL: "BOOLEAN"}
+
+
+def chunk(tick: int) -> int:
+    """The first tick of the chunk a tick is in.
+
+    >>> chunk(61), chunk(-1)
+    (60, -60)
+    """
+    return tick - tick % CHUNK
+
+
+def columns(arity: int) -> list[str]:
+    return [f"a{i}" for i in range(1, arity + 1)]
+
+
+class Writer:
+    """Writes the SQL of one plan. `texts` must be offered to the engine as table TEXTS."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        awkward = [
+            c.value
+            for c in constants(plan.steps)
+            if isinstance(c.value, str) and not _plain(c.value)
+        ]
+        self.texts: dict[str, int] = {value: i for i, value in enumerate(awkward)}
+
+    # Literals
+
+    def constant(self, constant: Constant) -> str:
+        value = constant.value
+        match value:
+            case bool():
+                return "TRUE" if value else "FALSE"
+            case int():
+                text = f"({INT_MIN + 1} - 1)" if value == INT_MIN else str(value)
+                return f"CAST({text} AS BIGINT)"
+            case float():
+                text = repr(value)
+                return text if "e" in text else f"{text}e0"
+            case str():
+                if value in self.texts:
+                    return f"(SELECT v FROM {TEXTS} WHERE i = {self.texts[value]})"
+                return f"'{value}'"
+
+    def compare(self, comparison: Comparison, bound: Mapping[str, str]) -> str:
+        operator = "<>" if comparison.operator is Operator.NE else comparison.operator.value
+        left, right = self.term(comparison.left, bound), self.term(comparison.right, bound)
+        return f"{left} {operator} {right}"
+
+    def term(self, term: Term, bound: Mapping[str, str]) -> str:
+        return bound[term.name] if isinstance(term, Variable) else self.constant(term)
+
+    # Scans
+
+    def scan(self, scan: Scan) -> str:
+        """Select and project an input, then pack it."""
+        table = self.plan.inputs[scan.predicate.name]
+        bound: dict[str, str] = {}
+        where: list[str] = []
+        for i, term in enumerate(scan.atom.args, 1):
+            if isinstance(term, Constant):
+                where.append(f"a{i} = {self.constant(term)}")
+            elif term.name in bound:
+                where.append(f"a{i} = {bound[term.name]}")
+            else:
+                bound[term.name] = f"a{i}"
+        where += [self.compare(c, bound) for c in scan.comparisons]
+        kept = [
+            f"a{i + 1} AS {name}"
+            for i, name in zip(scan.columns, columns(len(scan.columns)), strict=True)
+        ]
+        if not scan.predicate.temporal:
+            return f"SELECT DISTINCT {', '.join(kept or [_ONE])}\nFROM {table}{_where(where)}"
+        range_ = self.plan.ranges[scan.predicate.name]
+        if range_.empty:
+            return self.empty(narrowed(scan.predicate, scan.columns))
+        where += [f"t >= {range_.low}", f"t <= {range_.high}"]
+        names = columns(len(kept))
+        inner = (
+            f"SELECT {_list(kept, 't', f'((t % {CHUNK}) + {CHUNK}) % {CHUNK} AS i')}"
+            f" FROM {table}{_where(where)}"
+        )
+        return (
+            f"SELECT {_list(names, 't - i AS c')},"
+            f" bit_or(CAST(1 AS BIGINT) << CAST(i AS INT)) AS b\n"
+            f"FROM ({inner}) AS x\nGROUP BY {_list(names, 't - i')}"
+        )
+
+    # Rules
+
+    def derive(self, step: Derive) -> str:
+        return self.union(step.predicate, step.joins, None)
+
+    def is_copy(self, step: Derive) -> bool:
+        """Whether a predicate merely renames one table, so that nothing need be stored."""
+        if len(step.joins) != 1:
+            return False
+        (join,) = step.joins
+        (source, *more) = join.sources or (None,)
+        head = join.rule.head
+        return (
+            source is not None
+            and not more
+            and not join.comparisons
+            and source.args == head.args
+            and all(isinstance(t, Variable) for t in head.args)
+            and len(set(head.args)) == len(head.args)
+            and source.atom.time == head.time
+            and not isinstance(head.time, TimePoint)
+        )
+
+    def union(
+        self,
+        predicate: Predicate,
+        joins: Iterable[Join],
+        clip: Range | None,
+    ) -> str:
+        """All rules of a predicate, merged; within a range where one is given."""
+        joins = list(joins)
+        facts = [j for j in joins if not j.rule.body]
+        parts = [self.join(j) for j in joins if j.rule.body]
+        parts += [self.facts(predicate, facts)] if facts else []
+        return self.merge(predicate, parts or [self.empty(predicate)], clip)
+
+    def join(self, join: Join, replaced: Mapping[int, str] | None = None) -> str:
+        """One rule as a join; `replaced` puts other tables in place of some sources."""
+        rule = join.rule
+        bound: dict[str, str] = {}
+        where: list[str] = []
+        tables: list[str] = []
+        by_time = groups(join)
+        head = rule.head
+        bases: dict[str, int] = {}
+        for name, members in by_time.items():
+            if isinstance(head.time, TimeOffset) and head.time.variable.name == name:
+                bases[name] = head.time.offset
+            else:
+                bases[name] = _offset(join.sources[members[0]])
+        for i, source in enumerate(join.sources):
+            table = (replaced or {}).get(i, source.table)
+            time = source.atom.time
+            if isinstance(time, TimeOffset):
+                shift = bases[time.variable.name] - time.offset
+                table = self.shifted(table, len(source.args), shift)
+            tables.append(f"{table} AS x{i}")
+            for name, term in zip(columns(len(source.args)), source.args, strict=True):
+                column = f"x{i}.{name}"
+                if isinstance(term, Constant):
+                    where.append(f"{column} = {self.constant(term)}")
+                elif term.name in bound:
+                    where.append(f"{column} = {bound[term.name]}")
+                else:
+                    bound[term.name] = column
+            if isinstance(time, TimePoint):
+                bit = 1 << (time.tick % CHUNK)
+                where.append(f"x{i}.c = {chunk(time.tick)} AND (x{i}.b & {bit}) <> 0")
+        for members in by_time.values():
+            first, *others = members
+            meet = f"x{first}.b"
+            for i in others:
+                where.append(f"x{i}.c = x{first}.c")
+                meet = f"{meet} & x{i}.b"
+                where.append(f"({meet}) <> 0")
+        where += [self.compare(c, bound) for c in join.comparisons]
+        values = [
+            f"{self.term(t, bound)} AS {name}"
+            for t, name in zip(head.args, columns(len(head.args)), strict=True)
+        ]
+        match head.time:
+            case None:
+                values = values or [_ONE]
+            case TimePoint(tick):
+                values += [f"{_big(chunk(tick))} AS c", f"{_big(1 << (tick % CHUNK))} AS b"]
+            case TimeOffset(variable):
+                members = by_time[variable.name]
+                meet = " & ".join(f"x{i}.b" for i in members)
+                values += [f"x{members[0]}.c AS c", f"{meet} AS b"]
+        from_ = f"\nFROM {', '.join(tables)}" if tables else ""
+        return f"SELECT {', '.join(values)}{from_}{_where(where)}"
+
+    def facts(self, predicate: Predicate, facts: Sequence[Join]) -> str:
+        rows = []
+        for fact in facts:
+            head = fact.rule.head
+            values = [self.constant(t) for t in head.args if isinstance(t, Constant)]
+            if isinstance(head.time, TimePoint):
+                tick = head.time.tick
+                values += [_big(chunk(tick)), _big(1 << (tick % CHUNK))]
+            rows.append(f"({', '.join(values or ['1'])})")
+        names = self.names(predicate)
+        return f"SELECT {', '.join(names)} FROM (VALUES {', '.join(rows)}) AS f({', '.join(names)})"
+
+    def names(self, predicate: Predicate) -> list[str]:
+        names = columns(len(predicate.types))
+        return [*names, "c", "b"] if predicate.temporal else names or ["z"]
+
+    def empty(self, predicate: Predicate) -> str:
+        values = [
+            f"CAST(NULL AS {_TYPES[type_ or Type.TEXT]}) AS {name}"
+            for name, type_ in zip(columns(len(predicate.types)), predicate.types, strict=True)
+        ]
+        if predicate.temporal:
+            values += ["CAST(NULL AS BIGINT) AS c", "CAST(NULL AS BIGINT) AS b"]
+        return f"SELECT {', '.join(values or [_ONE])} WHERE FALSE"
+
+    def merge(self, predicate: Predicate, parts: Sequence[str], clip: Range | None) -> str:
+        """The union of some selects, one row per fact or per chunk of a fact."""
+        all_ = "\nUNION ALL\n".join(parts)
+        if not predicate.temporal:
+            return f"SELECT DISTINCT * FROM (\n{_indent(all_)}\n) AS u"
+        names = columns(len(predicate.types))
+        if clip is None:
+            return (
+                f"SELECT {_list(names, 'c')}, bit_or(b) AS b FROM (\n{_indent(all_)}\n) AS u\n"
+                f"GROUP BY {_list(names, 'c')}"
+            )
+        if clip.empty:
+            return self.empty(predicate)
+        return (
+            f"SELECT {_list(names, 'c', 'b')} FROM (\n"
+            f"  SELECT {_list(names, 'c')}, bit_or(b) & {mask(clip)} AS b FROM (\n"
+            f"{_indent(_indent(all_))}\n  ) AS u\n"
+            f"  WHERE c >= {chunk(int(clip.low))} AND c <= {chunk(int(clip.high))}\n"
+            f"  GROUP BY {_list(names, 'c')}\n) AS m WHERE b <> 0"
+        )
+
+    def shifted(self, table: str, arity: int, by: int) -> str:
+        """The table moved by some ticks: whole chunks by adding to c, the rest by moving bits."""
+        if by == 0:
+            return table
+        whole, bits = by - by % CHUNK, by % CHUNK
+        names = columns(arity)
+        if bits == 0:
+            return f"(SELECT {_list(names, f'{_plus(whole)} AS c', 'b')} FROM {table})"
+        stay = FULL >> bits  # what does not leave the chunk, cut first: shifting must not overflow
+        low, high = f"(b & {stay}) << {bits}", f"b >> {CHUNK - bits}"
+        return (
+            f"(SELECT {_list(names, f'{_plus(whole)} AS c', f'{low} AS b')} FROM {table}"
+            f" WHERE (b & {stay}) <> 0"
+            f" UNION ALL "
+            f"SELECT {_list(names, f'{_plus(whole + CHUNK)} AS c', f'{high} AS b')} FROM {table}"
+            f" WHERE ({high}) <> 0)"
+        )
+
+    # Recursion
+
+    def start(self, step: Fixpoint, index: int) -> str:
+        predicate = step.predicates[index]
+        joins = [j for j in step.start if j.rule.head.predicate == predicate.name]
+        return self.union(predicate, joins, self.clip(predicate))
+
+    def clip(self, predicate: Predicate) -> Range | None:
+        return self.plan.ranges[predicate.name] if predicate.temporal else None
+
+    def candidates(self, step: Fixpoint, index: int, fills: Iterable[str]) -> str | None:
+        """What the rules derive from what is new; `fills` are tables already carried on."""
+        predicate = step.predicates[index]
+        new = {table: f"{table}_new" for table in step.tables}
+        parts = [
+            self.join(join, {i: new[source.table]})
+            for join in step.repeat
+            if join.rule.head.predicate == predicate.name
+            for i, source in enumerate(join.sources)
+            if source.table in new
+        ]
+        names = ", ".join(self.names(predicate))
+        parts += [f"SELECT {names} FROM {table}" for table in fills]
+        return self.merge(predicate, parts, self.clip(predicate)) if parts else None
+
+    def news(self, predicate: Predicate, table: str, candidates: str) -> str:
+        """The candidates that the table does not hold yet."""
+        names = columns(len(predicate.types))
+        same = [f"o.{n} = n.{n}" for n in names]
+        if not predicate.temporal:
+            here = " AND ".join(same) or "TRUE"
+            return (
+                f"SELECT * FROM {candidates} AS n"
+                f" WHERE NOT EXISTS (SELECT 1 FROM {table} AS o WHERE {here})"
+            )
+        kept = _list([f"n.{n} AS {n}" for n in names], "n.c AS c")
+        fresh = "n.b & ~coalesce(o.b, CAST(0 AS BIGINT))"
+        return (
+            f"SELECT {kept}, {fresh} AS b FROM {candidates} AS n"
+            f" LEFT JOIN {table} AS o ON {' AND '.join([*same, 'o.c = n.c'])}"
+            f" WHERE ({fresh}) <> 0"
+        )
+
+    def merged(self, predicate: Predicate, *tables: str) -> str:
+        names = ", ".join(self.names(predicate))
+        return self.merge(predicate, [f"SELECT {names} FROM {t}" for t in tables], None)
+
+    def fill_start(self, fill: Fill, table: str) -> str:
+        """What a fill carries on: the new facts that its filter lets pass."""
+        if fill.filter is None:
+            return f"SELECT * FROM {table}"
+        predicate = self.plan.deps.core.predicates[fill.predicate]
+        return self.merge(predicate, [self.join(fill.filter, {0: table})], self.clip(predicate))
+
+    def fill_guard(self, fill: Fill) -> str:
+        """Where one step of a fill may arrive."""
+        assert fill.guard is not None
+        predicate = self.plan.deps.core.predicates[fill.predicate]
+        narrow = narrowed(predicate, fill.columns)
+        return self.merge(narrow, [self.join(fill.guard)], self.clip(predicate))
+
+    def fill_guard_twice(self, fill: Fill, guard: str, step: int) -> str:
+        """Where twice as many steps may arrive, `step` being the ticks they take now."""
+        names = columns(len(fill.columns))
+        moved = self.shifted(guard, len(names), step)
+        same = "".join(f" AND y.{n} = x.{n}" for n in names)
+        joined = (
+            f"SELECT {_list([f'x.{n} AS {n}' for n in names], 'x.c AS c')}, x.b & y.b AS b"
+            f" FROM {guard} AS x, {moved} AS y WHERE y.c = x.c{same} AND (x.b & y.b) <> 0"
+        )
+        predicate = self.plan.deps.core.predicates[fill.predicate]
+        return self.merge(narrowed(predicate, fill.columns), [joined], None)
+
+    def fill_step(self, fill: Fill, table: str, guard: str | None, step: int) -> str:
+        """The table, and what it becomes `step` ticks further on."""
+        predicate = self.plan.deps.core.predicates[fill.predicate]
+        names = columns(len(predicate.types))
+        moved = self.shifted(table, len(names), step)
+        if guard is None:
+            more = f"SELECT {_list(names, 'c', 'b')} FROM {moved} AS x"
+        else:
+            kept = _list([f"x.{n} AS {n}" for n in names], "x.c AS c")
+            same = "".join(
+                f" AND g.{g} = x.{names[i]}"
+                for g, i in zip(columns(len(fill.columns)), fill.columns, strict=True)
+            )
+            more = (
+                f"SELECT {kept}, x.b & g.b AS b FROM {moved} AS x, {guard} AS g"
+                f" WHERE g.c = x.c{same} AND (x.b & g.b) <> 0"
+            )
+        own = f"SELECT {_list(names, 'c', 'b')} FROM {table}"
+        return self.merge(predicate, [own, more], self.clip(predicate))
+
+    # Answers
+
+    def answers(self, query: str) -> str:
+        """The packed answers of a query within the range asked for."""
+        predicate = self.plan.deps.core.predicates[query]
+        names = ", ".join(self.names(predicate))
+        select = f"SELECT {names} FROM {self.plan.tables[query]}"
+        if not predicate.temporal:
+            return select
+        clip = self.plan.asked
+        if clip.empty:
+            return self.empty(predicate)
+        low, high = chunk(int(clip.low)), chunk(int(clip.high))
+        arity = columns(len(predicate.types))
+        return (
+            f"SELECT {_list(arity, 'c', 'b')} FROM (SELECT {_list(arity, 'c')},"
+            f" b & {mask(clip)} AS b FROM {self.plan.tables[query]}"
+            f" WHERE c >= {low} AND c <= {high}) AS m WHERE b <> 0"
+        )
+
+    def rows(self, query: str) -> str:
+        """The answers a row each, by time and arguments."""
+        predicate = self.plan.deps.core.predicates[query]
+        names = columns(len(predicate.types))
+        if not predicate.temporal:
+            order = f" ORDER BY {', '.join(names)}" if names else ""
+            return f"SELECT {', '.join(names or ['z'])} FROM ({self.answers(query)}) AS q{order}"
+        bits = ", ".join(f"({i})" for i in range(CHUNK))
+        return (
+            f"SELECT {_list(names, 'c + i AS t')} FROM ({self.answers(query)}) AS q,"
+            f" (VALUES {bits}) AS n(i) WHERE ((b >> CAST(i AS INT)) & 1) = 1"
+            f" ORDER BY {_list(['t'], *names)}"
+        )
+
+    def count(self, query: str) -> str:
+        """How many answers there are."""
+        temporal = self.plan.deps.core.predicates[query].temporal
+        what = "CAST(coalesce(sum(bit_count(b)), 0) AS BIGINT)" if temporal else "count(*)"
+        return f"SELECT {what} AS n FROM ({self.answers(query)}) AS q"
+
+
+def narrowed(predicate: Predicate, positions: Sequence[int]) -> Predicate:
+    """The predicate with only some of its arguments."""
+    return replace(predicate, types=tuple(predicate.types[i] for i in positions))
+
+
+def mask(range_: Range) -> str:
+    """The bits of a chunk that lie in a finite range."""
+    low, high = int(range_.low), int(range_.high)
+    first = FULL & ~((1 << (low % CHUNK)) - 1)
+    last = (1 << (high % CHUNK + 1)) - 1
+    if chunk(low) == chunk(high):
+        return str(first & last)
+    return f"CASE c WHEN {chunk(low)} THEN {first} WHEN {chunk(high)} THEN {last} ELSE {FULL} END"
+
+
+_ONE = "1 AS z"
+
+
+def _plain(text: str) -> bool:
+    """Whether a text means the same between single quotes in both engines."""
+    return len(text) <= 200 and text.isprintable() and "'" not in text and "\\" not in text
+
+
+def _offset(source: Source) -> int:
+    assert isinstance(source.atom.time, TimeOffset)
+    return source.atom.time.offset
+
+
+def _big(value: int) -> str:
+    return f"CAST({value} AS BIGINT)"
+
+
+def _plus(ticks: int) -> str:
+    return "c" if ticks == 0 else f"c + {ticks}" if ticks > 0 else f"c - {-ticks}"
+
+
+def _list(names: Iterable[str], *more: str) -> str:
+    return ", ".join([*names, *more])
+
+
+def _where(conditions: Sequence[str]) -> str:
+    return f"\nWHERE {' AND '.join(conditions)}" if conditions else ""
+
+
+def _indent(text: str) -> str:
+    return "\n".join("  " + line for line in text.split("\n"))

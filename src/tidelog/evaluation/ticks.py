@@ -1,0 +1,67 @@
+"""Timestamps and ticks: tick = floor((timestamp - origin) / length), in UTC."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+_UNITS = {
+    "us": 1,
+    "ms": 1_000,
+    "s": 1_000_000,
+    "m": 60_000_000,
+    "h": 3_600_000_000,
+    "d": 86_400_000_000,
+}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Ticks:
+    """Length of a tick and where tick 0 starts, both in microseconds."""
+
+    length: int
+    origin: int = 0
+
+    @staticmethod
+    def of(length: str, origin: str | datetime | None = None) -> Ticks:
+        """
+        >>> Ticks.of("10m", "2014-01-01T00:00:00Z").tick("2014-01-01T00:25:00Z")
+        2
+        """
+        found = re.fullmatch(r"([0-9]{1,12})\s*(us|ms|s|m|h|d)", length.strip())
+        if not found or int(found.group(1)) == 0:
+            raise ValueError(
+                f"`{length}` is not a tick length: write a number and us, ms, s, m, h or d: 10m"
+            )
+        start = 0 if origin is None else micros(origin)
+        return Ticks(int(found.group(1)) * _UNITS[found.group(2)], start)
+
+    def tick(self, moment: Any) -> int:
+        """The tick a timestamp is in."""
+        return (micros(moment) - self.origin) // self.length
+
+    def micros(self, tick: int) -> int:
+        """Microseconds since 1970 at which a tick starts."""
+        return tick * self.length + self.origin
+
+    def moment(self, tick: int) -> datetime:
+        return _EPOCH + timedelta(microseconds=self.micros(tick))
+
+
+def micros(moment: Any) -> int:
+    """Microseconds since 1970 of a timestamp; without a zone it is UTC."""
+    if isinstance(moment, str):
+        text = moment.strip()
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            raise ValueError(f"`{text[:40]}` is not a timestamp: 2014-01-01T00:10:00Z") from None
+    if not isinstance(moment, datetime):
+        raise ValueError(f"{moment!r} is not a timestamp")
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    since: timedelta = moment - _EPOCH
+    return since // timedelta(microseconds=1)
