@@ -54,8 +54,7 @@ def check_command(rules: str, as_json: bool) -> None:
         )
     else:
         console = terminal.stdout()
-        for diagnostic in report.diagnostics:
-            console.print(terminal.diagnostic_text(diagnostic, report.source), end="\n\n")
+        terminal.print_diagnostics(console, report, report.diagnostics)
         console.print(terminal.report_summary(report))
     sys.exit(1 if report.errors else 0)
 
@@ -147,16 +146,13 @@ def _accepted(rules: str) -> Report:
     report = _read(rules)
     if report.errors:
         _refuse(report)
-    console = terminal.stderr()
-    for diagnostic in report.warnings:
-        console.print(terminal.diagnostic_text(diagnostic, report.source), end="\n\n")
+    terminal.print_diagnostics(terminal.stderr(), report, report.warnings)
     return report
 
 
 def _refuse(report: Report) -> NoReturn:
     console = terminal.stderr()
-    for diagnostic in report.diagnostics:
-        console.print(terminal.diagnostic_text(diagnostic, report.source), end="\n\n")
+    terminal.print_diagnostics(console, report, report.diagnostics)
     console.print(terminal.report_summary(report))
     sys.exit(1)
 

@@ -178,29 +178,41 @@ class Dependencies:
         """Settling times: P at s is final once input up to s + phi(P) is known.
 
         -inf for what no input reaches (rigid predicates, facts of the program), inf behind a
-        positive cycle.
+        positive cycle or a rule that draws on any time.
         """
         nodes = tuple(self.core.predicates)
         # A cycle that only facts of the program start is as endless as one that inputs feed.
         started = {r.head.predicate for r in self.core.rules if not _has_offset(r)}
         started.update(name for name in nodes if self.core.predicates[name].input)
         reach, _ = longest(nodes, _reversed(self._arcs), dict.fromkeys(started, 0))
-        return {
-            name: math.inf if reach[name] == math.inf else self.input_offsets[name].high
-            for name in nodes
-        }
+        endless = self._drawing_on_any_time | {n for n in nodes if reach[n] == math.inf}
+        return {n: math.inf if n in endless else self.input_offsets[n].high for n in nodes}
+
+    @cached_property
+    def _drawing_on_any_time(self) -> set[str]:
+        """Heads of rules that are not connected, and whatever needs them."""
+        users: dict[str, list[str]] = {}
+        for edge in self.edges:
+            users.setdefault(edge.body, []).append(edge.head)
+        todo = [rule.head.predicate for rule in self.core.rules if not is_connected(rule)]
+        found: set[str] = set()
+        while todo:
+            name = todo.pop()
+            if name not in found:
+                found.add(name)
+                todo += users.get(name, ())
+        return found
 
     @cached_property
     def keep(self) -> dict[str, Bound]:
         """How many older slices of a predicate the schedule at tin - phi needs."""
         keep: dict[str, Bound] = {}
         for edge in self.edges:
-            if edge.offset is None:
-                continue
             above, below = self.phi[edge.head], self.phi[edge.body]
-            if math.isinf(below):
+            if math.isinf(below) or edge.point is not None:
                 continue
-            slices = above - below - edge.offset
+            # Without an offset the rule joins any time, and phi(head) is infinite.
+            slices = above - below - (edge.offset or 0)
             keep[edge.body] = max(keep.get(edge.body, 0), slices)
         for name in self.core.predicates:
             if not math.isinf(self.phi[name]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -148,16 +149,14 @@ def _declared_twice(program: Program) -> Iterator[Diagnostic]:
 
 
 def _repeated(names: Iterable[str], predicate: str, origin: Origin) -> Iterator[Diagnostic]:
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
+    for name, n in Counter(names).items():
+        if n > 1:
             yield Diagnostic(
                 Code.DECLARED_TWICE,
-                f"`{predicate}` has two columns called `{name}`",
+                f"`{predicate}` has {n} columns called `{name}`",
                 origin,
                 hint="give every column, the time column included, a name of its own",
             )
-        seen.add(name)
 
 
 def _outputs(program: Program) -> Iterator[Diagnostic]:

@@ -69,6 +69,7 @@ class _Parser:
         self.tokens = [t for t in tokenize(source, self.diagnostics) if t.kind is not Kind.COMMENT]
         self.at = 0
         self.anonymous = 0
+        self.broken = False  # the current statement has an error that reading could go on after
 
     # Tokens
 
@@ -107,6 +108,7 @@ class _Parser:
         self, code: Code, message: str, origin: Origin, hint: str | None, *notes: Note
     ) -> None:
         self.diagnostics.append(Diagnostic(code, message, origin, notes, hint))
+        self.broken = True
 
     def unexpected(self, wanted: str, hint: str | None = None) -> _GiveUp:
         token = self.token
@@ -121,6 +123,8 @@ class _Parser:
         begins = self.source.text[token.start : token.start + 2]
         ends = self.source.text[max(0, token.start - 1) : token.start + 1]
         hint = habit(begins) or habit(ends) or hint
+        if token.kind is Kind.SYMBOL and token.text in ("+", "-") and not habit(begins):
+            hint = habit("*")
         self.report(Code.SYNTAX, f"expected {wanted}, found {found}", origin, hint)
         return _GiveUp()
 
@@ -134,12 +138,15 @@ class _Parser:
     def statements(self) -> list[Statement]:
         found: list[Statement] = []
         while self.token.kind is not Kind.END:
-            self.anonymous = 0
+            self.anonymous, self.broken = 0, False
             begin = self.at
             try:
-                found.append(self.statement())
+                statement = self.statement()
             except _GiveUp:
                 self.recover(begin)
+            else:
+                # A number out of range has no value that later checks could look at.
+                found += [] if self.broken else [statement]
         return found
 
     def recover(self, begin: int) -> None:
@@ -282,7 +289,7 @@ class _Parser:
             args.append(self.term("an argument"))
             while self.take(","):
                 args.append(self.term("an argument"))
-            self.expect(")", "`,` or `)`", "arguments are variables and constants")
+            self.expect(")", "`,` or `)`", "close the arguments with `)`")
         time = self.time() if self.take("@") else None
         return Atom(token.text, tuple(args), time, self.origin(token.start))
 

@@ -64,6 +64,8 @@ _HABITS = {
     "\u201c": 'text is written in straight double quotes: `"..."`',
     "`": 'text is written in double quotes: `"..."`',
     ";": "there is no `or`: write one rule for each alternative; a statement ends with `.`",
+    "*": "there is no arithmetic; only times are shifted, as in `@ T+1`",
+    "/": "there is no arithmetic; only times are shifted, as in `@ T+1`",
     "&": "`and` is written `,`",
     "|": "there is no `or`: write one rule for each alternative",
     "!": "there is no negation; different is written `!=`",

@@ -205,11 +205,14 @@ class _Inference:
         what = print_literal(place) if isinstance(place, Comparison) else print_term(place)
         hint = None
         if types == {Type.INT, Type.FLOAT}:
+            terms = (place.left, place.right) if isinstance(place, Comparison) else (place,)
             hint = (
                 "write a whole number, or declare the column `float`"
-                if isinstance(place, Constant)
+                if any(isinstance(term, Constant) for term in terms)
                 else "integers and floats are not joined or compared: declare both columns alike"
             )
+        elif Type.BOOL in types and isinstance(place, Constant):
+            hint = "the values of bool are `true` and `false`, without quotes"
         elif Type.TEXT in types and isinstance(place, Constant) and place.type is not Type.TEXT:
             hint = f'text is written in quotes: `"{print_value(place.value)}"`'
         message = f"`{what}` would be both {a.resolved} and {b.resolved}"

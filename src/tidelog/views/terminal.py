@@ -49,6 +49,14 @@ def diagnostic_text(diagnostic: Diagnostic, source: Source) -> Text:
     return Text("\n").join(lines)
 
 
+def print_diagnostics(console: Console, report: Report, found: Iterable[Diagnostic]) -> None:
+    for diagnostic in found:
+        if console.is_terminal:
+            console.print(diagnostic_text(diagnostic, report.source), end="\n\n")
+        else:  # many times faster, and long lists go to files
+            console.file.write(render(diagnostic, report.source) + "\n\n")
+
+
 def report_summary(report: Report) -> str:
     """`rules.tdl: 2 errors, 1 warning`, or what the file holds."""
     name = visible(report.source.file)
@@ -114,7 +122,8 @@ def _settles(deps: Dependencies, query: str) -> str:
         return "possibly never: an answer may have to wait for any later input"
     # Slices at explicit times that a stream reaches hold every answer back until they settle.
     pin = max((k + deps.phi[name] for name, k in deps.pinned), default=-math.inf)
-    if not deps.core.predicates[query].temporal:
+    rigid = any(not p.temporal for p in deps.core.inputs)
+    if not deps.core.predicates[query].temporal and rigid:
         text = "once its rigid inputs are known"
     elif phi > 0:
         text = f"{plural(int(phi), 'tick')} after its time (phi {phi})"
