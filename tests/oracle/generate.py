@@ -114,8 +114,8 @@ _VARIABLES = {
 }
 # Text and integers more often than the others.
 _KINDS = (Type.TEXT, Type.INT, Type.FLOAT, Type.BOOL, Type.TEXT, Type.INT)
-_OFFSETS = (0, 0, 0, 0, 1, -1, 1, -1, 2, -2, 3, -3, 4, -4, 5, -5)
-_LONG_STEPS = (59, 60, 61, -60, 128)
+_OFFSETS = (0, 0, 0, 0, 0, 0, 1, -1, 1, -1, 1, -1, 2, -2, 3, -3, 4, -4, 5, -5)
+_LONG_STEPS = (59, 60, 61, 128)
 _NO_ORDER = (Operator.EQ, Operator.NE)
 
 
@@ -187,8 +187,8 @@ class _Generator:
         self.shape = shape
         self.huge = draw(st.sampled_from(HUGE)) if shape.huge and self.chance(1, 6) else 0
         self.center = draw(st.sampled_from(EDGES)) if self.chance(1, 3) else 0
-        # With huge offsets a model stays small only if time runs one way around all cycles.
-        self.way = draw(st.sampled_from((1, -1)))
+        # Which way recursion moves time; 0 both ways. Huge steps both ways would fill the line.
+        self.way = self.one_of((1, -1) if self.huge else (1, 1, 0, -1))
         self.values = {t: self._values(t) for t in Type}
         self.predicates = self._predicates()
 
@@ -220,11 +220,12 @@ class _Generator:
         """How far a rule persists: any size and sign."""
         if self.huge:
             return self.way * (self.huge + self.number(0, 3))
-        return self.one_of(_LONG_STEPS) if self.chance(1, 10) else self.number(-5, 5)
+        step = self.one_of(_LONG_STEPS) if self.chance(1, 10) else self.number(1, 5)
+        return (self.way or self.one_of((1, -1))) * step
 
     def tick(self) -> int:
         far = self.huge * self.number(-1, 1) if self.huge and self.chance(1, 2) else 0
-        return self.center + self.number(-4, 4) + far
+        return self.center + self.number(-3, 3) + far
 
     # Predicates
 
@@ -240,7 +241,7 @@ class _Generator:
         rigid_derived = shape.rigid and sources and self.chance(1, 3)
 
         def predicate(temporal: bool, is_input: bool) -> _Predicate:
-            arity = self.one_of((1, 1, 1, 2, 2, 0, 3))
+            arity = self.one_of((1, 1, 1, 1, 2, 2, 2, 0, 0, 3))
             types = tuple(self.one_of(kinds) for _ in range(arity))
             return _Predicate(free.pop(0), types, temporal, is_input)
 
@@ -266,11 +267,15 @@ class _Generator:
     def heads(self) -> tuple[_Predicate, ...]:
         """What rules may derive: at times an input, though never the first one."""
         if self.shape.rules_for_inputs and self.chance(1, 5):
-            return self.predicates[1:]
+            return tuple(p for p in self.predicates[1:] if self.below(p))
         return self.derived
 
     def below(self, head: _Predicate) -> tuple[_Predicate, ...]:
-        return self.predicates[: self.predicates.index(head)]
+        """What a rule for it may use without recursion."""
+        earlier = self.predicates[: self.predicates.index(head)]
+        if not head.temporal and self.shape.connected and not self.shape.explicit_times:
+            return tuple(p for p in earlier if not p.temporal)
+        return earlier
 
     # Rules
 
@@ -287,9 +292,9 @@ class _Generator:
     def kinds(self) -> list[Callable[[], list[Rule]]]:
         kinds = [self.any_rule, self.any_rule, self.there_and_back]
         if self.shape.recursive:
-            kinds += [self.persistence, self.guarded, self.mutual, self.closure]
+            kinds += [self.persistence, self.guarded, self.guarded, self.closure]
             if not self.huge:
-                kinds.append(self.any_recursion)
+                kinds += [self.mutual, self.any_recursion]
         return kinds
 
     def any_rule(self) -> list[Rule]:
@@ -331,7 +336,8 @@ class _Generator:
         if not options:
             return self.any_rule()
         head = self.one_of(options)
-        return [self.rule(head, [head, self.predicates[0]], body_at_same=True)]
+        step = 0 if self.chance(1, 5) else self.step()
+        return [self.rule(head, [head, self.predicates[0]], (step, 0, self.offset()))]
 
     def mutual(self) -> list[Rule]:
         """`A @ T+k :- B @ T. B @ T :- A @ T.`"""
@@ -354,13 +360,11 @@ class _Generator:
             at = _at(0) if head.temporal else None
             body = (Atom(head.name, (x, y), at), Atom(along.name, (y, z)))
             return [Rule(Atom(head.name, (x, z), at), body)]
-        return [self.rule(head, [head, along], (0, 0))]
+        return [self.rule(head, [head, along], (0, 0, 0))]
 
     def bodies(self, head: _Predicate) -> list[_Predicate]:
         """Predicates for a body without recursion, among them what a safe head needs."""
         below = self.below(head)
-        if not head.temporal and self.shape.connected and not self.shape.explicit_times:
-            below = tuple(p for p in below if not p.temporal)
         # The latest are preferred, so that programs get deep.
         first = self.one_of(below[-3:]) if self.chance(1, 2) else self.one_of(below)
         more = self.draw(st.lists(st.sampled_from(below), max_size=self.one_of((0, 1, 1, 2))))
@@ -373,24 +377,23 @@ class _Generator:
         self,
         head: _Predicate,
         body: list[_Predicate],
-        times: tuple[int, int] | None = None,
-        body_at_same: bool = False,
+        times: tuple[int, ...] | None = None,
     ) -> Rule:
-        """A rule with such atoms; `times` fixes the offsets of the head and of all the body."""
+        """A rule with such atoms; `times` fixes the offsets, the head's first."""
         count = itertools.count(1)
         bound: dict[Type, list[str]] = {}
 
         def term(type_: Type) -> Term:
-            kind = self.number(0, 11)
-            if kind == 11:
+            kind = self.number(0, 15)
+            if kind == 15:
                 return self.constant(type_)
-            if kind == 10:
+            if kind >= 13:
                 return Variable(f"_#{next(count)}")
             name = self.one_of(_VARIABLES[type_])
             bound.setdefault(type_, []).append(name)
             return Variable(name)
 
-        at, body_times = self.times(head, body, times, plain=body_at_same)
+        at, body_times = self.times(head, body) if times is None else _fixed(head, body, times)
         literals: list[Literal] = [
             Atom(p.name, tuple(term(t) for t in p.types), time)
             for p, time in zip(body, body_times, strict=True)
@@ -408,20 +411,11 @@ class _Generator:
         return Rule(Atom(head.name, args, at), tuple(literals))
 
     def times(
-        self,
-        head: _Predicate,
-        body: list[_Predicate],
-        fixed: tuple[int, int] | None,
-        plain: bool,
+        self, head: _Predicate, body: list[_Predicate]
     ) -> tuple[Time | None, list[Time | None]]:
         """The head's time and those of the body's atoms."""
         shape = self.shape
-        if fixed is not None:
-            after, before = fixed
-            return (_at(after) if head.temporal else None), [
-                _at(before) if p.temporal else None for p in body
-            ]
-        points = shape.explicit_times and not plain
+        points = shape.explicit_times
         head_point = points and head.temporal and self.chance(1, 15)
         # Without the head's variable a connected rule has no time variable at all.
         only_points = shape.connected and (head_point or not head.temporal)
@@ -432,7 +426,7 @@ class _Generator:
                 found.append(None)
             elif only_points or (anchored and points and self.chance(1, 8)):
                 found.append(TimePoint(self.tick()))
-            elif anchored and not shape.connected and not plain and self.chance(1, 10):
+            elif anchored and not shape.connected and self.chance(1, 10):
                 found.append(TimeOffset(Variable("S"), self.offset()))
             else:
                 anchored = True
@@ -476,7 +470,7 @@ class _Generator:
         found: dict[str, list[tuple[Value, ...]]] = {}
         for p in self.predicates:
             if p.input and not self.chance(1, 20):
-                size = self.one_of((6, 9, 12, 3, 0)) if p.types or p.temporal else 1
+                size = self.one_of((12, 8, 16, 4, 0)) if p.types or p.temporal else 1
                 rows = [self.row(p) for _ in range(size)]
                 found[p.name] = rows + rows[: self.number(0, 1)]
         return found
@@ -520,6 +514,16 @@ class _Generator:
         text = print_program(Program((*statements, *rules)))
         low, high = self.range()
         return Case(text, check(text).accepted(), self.facts(), tuple(queries), low, high)
+
+
+def _fixed(
+    head: _Predicate, body: list[_Predicate], offsets: tuple[int, ...]
+) -> tuple[Time | None, list[Time | None]]:
+    first, *rest = (
+        _at(offset) if p.temporal else None
+        for p, offset in zip([head, *body], offsets, strict=True)
+    )
+    return first, rest
 
 
 def _at(offset: int) -> TimeOffset:
