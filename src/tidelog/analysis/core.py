@@ -85,8 +85,8 @@ class Core:
         return Core(self.program, tuple(rules), kept)
 
 
-def core(program: Program) -> Core:
-    """The core of a checked program.
+def core(program: Program, queries: Iterable[str] = ()) -> Core:
+    """The core of a checked program; queries count as outputs.
 
     >>> from tidelog.language.checks import check
     >>> program = check("input E(a: text) @ t. E(x) @ 5. P(X) @ T :- E(X) @ T.").accepted()
@@ -95,7 +95,7 @@ def core(program: Program) -> Core:
     """
     types = infer(program)
     inputs = set(program.inputs)
-    split = inputs & {*program.heads, *program.outputs}
+    split = inputs & {*program.heads, *program.outputs, *queries}
     temporal = _temporal(program)
     predicates: dict[str, Predicate] = {}
     rules = [_typed(rule, types) for rule in program.rules]

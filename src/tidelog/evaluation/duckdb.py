@@ -11,7 +11,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from tidelog.analysis.core import core
+from tidelog.analysis.core import Predicate, core
 from tidelog.analysis.dependencies import dependencies
 from tidelog.evaluation.facts import (
     PATTERNS,
@@ -65,6 +65,7 @@ class Engine:
     program: Program
     facts: FactsLike = None
     ticks: Ticks | None = None
+    timestamps: bool = True
     progress: Callable[[str], None] = field(default=lambda _: None)
 
     def __post_init__(self) -> None:
@@ -107,7 +108,6 @@ class Engine:
             raise DataError(
                 *(f"the data's types do not fit the rules: {d.message}" for d in clashes)
             )
-        self.core = core(self.typed)
 
     def _input(self, schema: Schema, parts: list[Part], view: str) -> Loaded:
         types = [column.type for column in schema.columns]
@@ -157,8 +157,8 @@ class Engine:
         if not given:
             return loaded
         missing = self._missing(schema, types)
-        low_high = "min(t), max(t)" if schema.time else "NULL, NULL"
-        count = f"count(*) FILTER (WHERE {missing})" if missing else "0"
+        low_high = "min(t), max(t)" if schema.time else "max(NULL), max(NULL)"
+        count = f"count(*) FILTER (WHERE {missing or 'FALSE'})"
         try:
             low, high, loaded.nulls = self._one(f"SELECT {low_high}, {count} FROM {view}_all")
         except duckdb.Error as error:
@@ -307,8 +307,10 @@ class Engine:
         low = span.low if from_ is None else from_
         high = span.high if to is None else to
         asked = Range(low, high)
-        data = {p.name: self.loaded[p.source].range for p in self.core.inputs if p.temporal}
-        return plan(dependencies(self.core, queries), data, EMPTY if asked.empty else asked)
+        queries = tuple(queries)
+        whole = core(self.typed, queries)
+        data = {p.name: self.loaded[p.source].range for p in whole.inputs if p.temporal}
+        return plan(dependencies(whole, queries), data, EMPTY if asked.empty else asked)
 
     def query(
         self, queries: Iterable[str], from_: int | None = None, to: int | None = None
@@ -320,7 +322,7 @@ class Engine:
         for name in queries:
             self.progress(f"answers of {name}")
             table = self._arrow(writer.rows(name))
-            found[name] = self._named(name, table)
+            found[name] = self._named(writer.plan.deps.core.predicates[name], table)
         return found
 
     def count(self, query: str, from_: int | None = None, to: int | None = None) -> int:
@@ -329,12 +331,11 @@ class Engine:
         (n,) = self._one(writer.count(query))
         return int(n)
 
-    def _named(self, query: str, table: pa.Table) -> pa.Table:
-        predicate = self.core.predicates[query]
-        names = list(self.program.output_columns(query))
+    def _named(self, predicate: Predicate, table: pa.Table) -> pa.Table:
+        names = list(self.typed.output_columns(predicate.name))
         if predicate.temporal:
             names.append(TIME_COLUMN)
-            if self.ticks is not None:
+            if self.ticks is not None and self.timestamps:
                 stamps = pa.array(
                     [self.ticks.micros(t) for t in table.column(-1).to_pylist()],
                     pa.timestamp("us", tz="UTC"),
@@ -351,7 +352,7 @@ class Engine:
         writer = Writer(plan)
         run = self.connection.execute
         for name, table in plan.inputs.items():
-            source = self.core.predicates[name].source
+            source = plan.deps.core.predicates[name].source
             run(f"CREATE OR REPLACE TEMP VIEW {table} AS SELECT * FROM {self.loaded[source].view}")
         run(f"CREATE OR REPLACE TEMP TABLE {TEXTS} (i BIGINT, v VARCHAR)")
         for text, i in writer.texts.items():

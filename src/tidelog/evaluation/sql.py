@@ -277,14 +277,14 @@ class Writer:
         whole, bits = by - by % CHUNK, by % CHUNK
         names = columns(arity)
         if bits == 0:
-            return f"(SELECT {_list(names, f'{_plus(whole)} AS c', 'b')} FROM {table})"
+            return f"(SELECT {_list(names, _plus(whole), 'b')} FROM {table})"
         stay = FULL >> bits  # what does not leave the chunk, cut first: shifting must not overflow
         low, high = f"(b & {stay}) << {bits}", f"b >> {CHUNK - bits}"
         return (
-            f"(SELECT {_list(names, f'{_plus(whole)} AS c', f'{low} AS b')} FROM {table}"
+            f"(SELECT {_list(names, _plus(whole), f'{low} AS b')} FROM {table}"
             f" WHERE (b & {stay}) <> 0"
             f" UNION ALL "
-            f"SELECT {_list(names, f'{_plus(whole + CHUNK)} AS c', f'{high} AS b')} FROM {table}"
+            f"SELECT {_list(names, _plus(whole + CHUNK), f'{high} AS b')} FROM {table}"
             f" WHERE ({high}) <> 0)"
         )
 
@@ -434,7 +434,9 @@ def mask(range_: Range) -> str:
     last = (1 << (high % CHUNK + 1)) - 1
     if chunk(low) == chunk(high):
         return str(first & last)
-    return f"CASE c WHEN {chunk(low)} THEN {first} WHEN {chunk(high)} THEN {last} ELSE {FULL} END"
+    ends = {chunk(low): first, chunk(high): last}
+    cases = "".join(f" WHEN {c} THEN {bits}" for c, bits in ends.items() if bits != FULL)
+    return f"CASE c{cases} ELSE {FULL} END" if cases else str(FULL)
 
 
 _ONE = "1 AS z"
@@ -455,7 +457,7 @@ def _big(value: int) -> str:
 
 
 def _plus(ticks: int) -> str:
-    return "c" if ticks == 0 else f"c + {ticks}" if ticks > 0 else f"c - {-ticks}"
+    return "c" if ticks == 0 else f"c + {ticks} AS c" if ticks > 0 else f"c - {-ticks} AS c"
 
 
 def _list(names: Iterable[str], *more: str) -> str:

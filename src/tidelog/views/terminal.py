@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Callable, Iterable, Sequence
 
 from rich.console import Console
 from rich.text import Text
@@ -14,6 +15,7 @@ from tidelog.analysis.graph import Bound
 from tidelog.language.checks import Report
 from tidelog.language.diagnostics import Diagnostic, Source, render, visible
 from tidelog.language.printer import print_rule
+from tidelog.views.plans import plan_lines, sql_lines
 
 WIDTH = 80
 
@@ -25,6 +27,25 @@ def stdout() -> Console:
 
 def stderr() -> Console:
     return Console(stderr=True, markup=False, highlight=False, emoji=False, soft_wrap=True)
+
+
+class Progress:
+    """What is being done, on a terminal's standard error, once it has taken a second."""
+
+    def __enter__(self) -> Callable[[str], None]:
+        self._console = stderr()
+        self._status = self._console.status("working")
+        self._timer = threading.Timer(1.0, self._status.start)
+        self._timer.daemon = True
+        if self._console.is_terminal:
+            self._timer.start()
+        return lambda text: self._status.update(visible(text))
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+        if self._timer.is_alive():
+            self._timer.join()
+        self._status.stop()
 
 
 # Diagnostics
@@ -81,12 +102,18 @@ def plural(n: int, word: str) -> str:
 
 # Dependencies
 
-SECTIONS = ("class", "graph", "phi")
+SECTIONS = ("class", "graph", "phi", "plan", "sql")
 
 
 def explain_lines(deps: Dependencies, sections: Sequence[str]) -> list[str]:
     """What the rules say about one query, a section after the other."""
-    show = {"class": _class_lines, "graph": _graph_lines, "phi": _phi_lines}
+    show = {
+        "class": _class_lines,
+        "graph": _graph_lines,
+        "phi": _phi_lines,
+        "plan": plan_lines,
+        "sql": sql_lines,
+    }
     (query,) = deps.queries
     lines = [f"{query}: class {deps.cls.value}, {deps.cls.title}"]
     for section in sections:

@@ -1,0 +1,117 @@
+"""Plans and their SQL as text, for `explain`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidelog.analysis.dependencies import Dependencies
+from tidelog.evaluation.plan import Derive, Fill, Fixpoint, Join, Plan, Scan, Unbounded, plan
+from tidelog.evaluation.ranges import Range
+from tidelog.evaluation.sql import Writer
+from tidelog.language.printer import print_literal, print_rule, print_term
+
+# A plan depends on the times of the data; without data, this much is assumed.
+ASSUMED = Range(0, 599)
+
+
+def assumed_plan(deps: Dependencies) -> Plan:
+    data = {p.name: ASSUMED for p in deps.core.inputs if p.temporal}
+    return plan(deps, data, ASSUMED)
+
+
+def plan_lines(deps: Dependencies) -> list[str]:
+    """The steps of the plan, one a line, rules below."""
+    try:
+        found = assumed_plan(deps)
+    except Unbounded as error:
+        return [f"no plan: {error}"]
+    lines = [f"plan for data and answers at ticks {ASSUMED}"]
+    for step in found.steps:
+        match step:
+            case Scan():
+                lines.append(_scan_line(step))
+            case Derive():
+                lines.append(f"derive  {step.table}")
+                lines += [f"          {_rule(join)}" for join in step.joins]
+            case Fixpoint():
+                lines += _fixpoint_lines(step, found)
+    return lines
+
+
+def _scan_line(step: Scan) -> str:
+    conditions = "".join(f", {print_literal(c)}" for c in step.comparisons)
+    kept = ", ".join(print_term(step.atom.args[i]) for i in step.columns)
+    atom = print_literal(step.atom).split(" @ ")[0]
+    verb = "pack  " if step.predicate.temporal else "select"
+    return f"{verb}  {step.name} = {atom}{conditions}; keeps ({kept})"
+
+
+def _rule(join: Join) -> str:
+    return f"{print_rule(join.rule)}  % {join.rule.origin}"
+
+
+def _fixpoint_lines(step: Fixpoint, found: Plan) -> list[str]:
+    tables = zip(step.tables, step.predicates, strict=True)
+    over = ", ".join(
+        f"{table} on {found.ranges[p.name]}" if p.temporal else table for table, p in tables
+    )
+    lines = [f"repeat  {over}"]
+    lines += [f"  start   {_rule(join)}" for join in step.start]
+    lines += [f"  carry   {_carried(fill)}" for fill in step.fills]
+    lines += [f"  round   {_rule(join)}" for join in step.repeat]
+    return lines
+
+
+def _carried(fill: Fill) -> str:
+    return f"{print_rule(fill.rule)}  % {fill.rule.origin}, in doubling steps of {fill.step}"
+
+
+def sql_lines(deps: Dependencies) -> list[str]:
+    """The SQL of the plan, runnable in DuckDB and in Spark once the inputs are tables."""
+    try:
+        found = assumed_plan(deps)
+    except Unbounded as error:
+        return [f"-- no plan: {error}"]
+    writer = Writer(found)
+    lines: list[str] = []
+
+    def add(comment: str, name: str, select: str, kind: str = "TABLE") -> None:
+        lines.extend([f"-- {comment}", f"CREATE {kind} {name} AS", *select.split("\n")])
+        lines[-1] += ";"
+
+    for step in found.steps:
+        match step:
+            case Scan():
+                add(f"{step.predicate.source}, selected and packed", step.name, writer.scan(step))
+            case Derive():
+                copy = writer.is_copy(step)
+                select = writer.join(step.joins[0]) if copy else writer.derive(step)
+                add(step.predicate.name, step.table, select, "VIEW" if copy else "TABLE")
+            case Fixpoint():
+                _fixpoint_sql(step, writer, add)
+    for query in deps.queries:
+        lines += [f"-- answers of {query}", *writer.answers(query).split("\n")]
+        lines[-1] += ";"
+    return lines
+
+
+def _fixpoint_sql(step: Fixpoint, writer: Writer, add: Callable[[str, str, str], None]) -> None:
+    for i, (predicate, table) in enumerate(zip(step.predicates, step.tables, strict=True)):
+        add(f"{predicate.name}, to start with", table, writer.start(step, i))
+    for fill in step.fills:
+        table = writer.plan.tables[fill.predicate]
+        guard = None
+        if fill.guard is not None:
+            guard = f"{table}_guard"
+            add(f"where {fill.predicate} may be carried to", guard, writer.fill_guard(fill))
+        add(
+            f"{fill.predicate} carried {fill.step:+d}; again with steps twice as long",
+            f"{table}_more",
+            writer.fill_step(fill, table, guard, fill.step),
+        )
+    for i, (predicate, table) in enumerate(zip(step.predicates, step.tables, strict=True)):
+        candidates = writer.candidates(step, i, [])
+        if candidates is not None:
+            add(f"{predicate.name}, a round", f"{table}_maybe", candidates)
+            news = writer.news(predicate, table, f"{table}_maybe")
+            add("what is new; until nothing is", f"{table}_next", news)
