@@ -211,10 +211,10 @@ class _Inference:
                 if any(isinstance(term, Constant) for term in terms)
                 else "integers and floats are not joined or compared: declare both columns alike"
             )
-        elif Type.BOOL in types and isinstance(place, Constant):
-            hint = "the values of bool are `true` and `false`, without quotes"
         elif Type.TEXT in types and isinstance(place, Constant) and place.type is not Type.TEXT:
             hint = f'text is written in quotes: `"{print_value(place.value)}"`'
+        elif Type.BOOL in types and isinstance(place, Constant):
+            hint = "the values of bool are `true` and `false`, without quotes"
         message = f"`{what}` would be both {a.resolved} and {b.resolved}"
         if atom is not None:
             position = next(i for i, term in enumerate(atom.args, 1) if term is place)

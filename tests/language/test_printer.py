@@ -1,0 +1,130 @@
+"""What is printed is read back as the same program."""
+
+from __future__ import annotations
+
+import pytest
+from deep import examples
+from hypothesis import given
+from strategies import programs
+
+from tidelog.language.checks import decode
+from tidelog.language.diagnostics import Source
+from tidelog.language.parser import parse_source
+from tidelog.language.printer import print_program, print_rule, print_value
+from tidelog.language.program import (
+    NOWHERE,
+    Atom,
+    Comparison,
+    Constant,
+    Operator,
+    Program,
+    Rule,
+    TimeOffset,
+    TimePoint,
+    Type,
+    Variable,
+)
+from tidelog.language.tokens import quote, unquote
+
+
+@examples(600)
+@given(programs)
+def test_round_trip(program: Program) -> None:
+    text = print_program(program)
+    parsed = parse_source(Source("generated", text))
+    assert parsed.diagnostics == ()
+    assert parsed.program == program
+    assert print_program(parsed.program) == text
+
+
+@examples(200)
+@given(programs)
+def test_round_trip_through_bytes(program: Program) -> None:
+    """As a file: encoded, decoded, line ends of another system."""
+    raw = print_program(program).replace("\n", "\r\n").encode()
+    source, unreadable = decode(b"\xef\xbb\xbf" + raw, "generated")
+    assert unreadable is None
+    assert parse_source(source).program == program
+
+
+def test_every_construct_as_it_is_written() -> None:
+    text = (
+        "input Temp(device: text, level) @ time.\n"
+        'input Flag("two words": bool).\n'
+        "input Tick @ at.\n"
+        'output P, Q(a, "b c").\n'
+        'P(X, a, "A b", -1, 2.5, true) @ T+1 :- E(X, _) @ T-2, F @ 5, G(X), X != -3, X >= "B".\n'
+        "P(a) @ -4.\n"
+        "Alarm @ T :- E(_, _) @ T.\n"
+    )
+    parsed = parse_source(Source("rules.tdl", text))
+    assert parsed.diagnostics == ()
+    assert print_program(parsed.program) == text
+
+
+def test_equality_tells_values_and_types_apart() -> None:
+    facts = [Rule(Atom("P", (Constant.of(v),))) for v in (1, 1.0, True, "1")]
+    assert len(set(facts)) == 4
+
+
+def test_origins_do_not_take_part_in_equality() -> None:
+    here = parse_source(Source("a", "P(X) @ T :- E(X) @ T.")).program
+    there = parse_source(Source("b", "\n\n  P( X )@T:-E(X)@T .")).program
+    assert here == there
+    assert here.rules[0].origin != there.rules[0].origin
+    assert there.rules[0].origin.line == 3
+    assert here.rules[0].origin != NOWHERE
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("high", "high"),
+        ("High", '"High"'),
+        ("_x", '"_x"'),
+        ("true", '"true"'),
+        (True, "true"),
+        ("", '""'),
+        ("5", '"5"'),
+        (-5, "-5"),
+        (5.0, "5.0"),
+        (1e300, "1e+300"),
+        (-1e-7, "-1e-07"),
+        ("é", "é"),
+        ("É", '"É"'),
+        ("温", "温"),
+        ("a b", '"a b"'),
+        ("\x00\x1b\u202e", '"\\u{0}\\u{1b}\\u{202e}"'),
+        ("😀", '"😀"'),
+    ],
+)
+def test_values(value: str | int | float | bool, text: str) -> None:
+    assert print_value(value) == text
+    parsed = parse_source(Source("", f"P({text}).")).program.rules[0].head.args[0]
+    assert parsed == Constant.of(value)
+
+
+def test_times() -> None:
+    t = Variable("T")
+    rule = Rule(
+        Atom("P", (), TimeOffset(t, -1)),
+        (
+            Atom("E", (), TimeOffset(t)),
+            Atom("F", (), TimePoint(-7)),
+            Atom("G", (), TimeOffset(t, 12)),
+            Comparison(Constant(1, Type.INT), Operator.LT, Constant(-2, Type.INT)),
+        ),
+    )
+    assert print_rule(rule) == "P @ T-1 :- E @ T, F @ -7, G @ T+12, 1 < -2."
+
+
+def test_quote_is_undone_by_unquote() -> None:
+    everything = "".join(map(chr, [*range(0, 0x300), 0x2028, 0xFEFF, 0xE000, 0x1F600, 0x10FFFF]))
+    assert "\n" not in quote(everything)
+    assert unquote(quote(everything)) == everything
+
+
+def test_printed_text_hides_nothing() -> None:
+    """Characters that change how a line is shown are escaped: no invisible or reversed text."""
+    shown = quote("a\u202eb\u200bc\x07\u2028")
+    assert shown.isprintable()

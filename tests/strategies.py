@@ -1,0 +1,134 @@
+"""Arbitrary programs as data: every construct of the language, whether or not it makes sense.
+
+The programs are well formed, not well typed or safe: what the parser and the printer must agree on.
+"""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from tidelog.language.program import (
+    INT_MAX,
+    INT_MIN,
+    TIME_MAX,
+    Atom,
+    Column,
+    Comparison,
+    Constant,
+    Input,
+    Literal,
+    Operator,
+    Output,
+    Outputs,
+    Program,
+    Rule,
+    Term,
+    Time,
+    TimeOffset,
+    TimePoint,
+    Type,
+    Variable,
+)
+from tidelog.language.tokens import is_name
+
+ODD_NAMES = [
+    "input",
+    "output",
+    "not",
+    "true",
+    "false",
+    "text",
+    "Ünïcode",
+    "温度",
+    "é́lan",
+    "ǅ",
+    "x²",
+]
+
+lower = st.from_regex(r"[a-z][a-zA-Z0-9_]{0,4}", fullmatch=True)
+upper = st.from_regex(r"[A-Z][a-zA-Z0-9_]{0,4}", fullmatch=True)
+any_name = st.text(min_size=1, max_size=4).filter(is_name)
+names = lower | upper | st.sampled_from(ODD_NAMES) | any_name
+predicates = names
+texts = st.text(max_size=8) | st.sampled_from(
+    ["\x00", "😀", 'say "hi"', "back\\slash", "two\nlines", "\u2028", "\u200b", "%", "T+1", " ", ""]
+)
+columns = names | texts
+
+variables = st.builds(
+    Variable,
+    upper | st.from_regex(r"_[a-zA-Z0-9_]{1,4}", fullmatch=True) | st.sampled_from(["Äpfel", "ǅ"]),
+)
+# `_` is numbered by its place in the rule; `numbered` does that.
+anonymous = st.just(Variable("_#0"))
+# There is one zero (the parser says so), and infinities and NaN have no syntax.
+floats = st.floats(allow_nan=False, allow_infinity=False).map(lambda x: x or 0.0)
+values = (
+    texts
+    | lower
+    | st.sampled_from(ODD_NAMES)
+    | st.integers(INT_MIN, INT_MAX)
+    | st.integers(-3, 3)
+    | floats
+    | st.booleans()
+)
+constants: st.SearchStrategy[Constant] = values.map(Constant.of)
+terms: st.SearchStrategy[Term] = variables | constants | anonymous
+ticks = st.integers(-3, 3) | st.integers(-TIME_MAX, TIME_MAX)
+times: st.SearchStrategy[Time] = st.builds(TimePoint, ticks) | st.builds(
+    TimeOffset, variables | anonymous, ticks
+)
+atoms = st.builds(Atom, predicates, st.lists(terms, max_size=4).map(tuple), st.none() | times)
+comparisons = st.builds(Comparison, terms, st.sampled_from(Operator), terms)
+
+
+def numbered(rule: Rule) -> Rule:
+    """The rule with its anonymous variables numbered in the order in which they are written."""
+    count = 0
+
+    def variable(v: Variable) -> Variable:
+        nonlocal count
+        if not v.anonymous:
+            return v
+        count += 1
+        return Variable(f"_#{count}")
+
+    def term(t: Term) -> Term:
+        return variable(t) if isinstance(t, Variable) else t
+
+    def literal(part: Literal) -> Literal:
+        if isinstance(part, Comparison):
+            return Comparison(term(part.left), part.operator, term(part.right))
+        return atom(part)
+
+    def atom(a: Atom) -> Atom:
+        args = tuple(map(term, a.args))
+        time = a.time
+        if isinstance(time, TimeOffset):
+            time = TimeOffset(variable(time.variable), time.offset)
+        return Atom(a.predicate, args, time)
+
+    head = atom(rule.head)
+    return Rule(head, tuple(map(literal, rule.body)))
+
+
+rules = st.builds(Rule, atoms, st.lists(atoms | comparisons, max_size=4).map(tuple)).map(numbered)
+inputs = st.builds(
+    Input,
+    predicates,
+    st.lists(st.builds(Column, columns, st.none() | st.sampled_from(Type)), max_size=3).map(tuple),
+    st.none() | columns,
+)
+outputs = st.builds(
+    Outputs,
+    st.lists(
+        st.builds(
+            Output, predicates, st.none() | st.lists(columns, min_size=1, max_size=3).map(tuple)
+        ),
+        min_size=1,
+        max_size=3,
+    ).map(tuple),
+)
+programs = st.lists(rules | rules | inputs | outputs, max_size=6).map(
+    lambda statements: Program(tuple(statements))
+)
