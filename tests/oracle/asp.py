@@ -95,7 +95,9 @@ class _Translation:
         return self.encode[_tagged(value)]
 
     def text(self) -> str:
-        return "\n".join([*self._fact_lines(), *map(self._rule, self.program.rules)])
+        # The bounds are a fact, because clingo enumerates a variable between two numbers.
+        bounds = f"within({self.first},{self.last})."
+        return "\n".join([bounds, *self._fact_lines(), *map(self._rule, self.program.rules)])
 
     def _fact_lines(self) -> Iterable[str]:
         for name, rows in self.facts.items():
@@ -131,7 +133,7 @@ class _Translation:
             return _call(self.names[part.predicate], [*map(term, part.args), *time(part)])
 
         body = [literal(part) for part in rule.body]
-        body += [f"{self.first} <= {t}, {t} <= {self.last}" for t in time(rule.head)]
+        body += [f"within(L,H), L <= {t}, {t} <= H" for t in time(rule.head)]
         return f"{literal(rule.head)} :- {', '.join(body)}." if body else f"{literal(rule.head)}."
 
 
