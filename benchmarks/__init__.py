@@ -1,0 +1,1 @@
+"""Benchmarks: every module here with a `run(quick)` is one, and `make bench` runs them all."""
