@@ -105,16 +105,20 @@ def _relax(nodes: list[str], arcs: list[Arc], best: dict[str, Bound]) -> list[Ar
         for node in nodes:
             best[node] = math.inf
         return []
+    out: dict[str, list[Arc]] = {}
+    for arc in arcs:
+        out.setdefault(arc.tail, []).append(arc)
+    changed = {node: None for node in nodes if best[node] > -math.inf}
     for _ in range(len(nodes) + 1):
-        changed = ""
-        for arc in arcs:
+        active, changed = changed, {}
+        for arc in (arc for node in active for arc in out.get(node, ())):
             sum_ = best[arc.tail] + arc.weight
             if sum_ > best[arc.head]:
-                best[arc.head], came[arc.head], changed = sum_, arc, arc.head
+                best[arc.head], came[arc.head], changed[arc.head] = sum_, arc, None
         if not changed:
             return []
     # Still changing after as many rounds as there are nodes: walk back into the cycle, then round.
-    node = changed
+    node = next(iter(changed))
     for _ in nodes:
         node = came[node].tail
     cycle = [came[node]]
