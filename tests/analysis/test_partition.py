@@ -131,6 +131,12 @@ def test_why_there_is_none(text: str, reason: str, line: int) -> None:
     assert found.rule.origin.line == line
 
 
+def test_a_choice_that_fails_is_taken_back() -> None:
+    """The first two arguments change places, which only choosing one of them shows."""
+    text = "P(X, Y, Z) @ T :- E(X, Y, Z) @ T. P(X, Y, Z) @ T :- E(Y, X, Z) @ T."
+    assert key(text).positions == {"E": 2, "P": 2}
+
+
 def test_nothing_to_split_without_times() -> None:
     assert key("P(X) :- R(X).") == PartitionKey(None, "no predicate below has a time")
 

@@ -1,0 +1,171 @@
+"""The house: what an import loads, what the wheel holds, what a machine is told it lacks."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+import venv
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+import tidelog
+
+HEAVY = ("pyspark", "duckdb", "pyarrow", "pandas", "rich", "click")
+
+
+def run(*args: str | Path, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(arg) for arg in args],
+        capture_output=True,
+        text=True,
+        env=os.environ | (env or {}),
+        timeout=180,
+        check=False,
+    )
+
+
+def test_import_loads_nothing_heavy() -> None:
+    probe = f"import sys, tidelog; print([m for m in {HEAVY} if m in sys.modules])"
+    result = run(sys.executable, "-c", probe)
+    assert (result.stdout, result.stderr) == ("[]\n", "")
+
+
+def test_using_the_language_loads_nothing_heavy() -> None:
+    probe = (
+        "import sys, tidelog; tidelog.parse('P(X) :- E(X).'); "
+        f"print([m for m in {HEAVY} if m in sys.modules])"
+    )
+    assert run(sys.executable, "-c", probe).stdout == "[]\n"
+
+
+def test_versions_agree() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert project["version"] == tidelog.__version__
+
+
+def test_the_wheel_installs_and_runs_in_an_empty_environment(tmp_path: Path) -> None:
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check")
+    source = tmp_path / "source"  # a copy: building must not leave anything in the checkout
+    source.mkdir()
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    shutil.copytree(
+        ROOT / "src", source / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info")
+    )
+    built = run(*pip, "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", tmp_path, source)
+    assert built.returncode == 0, built.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    empty = tmp_path / "empty"
+    venv.create(empty, with_pip=True)
+    python = empty / "bin" / "python"
+    pins = ROOT / "requirements.txt"
+    installed = run(python, "-m", "pip", "install", "-q", wheel, "-c", pins)
+    assert installed.returncode == 0, installed.stderr
+    rules = tmp_path / "rules.tdl"
+    rules.write_text("P(X) @ T :- E(X) @ T+1.\n")
+    clean = {"PYTHONPATH": ""}
+    found = run(python, "-c", "import tidelog; print(tidelog.__file__)", env=clean)
+    assert str(empty) in found.stdout
+    checked = run(
+        empty / "bin" / "tidelog", "check", rules, env={"PYTHONPATH": clean["PYTHONPATH"]}
+    )
+    assert checked.stdout == f"{rules}: no problems in 1 rule, 1 input, 1 output\n", checked.stderr
+    explained = run(empty / "bin" / "tidelog", "explain", rules, env=clean)
+    assert "settles   1 tick after its time (phi 1)" in explained.stdout
+
+
+# tools/preflight.sh: one clear sentence for a machine that lacks something
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Path:
+    """An empty PATH with the few tools that the script itself needs."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for tool in ("sh", "sed", "head"):
+        found = shutil.which(tool)
+        assert found is not None
+        (folder / tool).symlink_to(found)
+    return folder
+
+
+def install(machine: Path, name: str, script: str) -> None:
+    path = machine / name
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
+GOOD_PYTHON = f'exec "{sys.executable}" "$@"'
+
+
+def java(version: str) -> str:
+    return f"echo 'openjdk version \"{version}\" 2025-04-15' >&2"
+
+
+def preflight(machine: Path) -> subprocess.CompletedProcess[str]:
+    kept = {k: v for k, v in os.environ.items() if k not in ("PYTHON", "JAVA_HOME")}
+    return subprocess.run(
+        [str(machine / "sh"), str(ROOT / "tools" / "preflight.sh")],
+        capture_output=True,
+        text=True,
+        env={**kept, "PATH": str(machine)},
+        timeout=60,
+        check=False,
+    )
+
+
+def test_a_machine_with_everything(machine: Path) -> None:
+    install(machine, "python3.12", GOOD_PYTHON)
+    install(machine, "java", java("17.0.15"))
+    result = preflight(machine)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "python3.12\n", "")
+
+
+def refused(machine: Path, *words: str) -> None:
+    result = preflight(machine)
+    assert result.returncode == 1
+    assert result.stdout == ""
+    assert result.stderr.count("\n") == 1, "one sentence"
+    assert result.stderr.endswith(".\n")
+    assert all(word in result.stderr for word in words), result.stderr
+
+
+def test_no_python(machine: Path) -> None:
+    install(machine, "java", java("17.0.15"))
+    refused(machine, "Python 3.11 or later", "install it", "PYTHON")
+
+
+def test_an_old_python(machine: Path) -> None:
+    install(machine, "python3", "exit 1")  # what the version test says on an older one
+    install(machine, "java", java("17.0.15"))
+    refused(machine, "Python 3.11 or later")
+
+
+def test_an_old_python_beside_a_newer_one(machine: Path) -> None:
+    install(machine, "python3.11", "exit 1")
+    install(machine, "python3", GOOD_PYTHON)
+    install(machine, "java", java("21"))
+    assert preflight(machine).stdout == "python3\n"
+
+
+def test_a_python_without_venv(machine: Path) -> None:
+    install(machine, "python3", 'case "$2" in *venv*) exit 1;; esac')
+    install(machine, "java", java("17.0.15"))
+    refused(machine, "virtual environments", "python3-venv")
+
+
+def test_no_java(machine: Path) -> None:
+    install(machine, "python3", GOOD_PYTHON)
+    refused(machine, "Java 17 or later", "found none", "JAVA_HOME")
+
+
+@pytest.mark.parametrize(("version", "major"), [("11.0.2", "11"), ("1.8.0_392", "1")])
+def test_an_old_java(machine: Path, version: str, major: str) -> None:
+    install(machine, "python3", GOOD_PYTHON)
+    install(machine, "java", java(version))
+    refused(machine, "Java 17 or later", f"is version {major}", "JAVA_HOME")
