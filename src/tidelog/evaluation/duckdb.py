@@ -130,7 +130,7 @@ class Engine:
                     selects.append(self._typed(schema, name, origin, types, ticks, ordered=True))
         resolved = tuple(t or Type.TEXT for t in types)
         self._create_view(view, schema, selects, resolved)
-        return self._measured(view, schema, resolved, bool(parts))
+        return self._measured(view, schema, resolved, parts)
 
     def _create_view(
         self, view: str, schema: Schema, selects: list[str], types: tuple[Type, ...]
@@ -141,9 +141,6 @@ class Engine:
             selects = [f"SELECT {', '.join(values or ['1 AS z'])} WHERE FALSE"]
         body = " UNION ALL ".join(selects)
         self.connection.execute(f"CREATE TEMP VIEW {view}_all AS {body}")
-        missing = self._missing(schema, types)
-        where = f" WHERE NOT ({missing})" if missing else ""
-        self.connection.execute(f"CREATE TEMP VIEW {view} AS SELECT * FROM {view}_all{where}")
 
     def _missing(self, schema: Schema, types: tuple[Type, ...]) -> str:
         """When a row is not a fact: NULL or NaN in a column."""
@@ -152,17 +149,39 @@ class Engine:
         tests += ["t IS NULL"] if schema.time else []
         return " OR ".join(tests)
 
-    def _measured(self, view: str, schema: Schema, types: tuple[Type, ...], given: bool) -> Loaded:
+    def _known_whole(self, schema: Schema, parts: list[Part], types: tuple[Type, ...]) -> bool:
+        """Whether Parquet's own statistics say that no value is missing, so that none need be read.
+
+        They do not count NaN.
+        """
+        names = set(schema.names)
+        for part in parts:
+            if not (isinstance(part, Files) and part.format == "parquet" and schema.declared):
+                return False
+            paths = ", ".join(_text(str(path)) for path in part.paths)
+            for name, nulls in self._all(
+                f"SELECT path_in_schema, stats_null_count FROM parquet_metadata([{paths}])"
+            ):
+                if name in names and nulls != 0:
+                    return False
+        return Type.FLOAT not in types
+
+    def _measured(
+        self, view: str, schema: Schema, types: tuple[Type, ...], parts: list[Part]
+    ) -> Loaded:
         loaded = Loaded(view, types)
-        if not given:
-            return loaded
+        low: int | None = None
+        high = 0
         missing = self._missing(schema, types)
-        low_high = "min(t), max(t)" if schema.time else "max(NULL), max(NULL)"
-        count = f"count(*) FILTER (WHERE {missing or 'FALSE'})"
         try:
-            low, high, loaded.nulls = self._one(f"SELECT {low_high}, {count} FROM {view}_all")
+            if schema.time is not None:
+                low, high = self._one(f"SELECT min(t), max(t) FROM {view}_all")
+            if missing and not self._known_whole(schema, parts, types):
+                (loaded.nulls,) = self._one(f"SELECT count(*) FROM {view}_all WHERE {missing}")
         except duckdb.Error as error:
             raise DataError(f"facts of `{schema.predicate}`: {_first_line(error)}") from None
+        where = f" WHERE NOT ({missing})" if loaded.nulls else ""
+        self.connection.execute(f"CREATE TEMP VIEW {view} AS SELECT * FROM {view}_all{where}")
         if low is not None:
             if low < -TIME_MAX or high > TIME_MAX:
                 raise DataError(
@@ -384,8 +403,10 @@ class Engine:
         if len(step.tables) == 1 and len(step.fills) == 1 and not step.repeat:
             (table,), (fill,) = step.tables, step.fills
             carried = self._fill(fill, writer, table, f"{table}_fill", guards[id(fill)])
-            # What the filter kept from being carried on still holds.
-            self._table(table, writer.merged(step.predicates[0], table, carried))
+            if fill.filter is None:
+                self._table(table, f"SELECT * FROM {carried}")
+            else:  # what the filter kept from being carried on still holds
+                self._table(table, writer.merged(step.predicates[0], table, carried))
             return
         for table in step.tables:
             self._table(f"{table}_new", f"SELECT * FROM {table}")
@@ -420,7 +441,7 @@ class Engine:
         found: list[tuple[str | None, int]] = []
         step = fill.step
         guard = None
-        while abs(step) <= width:
+        while abs(step) <= width and not fill.ever:
             if fill.guard is not None:
                 name = f"{writer.plan.tables[fill.predicate]}_guard{number}_{len(found)}"
                 if guard is None:
@@ -443,6 +464,9 @@ class Engine:
         guards: list[tuple[str | None, int]],
     ) -> str:
         self._table(table, writer.fill_start(fill, source))
+        if fill.ever:
+            self._table(f"{table}_ever", writer.fill_ever(fill, table))
+            return f"{table}_ever"
         for guard, step in guards:
             self._table(f"{table}_more", writer.fill_step(fill, table, guard, step))
             self._table(table, f"SELECT * FROM {table}_more")

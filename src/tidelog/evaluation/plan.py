@@ -82,6 +82,11 @@ class Fill:
     guard: Join | None
     columns: tuple[int, ...]  # positions of P that the guard mentions
 
+    @property
+    def ever(self) -> bool:
+        """Whether a fact, once it holds, holds at every tick from then on (or until then)."""
+        return self.guard is None and abs(self.step) == 1
+
 
 @dataclass(frozen=True)
 class Derive:
@@ -112,11 +117,9 @@ class Plan:
     steps: tuple[Step, ...]
     tables: dict[str, str]  # derived predicate to table
     inputs: dict[str, str]  # input predicate to the table its facts are in
-    ranges: dict[str, Range]
+    ranges: dict[str, Range]  # where each temporal predicate is evaluated
+    data: dict[str, Range]  # where each temporal input has facts
     asked: Range
-
-    def recursive_tables(self) -> frozenset[str]:
-        return frozenset(t for s in self.steps if isinstance(s, Fixpoint) for t in s.tables)
 
 
 def plan(deps: Dependencies, data: Mapping[str, Range], asked: Range) -> Plan:
@@ -128,7 +131,7 @@ def plan(deps: Dependencies, data: Mapping[str, Range], asked: Range) -> Plan:
     for name in deps.predicates:
         if name in deps.recursive and name in found and not found[name].finite:
             raise Unbounded(_carrier(deps, name), name, found[name])
-    return _Planner(deps, found, asked).plan()
+    return _Planner(deps, found, dict(data), asked).plan()
 
 
 def _carrier(deps: Dependencies, name: str) -> Rule:
@@ -140,10 +143,13 @@ def _carrier(deps: Dependencies, name: str) -> Rule:
 
 
 class _Planner:
-    def __init__(self, deps: Dependencies, found: dict[str, Range], asked: Range) -> None:
+    def __init__(
+        self, deps: Dependencies, found: dict[str, Range], data: dict[str, Range], asked: Range
+    ) -> None:
         self.deps = deps
         self.core = deps.core
         self.ranges = found
+        self.data = data
         self.asked = asked
         self.steps: list[Step] = []
         self.scans: dict[object, Scan] = {}
@@ -165,7 +171,15 @@ class _Planner:
                 (name,) = component
                 joins = tuple(self.join(r) for r in self.core.rules_for.get(name, ()))
                 self.steps.append(Derive(self.core.predicates[name], self.tables[name], joins))
-        return Plan(self.deps, tuple(self.steps), self.tables, self.inputs, self.ranges, self.asked)
+        return Plan(
+            self.deps,
+            tuple(self.steps),
+            self.tables,
+            self.inputs,
+            self.ranges,
+            self.data,
+            self.asked,
+        )
 
     def fixpoint(self, component: tuple[str, ...]) -> None:
         inside = set(component)

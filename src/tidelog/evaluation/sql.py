@@ -120,12 +120,11 @@ class Writer:
         range_ = self.plan.ranges[scan.predicate.name]
         if range_.empty:
             return self.empty(narrowed(scan.predicate, scan.columns))
-        where += [f"t >= {range_.low}", f"t <= {range_.high}"]
+        where += _within(range_, self.plan.data.get(scan.predicate.name, range_))
+        # Both engines truncate towards zero: times before 0 need one step more.
+        bit = f"t % {CHUNK}" if range_.low >= 0 else f"((t % {CHUNK}) + {CHUNK}) % {CHUNK}"
         names = columns(len(kept))
-        inner = (
-            f"SELECT {_list(kept, 't', f'((t % {CHUNK}) + {CHUNK}) % {CHUNK} AS i')}"
-            f" FROM {table}{_where(where)}"
-        )
+        inner = f"SELECT {_list(kept, 't', f'{bit} AS i')} FROM {table}{_where(where)}"
         return (
             f"SELECT {_list(names, 't - i AS c')},"
             f" bit_or(CAST(1 AS BIGINT) << CAST(i AS INT)) AS b\n"
@@ -342,6 +341,30 @@ class Writer:
         predicate = self.plan.deps.core.predicates[fill.predicate]
         return self.merge(predicate, [self.join(fill.filter, {0: table})], self.clip(predicate))
 
+    def fill_ever(self, fill: Fill, table: str) -> str:
+        """Every tick from the first one on, or up to the last one: one row per chunk."""
+        predicate = self.plan.deps.core.predicates[fill.predicate]
+        range_ = self.plan.ranges[fill.predicate]
+        if range_.empty:
+            return self.empty(predicate)
+        names = columns(len(predicate.types))
+        edge, near, bits = (
+            ("min", f"g.c > x.f - {CHUNK}", f"{FULL} - ((CAST(1 AS BIGINT) << {_AT}) - 1)")
+            if fill.step > 0
+            else ("max", "g.c <= x.f", f"((CAST(1 AS BIGINT) << {_AT}) - 1) * 2 + 1")
+        )
+        inside = "g.c > x.f" if fill.step > 0 else f"g.c <= x.f - {CHUNK}"
+        source, bit = _lowest(table) if fill.step > 0 else _highest(table, names)
+        group = f" GROUP BY {', '.join(names)}" if names else ""
+        first = f"SELECT {_list(names, f'{edge}(c + {bit}) AS f')} FROM {source}{group}"
+        chunks = f"range({chunk(int(range_.low))}, {chunk(int(range_.high)) + CHUNK}, {CHUNK})"
+        filled = (
+            f"SELECT {_list([f'x.{n} AS {n}' for n in names], 'g.c AS c')},"
+            f" CASE WHEN {inside} THEN {_big(FULL)} ELSE {bits} END AS b\n"
+            f"FROM ({first}) AS x, {chunks} AS g(c) WHERE {near}"
+        )
+        return self.merge(predicate, [filled], range_)
+
     def fill_guard(self, fill: Fill) -> str:
         """Where one step of a fill may arrive."""
         assert fill.guard is not None
@@ -441,6 +464,22 @@ def mask(range_: Range) -> str:
 
 _ONE = "1 AS z"
 
+# How far into the chunk at g.c the tick x.f lies.
+_AT = "CAST(x.f - g.c AS INT)"
+
+
+def _lowest(table: str) -> tuple[str, str]:
+    """A source and the place of the lowest bit of its b."""
+    return f"{table} AS l", "bit_count((b & -b) - 1)"
+
+
+def _highest(table: str, names: Sequence[str]) -> tuple[str, str]:
+    """A source and the place of the highest bit: all bits below it are set first."""
+    source = f"{table} AS h0"
+    for i, step in enumerate((1, 2, 4, 8, 16, 32), 1):
+        source = f"(SELECT {_list(names, 'c', f'b | (b >> {step}) AS b')} FROM {source}) AS h{i}"
+    return source, "bit_count(b) - 1"
+
 
 def _plain(text: str) -> bool:
     """Whether a text means the same between single quotes in both engines."""
@@ -462,6 +501,12 @@ def _plus(ticks: int) -> str:
 
 def _list(names: Iterable[str], *more: str) -> str:
     return ", ".join([*names, *more])
+
+
+def _within(range_: Range, data: Range) -> list[str]:
+    """Conditions that keep times in a range, as far as the data leaves it."""
+    low = [f"t >= {range_.low}"] if data.low < range_.low else []
+    return low + ([f"t <= {range_.high}"] if data.high > range_.high else [])
 
 
 def _where(conditions: Sequence[str]) -> str:

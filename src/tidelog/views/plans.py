@@ -63,7 +63,8 @@ def _fixpoint_lines(step: Fixpoint, found: Plan) -> list[str]:
 
 
 def _carried(fill: Fill) -> str:
-    return f"{print_rule(fill.rule)}  % {fill.rule.origin}, in doubling steps of {fill.step}"
+    how = "for ever" if fill.ever else f"in doubling steps of {fill.step}"
+    return f"{print_rule(fill.rule)}  % {fill.rule.origin}, {how}"
 
 
 def sql_lines(deps: Dependencies) -> list[str]:
@@ -104,6 +105,13 @@ def _fixpoint_sql(step: Fixpoint, writer: Writer, add: Callable[[str, str, str],
         if fill.guard is not None:
             guard = f"{table}_guard"
             add(f"where {fill.predicate} may be carried to", guard, writer.fill_guard(fill))
+        if fill.ever:
+            add(
+                f"{fill.predicate} carried {fill.step:+d}",
+                f"{table}_ever",
+                writer.fill_ever(fill, table),
+            )
+            continue
         add(
             f"{fill.predicate} carried {fill.step:+d}; again with steps twice as long",
             f"{table}_more",
