@@ -1,0 +1,256 @@
+"""Evaluation over small symbolic data: does a goal follow from frozen facts?
+
+Freezing a conjunctive query turns its variables into symbols and its atoms into facts; a comparison
+holds on them only if the query's own comparisons entail it. Only what the goal needs is evaluated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from tidelog.analysis.core import Core
+from tidelog.analysis.dependencies import Dependencies
+from tidelog.analysis.graph import Arc, longest
+from tidelog.analysis.order import Assumption, Object, Order, Symbol
+from tidelog.language.program import (
+    Atom,
+    Comparison,
+    Constant,
+    Operator,
+    Rule,
+    Term,
+    Time,
+    TimeOffset,
+    TimePoint,
+    Type,
+    Variable,
+)
+
+
+class Exhausted(Exception):
+    """The budget ended before the answer was known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A fact over symbols and constants; no time for rigid ones."""
+
+    predicate: str
+    args: tuple[Object, ...]
+    time: int | None = None
+
+
+Goal: TypeAlias = tuple[str, int | None]
+Rows: TypeAlias = set[tuple[Object, ...]]
+
+# Goals one evaluation may open before it gives up.
+MOST_GOALS = 50_000
+
+
+@dataclass
+class Canonical:
+    """Small-scale evaluation of one core of class 1 or 2."""
+
+    deps: Dependencies
+    core: Core = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.core = self.deps.core
+        nodes = tuple(self.core.predicates)
+        arcs = [Arc(e.body, e.head, e.offset) for e in self.deps.edges if e.offset is not None]
+        everywhere = dict.fromkeys(nodes, 0)
+        self._ahead, _ = longest(nodes, arcs, everywhere)
+        negated = [Arc(a.tail, a.head, -a.weight) for a in arcs]
+        self._behind, _ = longest(nodes, negated, everywhere)
+        self._facts = [_ground(rule) for rule in self.core.rules if not rule.body]
+        self._rules = {
+            name: tuple(rule for rule in rules if rule.body)
+            for name, rules in self.core.rules_for.items()
+        }
+        self._order_of = {
+            name: i for i, component in enumerate(self.deps.components) for name in component
+        }
+
+    def derives(
+        self, facts: Iterable[Fact], goal: Fact, order: Order
+    ) -> tuple[bool, tuple[Object, Object] | None]:
+        """Whether the goal follows; and if not, two values whose comparison was left open."""
+        run = _Run(self, [*facts, *self._facts], order)
+        holds = run.holds(goal)
+        return holds, None if holds else run.open
+
+    def answers(self, facts: Iterable[Fact], query: str, time: int | None) -> Rows:
+        """All answers at a time, over facts of constants only."""
+        run = _Run(self, [*facts, *self._facts], Order())
+        return run.solve((query, time))
+
+
+class _Run:
+    def __init__(self, canonical: Canonical, facts: list[Fact], order: Order) -> None:
+        self.canonical = canonical
+        self.order = order
+        self.open: tuple[Object, Object] | None = None
+        self.given: dict[Goal, Rows] = {}
+        times = []
+        for fact in facts:
+            row = tuple(order.same(value) for value in fact.args)
+            self.given.setdefault((fact.predicate, fact.time), set()).add(row)
+            if fact.time is not None:
+                times.append(fact.time)
+        self.first = min(times, default=0)
+        self.last = max(times, default=-1)
+        self.tables: dict[Goal, Rows] = {}
+
+    def holds(self, goal: Fact) -> bool:
+        wanted = tuple(self.order.same(value) for value in goal.args)
+        rows = self.solve((goal.predicate, goal.time))
+        if wanted in rows:
+            return True
+        for row in rows:
+            for one, other in zip(wanted, row, strict=True):
+                self.equal(one, other)
+        return False
+
+    def solve(self, goal: Goal) -> Rows:
+        goals = self.demanded(goal)
+        by_component: dict[int, list[Goal]] = {}
+        for found in goals:
+            by_component.setdefault(self.canonical._order_of[found[0]], []).append(found)
+        for number in sorted(by_component):
+            members = by_component[number]
+            for member in members:
+                self.tables[member] = set(self.given.get(member, ()))
+            recursive = members[0][0] in self.canonical.deps.recursive
+            changed = True
+            while changed:
+                changed = False
+                for member in members:
+                    rows = self.tables[member]
+                    before = len(rows)
+                    for rule in self.canonical._rules.get(member[0], ()):
+                        rows.update(list(self.apply(rule, member[1])))
+                    changed = changed or (recursive and len(rows) > before)
+        return self.tables.get(goal, set())
+
+    def demanded(self, goal: Goal) -> list[Goal]:
+        """Every goal below a goal that can hold at all, given the times of the facts."""
+        seen: dict[Goal, None] = {}
+        todo = [goal]
+        while todo:
+            found = todo.pop()
+            if found in seen or not self.possible(found):
+                continue
+            seen[found] = None
+            if len(seen) > MOST_GOALS:
+                raise Exhausted
+            for rule in self.canonical._rules.get(found[0], ()):
+                if not isinstance(rule.head.time, TimePoint) or rule.head.time.tick == found[1]:
+                    shift = _shift(rule, found[1])
+                    todo.extend((a.predicate, _at(a.time, shift)) for a in rule.atoms)
+        return list(seen)
+
+    def possible(self, goal: Goal) -> bool:
+        name, time = goal
+        if time is None:
+            return True
+        return (
+            time + self.canonical._ahead[name] >= self.first
+            and time - self.canonical._behind[name] <= self.last
+        )
+
+    def apply(self, rule: Rule, time: int | None) -> Iterator[tuple[Object, ...]]:
+        """Head rows of a rule at a time."""
+        if isinstance(rule.head.time, TimePoint) and rule.head.time.tick != time:
+            return
+        shift = _shift(rule, time)
+        for binding in self.match(rule, shift, 0, {}):
+            if all(self.compare(c, binding) for c in rule.comparisons):
+                yield tuple(self.value(t, binding) for t in rule.head.args)
+
+    def match(
+        self, rule: Rule, shift: int | None, index: int, binding: dict[str, Object]
+    ) -> Iterator[dict[str, Object]]:
+        atoms = rule.atoms
+        if index == len(atoms):
+            yield binding
+            return
+        atom = atoms[index]
+        for row in self.tables.get((atom.predicate, _at(atom.time, shift)), ()):
+            extended = self.unify(atom, row, binding)
+            if extended is not None:
+                yield from self.match(rule, shift, index + 1, extended)
+
+    def unify(
+        self, atom: Atom, row: tuple[Object, ...], binding: dict[str, Object]
+    ) -> dict[str, Object] | None:
+        extended = dict(binding)
+        for term, value in zip(atom.args, row, strict=True):
+            if isinstance(term, Variable) and term.name not in extended:
+                extended[term.name] = value
+            elif not self.equal(self.value(term, extended), value):
+                return None
+        return extended
+
+    def value(self, term: Term, binding: dict[str, Object]) -> Object:
+        return binding[term.name] if isinstance(term, Variable) else self.order.same(term)
+
+    def equal(self, one: Object, other: Object) -> bool:
+        """Same representative. Two bools that are not known to differ are left open."""
+        if one == other:
+            return True
+        bools = all(v.type is Type.BOOL for v in (one, other))
+        if bools and self.order.entails(one, Operator.EQ, other) is None:
+            self.open = self.open or (one, other)
+        return False
+
+    def compare(self, comparison: Comparison, binding: dict[str, Object]) -> bool:
+        left = self.value(comparison.left, binding)
+        right = self.value(comparison.right, binding)
+        known = self.order.entails(left, comparison.operator, right)
+        if known is None:
+            self.open = self.open or (left, right)
+        return known is True
+
+
+def splits(order: Order, one: Object, other: Object) -> Iterator[Order]:
+    """The ways two values can compare, each as an order of its own."""
+    if Type.BOOL in (one.type, other.type):
+        cases: tuple[tuple[Assumption, ...], ...]
+        if isinstance(one, Symbol) and isinstance(other, Symbol):
+            true, false = Constant(True, Type.BOOL), Constant(False, Type.BOOL)
+            cases = (((one, Operator.EQ, true),), ((one, Operator.EQ, false),))
+        else:
+            symbol, constant = (one, other) if isinstance(one, Symbol) else (other, one)
+            assert isinstance(constant, Constant)
+            opposite = Constant(not constant.value, Type.BOOL)
+            cases = (((symbol, Operator.EQ, constant),), ((symbol, Operator.EQ, opposite),))
+    else:
+        cases = tuple(((one, op, other),) for op in (Operator.LT, Operator.EQ, Operator.GT))
+    for case in cases:
+        following = order.assume(*case)
+        if following is not None:
+            yield following
+
+
+def _ground(rule: Rule) -> Fact:
+    time = rule.head.time.tick if isinstance(rule.head.time, TimePoint) else None
+    args = tuple(t for t in rule.head.args if isinstance(t, Constant))
+    return Fact(rule.head.predicate, args, time)
+
+
+def _shift(rule: Rule, time: int | None) -> int | None:
+    """The value of the rule's time variable when its head is at a time."""
+    if isinstance(rule.head.time, TimeOffset) and time is not None:
+        return time - rule.head.time.offset
+    return None
+
+
+def _at(time: Time | None, shift: int | None) -> int | None:
+    if isinstance(time, TimePoint):
+        return time.tick
+    if isinstance(time, TimeOffset):
+        assert shift is not None, "rules of class 1 and 2 are connected"
+        return shift + time.offset
+    return None

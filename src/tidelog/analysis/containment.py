@@ -1,0 +1,333 @@
+"""Containment by evaluation: every conjunctive query, frozen, must still give its own answer.
+
+`search` asks one question in several dresses: is each conjunctive query of a union derived by a
+program from the part of its frozen facts that a `Cut` leaves? Without a cut that is containment of
+queries; with one it is Delay and Window. It answers yes, no with a counterexample, or that the
+budget ended first.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from tidelog.analysis.canonical import Canonical, Exhausted, Fact, splits
+from tidelog.analysis.core import Core
+from tidelog.analysis.dependencies import Class, Dependencies, dependencies
+from tidelog.analysis.graph import Bound
+from tidelog.analysis.order import Object, Order, Symbol
+from tidelog.analysis.unfolding import Unfolded, Unfolder
+from tidelog.language.program import Atom, Constant, Rule, TimeOffset, TimePoint, Value, type_of
+
+
+@dataclass
+class Budget:
+    """Seconds and steps that may still be spent."""
+
+    seconds: float = 10.0
+    steps: int = 200_000
+    _end: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._end = time.monotonic() + self.seconds
+
+    def spend(self) -> None:
+        """One step; Exhausted when there are none left."""
+        self.steps -= 1
+        if self.steps < 0 or time.monotonic() > self._end:
+            raise Exhausted
+
+    def share(self, part: float) -> Budget:
+        """A budget of its own with part of what is left."""
+        left = max(0.0, self._end - time.monotonic())
+        return Budget(left * part, max(1, int(self.steps * part)))
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The offsets from the answer's time that are left: low to high, both included."""
+
+    low: Bound = -math.inf
+    high: Bound = math.inf
+
+    def keeps(self, offset: Bound) -> bool:
+        return self.low <= offset <= self.high
+
+    @property
+    def everything(self) -> bool:
+        return math.isinf(self.low) and math.isinf(self.high)
+
+
+@dataclass(frozen=True)
+class Ground:
+    """A fact of concrete values."""
+
+    predicate: str
+    args: tuple[Value, ...]
+    time: int | None = None
+
+    def as_json(self) -> dict[str, object]:
+        found: dict[str, object] = {"predicate": self.predicate, "args": list(self.args)}
+        return found if self.time is None else {**found, "time": self.time}
+
+
+@dataclass(frozen=True)
+class Witness:
+    """Facts that give an answer which the facts the cut leaves do not give."""
+
+    answer: Ground
+    facts: tuple[Ground, ...]
+    rules: tuple[Rule, ...]
+
+    def kept(self, cut: Cut) -> tuple[Ground, ...]:
+        at = self.answer.time
+        return tuple(
+            f for f in self.facts if f.time is None or at is None or cut.keeps(f.time - at)
+        )
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Yes, no with a witness, or unknown (None)."""
+
+    holds: bool | None
+    witness: Witness | None = None
+
+
+class Searcher:
+    """Searches the unfolding of one program against another (often the same) program."""
+
+    def __init__(self, source: Dependencies, target: Dependencies, *, same: bool) -> None:
+        self.source = source
+        self.unfolder = Unfolder(source)
+        self.target = Canonical(target)
+        self.replay = Canonical(source)
+        self.same = same  # whether derived predicates mean the same in both
+
+    def search(self, start: Unfolded, query: str, cut: Cut, budget: Budget) -> Verdict:
+        """Whether everything that becomes of `start` is derived from what the cut leaves of it."""
+        stack = [start]
+        unknown = False
+        try:
+            while stack:
+                budget.spend()
+                found = stack.pop()
+                if not cut.everything and self._inside(found, cut):
+                    continue
+                try:
+                    derived, open_ = self._derived(found, query, cut)
+                except Exhausted:
+                    unknown = True
+                    continue
+                if derived:
+                    continue
+                if not found.complete:
+                    stack.extend(self._expanded(found, cut))
+                elif open_ is not None:
+                    stack.extend(replace(found, order=o) for o in splits(found.order, *open_))
+                else:
+                    witness = self._witness(found, query, cut)
+                    if witness is not None:
+                        return Verdict(False, witness)
+                    unknown = True
+        except Exhausted:
+            return Verdict(None)
+        return Verdict(None if unknown else True)
+
+    def _inside(self, found: Unfolded, cut: Cut) -> bool:
+        """Nothing lies or can come to lie outside the cut: it gives itself."""
+        reaches = [self.unfolder.reach(f) for f in (*found.atoms, *found.open)]
+        return all(r.low > r.high or (cut.keeps(r.low) and cut.keeps(r.high)) for r in reaches)
+
+    def _derived(
+        self, found: Unfolded, query: str, cut: Cut
+    ) -> tuple[bool, tuple[Object, Object] | None]:
+        """Whether what is already unfolded, as far as the cut leaves it, gives the answer.
+
+        An atom still open counts as a fact where the programs agree on what it means and nothing it
+        can unfold to lies outside the cut.
+        """
+        facts = [f for f in found.atoms if f.time is None or cut.keeps(f.time)]
+        pinned = list(found.pinned)
+        if self.same:
+            for atom in found.open:
+                reach = self.unfolder.reach(atom)
+                if reach.low > reach.high or (cut.keeps(reach.low) and cut.keeps(reach.high)):
+                    facts.append(atom)
+            if cut.everything:
+                pinned += found.open_pinned
+        base = self._base(found)
+        moved = [f if f.time is None else replace(f, time=f.time + base) for f in facts]
+        temporal = self.source.core.predicates[query].temporal
+        goal = Fact(query, found.head, base if temporal else None)
+        return self.target.derives([*moved, *pinned], goal, found.order)
+
+    def _base(self, found: Unfolded) -> int:
+        """The answer's time: where facts fix it, there; else far before every explicit time."""
+        if found.time is not None:
+            return found.time
+        points = [p for core in (self.source.core, self.target.core) for p in _points(core)]
+        if not points:
+            return 0
+        ahead = max((a for a in self.target._ahead.values() if not math.isinf(a)), default=0)
+        latest = max((f.time for f in (*found.atoms, *found.open) if f.time is not None), default=0)
+        return min(points) - int(ahead) - max(latest, 0) - 1
+
+    def _expanded(self, found: Unfolded, cut: Cut) -> list[Unfolded]:
+        """One atom resolved every way; first the one that can leave the cut furthest."""
+
+        def outside(fact: Fact) -> tuple[Bound, str, str]:
+            reach = self.unfolder.reach(fact)
+            far = 0.0 if reach.low > reach.high else max(reach.high - cut.high, cut.low - reach.low)
+            return (far, fact.predicate, str(fact))
+
+        if found.open:
+            atom, pinned = max(found.open, key=outside), False
+        else:
+            atom, pinned = min(found.open_pinned, key=str), True
+        ways = list(self.unfolder.expand(found, atom, pinned=pinned))
+
+        def promise(way: Unfolded) -> tuple[bool, Bound]:
+            far = max((outside(f)[0] for f in (*way.atoms, *way.open)), default=0)
+            return (not math.isinf(far), far)
+
+        # The last one is looked at first: the furthest that ends, then what recurses on.
+        return sorted(ways, key=promise)
+
+    def _witness(self, found: Unfolded, query: str, cut: Cut) -> Witness | None:
+        """The frozen facts with concrete values, if the whole program really tells them apart."""
+        base = self._base(found)
+        constants = _constants(self.source.core) | _constants(self.target.core)
+        try:
+            values = found.order.model(found.symbols(), constants)
+        except ValueError:
+            return None
+
+        def ground(fact: Fact, shift: int) -> Ground:
+            args = tuple(values[v] if isinstance(v, Symbol) else v.value for v in fact.args)
+            return Ground(fact.predicate, args, None if fact.time is None else fact.time + shift)
+
+        temporal = self.source.core.predicates[query].temporal
+        answer = ground(Fact(query, found.head, 0 if temporal else None), base)
+        facts = {ground(f, base) for f in found.atoms} | {ground(f, 0) for f in found.pinned}
+        witness = Witness(answer, tuple(sorted(facts, key=_sorting)), found.rules)
+        given = derives(self.replay, witness.facts, answer)
+        left = derives(self.target, witness.kept(cut), answer)
+        return witness if given and not left else None
+
+
+def derives(canonical: Canonical, facts: Iterable[Ground], answer: Ground) -> bool:
+    """Whether concrete facts give an answer."""
+    frozen = [Fact(f.predicate, _objects(f.args), f.time) for f in facts]
+    holds, _ = canonical.derives(
+        frozen, Fact(answer.predicate, _objects(answer.args), answer.time), Order()
+    )
+    return holds
+
+
+def _objects(values: Iterable[Value]) -> tuple[Object, ...]:
+    return tuple(Constant(v, type_of(v)) for v in values)
+
+
+def _sorting(fact: Ground) -> tuple[bool, int, str, str]:
+    return (fact.time is not None, fact.time or 0, fact.predicate, str(fact.args))
+
+
+def _points(core: Core) -> list[int]:
+    atoms = (a for rule in core.rules for a in (rule.head, *rule.atoms))
+    return [a.time.tick for a in atoms if isinstance(a.time, TimePoint)]
+
+
+def _constants(core: Core) -> set[Constant]:
+    found: set[Constant] = set()
+    for rule in core.rules:
+        terms = [t for a in (rule.head, *rule.atoms) for t in a.args]
+        terms += [t for c in rule.comparisons for t in (c.left, c.right)]
+        found.update(Constant(t.value, t.type) for t in terms if isinstance(t, Constant))
+    return found
+
+
+def contained(one: Dependencies, other: Dependencies, query: str, budget: Budget) -> Verdict:
+    """Whether the answers of a query in one program are always among those in another."""
+    searcher = Searcher(one, other, same=False)
+    return searcher.search(searcher.unfolder.start(query), query, Cut(), budget)
+
+
+# Redundancy
+
+
+@dataclass(frozen=True)
+class Redundant:
+    """A rule, or one atom of a rule, that can be left out without changing any answer."""
+
+    rule: Rule
+    atom: Atom | None = None
+
+
+def reduced(core: Core, queries: Iterable[str], budget: Budget) -> tuple[Core, list[Redundant]]:
+    """The core without redundant rules and atoms, and what was left out.
+
+    A rule goes when the others derive its head from its body; an atom when the program derives the
+    head from the rest of the body.
+    """
+    queries = tuple(queries)
+    found: list[Redundant] = []
+    current = core
+    try:
+        for rule in core.rules:
+            if not rule.body or dependencies(current, queries).cls is Class.BLOCKING:
+                continue
+            without = _replaced(current, rule, None)
+            if _implied(current, without, rule, rule, budget):
+                found.append(Redundant(rule))
+                current = without
+                continue
+            now = rule
+            for atom in rule.atoms:
+                shorter = Rule(now.head, tuple(x for x in now.body if x is not atom), now.origin)
+                if not _safe(shorter):
+                    continue
+                if _implied(current, current, shorter, now, budget):
+                    found.append(Redundant(rule, atom))
+                    current = _replaced(current, now, shorter)
+                    now = shorter
+    except Exhausted:
+        pass
+    return current.below(queries), found
+
+
+def _implied(source: Core, target: Core, rule: Rule, own: Rule, budget: Budget) -> bool:
+    """Whether a program derives a rule's head from its body, open atoms counting as facts."""
+    name = rule.head.predicate
+    if not any(r.head.predicate == name and r is not own for r in target.rules) and rule is own:
+        return False
+    wanted = [name, *(a.predicate for a in rule.atoms)]
+    try:
+        left, right = dependencies(source, wanted), dependencies(target, wanted)
+        searcher = Searcher(left, right, same=True)
+        start = searcher.unfolder.start_rule(rule)
+        recursive = bool(left.recursive)
+        if recursive:
+            # Unfolding may not end: only what follows at once counts.
+            derived, _ = searcher._derived(start, name, Cut())
+            return derived
+        return searcher.search(start, name, Cut(), budget.share(0.2)).holds is True
+    except Exhausted:
+        return False
+
+
+def _replaced(core: Core, rule: Rule, by: Rule | None) -> Core:
+    rules = tuple(by if r is rule else r for r in core.rules if r is not rule or by is not None)
+    return Core(core.program, tuple(r for r in rules if r is not None), core.predicates)
+
+
+def _safe(rule: Rule) -> bool:
+    bound = {v.name for a in rule.atoms for v in a.variables}
+    needed = {v.name for v in rule.head.variables}
+    needed |= {v.name for c in rule.comparisons for v in c.variables}
+    if isinstance(rule.head.time, TimeOffset):
+        needed.add(rule.head.time.variable.name)
+        bound |= {a.time.variable.name for a in rule.atoms if isinstance(a.time, TimeOffset)}
+    return needed <= bound and bool(rule.atoms)

@@ -1,0 +1,200 @@
+"""Delay (Definition 4): how long to wait until answers are final, whatever the data.
+
+Delay(Q, d) holds iff every conjunctive query of Q's unfolding is contained in Q restricted to
+inputs at most d ticks after the answer. The greatest offset of an input is an upper bound; one conjunctive
+query that loses its answer one tick earlier proves it minimal.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tidelog.analysis.canonical import Exhausted
+from tidelog.analysis.containment import Budget, Cut, Searcher, Verdict, Witness
+from tidelog.analysis.dependencies import Class, Dependencies, Edge
+from tidelog.analysis.unfolding import Unfolder
+from tidelog.language.program import TimeOffset, TimePoint, Variable
+
+
+class Refused(Exception):
+    """The question has no meaning, or no answer here, for this query; the text says why."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A least value that holds: lower <= value <= upper; None is infinite or unknown.
+
+    Proved infinite: both None and exact. Not known to be finite: upper None and not exact.
+    """
+
+    lower: int | None
+    upper: int | None
+    exact: bool
+    witness: Witness | None = None
+    reason: str = ""
+
+
+def delay(deps: Dependencies, budget: Budget) -> Measure:
+    """The least delay of a query, or bounds for it.
+
+    >>> from tidelog.analysis.core import core
+    >>> from tidelog.analysis.dependencies import dependencies
+    >>> from tidelog.language.checks import check
+    >>> program = check("Q @ T :- E @ T. Q @ T :- E @ T, F @ T+1. P @ T :- E @ T, F @ T+1.").program
+    >>> [delay(dependencies(core(program), [q]), Budget()).upper for q in ("Q", "P")]
+    [0, 1]
+    """
+    query = checked(deps)
+    if deps.cls is Class.BLOCKING:
+        cycle = endless(deps, ahead=True)
+        if cycle:
+            return Measure(None, None, True, reason=f"{_walked(cycle)} looks ahead without end")
+        return Measure(0, None, False, reason=deps.reason.message)
+    most = deps.phi[query]
+    upper = max(0, int(most)) if not math.isinf(most) else 0
+    searcher = Searcher(deps, deps, same=True)
+    return least(
+        lambda d: _holds(searcher, query, Cut(high=d), budget),
+        0,
+        upper,
+        "the rules look no further",
+    )
+
+
+def delay_holds(deps: Dependencies, d: int, budget: Budget) -> Verdict:
+    """Whether d is a delay of the query."""
+    query = checked(deps)
+    if deps.cls is Class.BLOCKING:
+        if endless(deps, ahead=True):
+            return Verdict(False)
+        return Verdict(None)
+    searcher = Searcher(deps, deps, same=True)
+    return _holds(searcher, query, Cut(high=d), budget)
+
+
+def checked(deps: Dependencies) -> str:
+    """The query, if Delay and Window are defined for it."""
+    (query,) = deps.queries
+    if not deps.core.predicates[query].temporal:
+        raise Refused(f"{query} has no time: delay and window concern temporal queries")
+    for rule in deps.core.rules:
+        for atom in rule.atoms:
+            if isinstance(atom.time, TimePoint):
+                raise Refused(
+                    f"{rule.origin}: `{atom.predicate}` at the fixed time {atom.time.tick} makes"
+                    " delay and window depend on the clock; ask `definitive` for one time point"
+                )
+    return query
+
+
+def _holds(searcher: Searcher, query: str, cut: Cut, budget: Budget) -> Verdict:
+    return searcher.search(searcher.unfolder.start(query), query, cut, budget.share(0.5))
+
+
+def least(test: Callable[[int], Verdict], lower: int, upper: int, reason: str) -> Measure:
+    """The least value for which a monotone test holds, `upper` being known to."""
+    witness: Witness | None = None
+    unknown: set[int] = set()
+    at = upper - 1  # most bounds are tight: one test settles it
+    while lower < upper:
+        verdict = test(at)
+        if verdict.holds is True:
+            upper, reason = at, "shown by containment"
+        elif verdict.holds is False:
+            lower, witness = at + 1, verdict.witness
+        else:
+            unknown.add(at)
+        choices = [(lower + upper) // 2, upper - 1, lower]
+        open_ = [c for c in choices if lower <= c < upper and c not in unknown]
+        if not open_:
+            break
+        at = open_[0]
+    return Measure(lower, upper, lower == upper, witness, reason)
+
+
+def endless(deps: Dependencies, *, ahead: bool) -> tuple[Edge, ...]:
+    """A cycle that proves that no finite delay (ahead) or window (not ahead) will do.
+
+    Every rule on it and on the way to it has one temporal atom, unconditionally carried along, so
+    that going round moves *all* inputs of an answer as far away as one likes; and without any input
+    near, nothing is derived.
+    """
+    (query,) = deps.queries
+    if any(isinstance(r.head.time, TimePoint) for r in deps.core.rules) or deps.unconnected:
+        return ()
+    edges = [e for e in deps.edges if e.offset is not None and _carries(e)]
+    out: dict[str, list[Edge]] = {}
+    for edge in edges:
+        out.setdefault(edge.head, []).append(edge)
+    reached, todo = {query}, [query]
+    while todo:
+        for edge in out.get(todo.pop(), ()):
+            if edge.body not in reached:
+                reached.add(edge.body)
+                todo.append(edge.body)
+    for name in deps.predicates:
+        if name in reached and name in deps.recursive:
+            cycle = _cycle(name, out, ahead)
+            if cycle and _satisfiable(deps, name):
+                return cycle
+    return ()
+
+
+def _carries(edge: Edge) -> bool:
+    rule = edge.rule
+    temporal = [a for a in rule.atoms if a.time is not None]
+    if len(temporal) != 1 or rule.comparisons or not isinstance(rule.head.time, TimeOffset):
+        return False
+    return all(_distinct_variables(args) for args in (rule.head.args, temporal[0].args))
+
+
+def _distinct_variables(args: tuple[object, ...]) -> bool:
+    return all(isinstance(t, Variable) for t in args) and len(set(args)) == len(args)
+
+
+def _cycle(start: str, out: dict[str, list[Edge]], ahead: bool) -> tuple[Edge, ...]:
+    """A simple cycle from a predicate to itself that moves the right way."""
+    stack: list[tuple[str, tuple[Edge, ...]]] = [(start, ())]
+    for _ in range(10_000):
+        if not stack:
+            break
+        name, path = stack.pop()
+        for edge in out.get(name, ()):
+            walked = (*path, edge)
+            moved = sum(e.offset or 0 for e in walked)
+            if edge.body == start:
+                if moved > 0 if ahead else moved < 0:
+                    return walked
+            elif all(edge.body != e.head for e in walked):
+                stack.append((edge.body, walked))
+    return ()
+
+
+def _satisfiable(deps: Dependencies, name: str) -> bool:
+    """Whether the predicate has an expansion down to inputs."""
+    unfolder = Unfolder(deps)
+    budget = Budget(2.0, 2_000)
+    stack = [unfolder.start(name)]
+    try:
+        while stack:
+            budget.spend()
+            found = stack.pop()
+            if found.complete:
+                return True
+            pinned = not found.open
+            atom = min(found.open or found.open_pinned, key=str)
+            # Rules that do not recurse are tried first.
+            ways = list(unfolder.expand(found, atom, pinned=pinned))
+            stack.extend(
+                sorted(ways, key=lambda w: sum(f.predicate in deps.recursive for f in w.open))[::-1]
+            )
+    except Exhausted:
+        pass
+    return False
+
+
+def _walked(cycle: tuple[Edge, ...]) -> str:
+    places = dict.fromkeys(str(edge.rule.origin) for edge in cycle)
+    return f"the cycle through {cycle[0].head} ({', '.join(places)})"

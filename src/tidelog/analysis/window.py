@@ -1,0 +1,72 @@
+"""Window (Definition 6): how much history to keep, whatever the data.
+
+Window(Q, d, s) holds iff every conjunctive query of Q's unfolding is contained in Q restricted to
+inputs at most s - d ticks before the answer; it depends on d - s only.
+"""
+
+from __future__ import annotations
+
+import math
+
+from tidelog.analysis.containment import Budget, Cut, Searcher, Verdict
+from tidelog.analysis.delay import Measure, _holds, _walked, checked, delay, endless, least
+from tidelog.analysis.dependencies import Class, Dependencies
+
+# How far a window that the rules do not bound is looked for.
+FAR = 64
+
+
+def window(deps: Dependencies, d: int, budget: Budget) -> Measure:
+    """The least window of a query evaluated with delay d, or bounds for it."""
+    query = checked(deps)
+    cycle = endless(deps, ahead=False)
+    if cycle:
+        return Measure(None, None, True, reason=f"{_walked(cycle)} looks back without end")
+    if deps.cls is Class.BLOCKING:
+        return Measure(0, None, False, reason=deps.reason.message)
+    searcher = Searcher(deps, deps, same=True)
+
+    def test(s: int) -> Verdict:
+        return _holds(searcher, query, Cut(low=d - s), budget)
+
+    first = deps.input_offsets[query].low
+    if not math.isinf(first):
+        return least(test, 0, max(0, d - int(first)), "the rules look no further")
+    if first > 0:  # no input below at all
+        return Measure(0, 0, True, reason="no input reaches it")
+    return _unbounded_rules(test, deps)
+
+
+def _unbounded_rules(test: object, deps: Dependencies) -> Measure:
+    """Recursion looks back for ever, but what it finds there may never matter."""
+    assert callable(test)
+    lower, witness, s = 0, None, 0
+    while s <= FAR:
+        verdict: Verdict = test(s)
+        if verdict.holds is True:
+            found = least(test, lower, s, "shown by containment")
+            return (
+                found
+                if found.witness
+                else Measure(found.lower, found.upper, found.exact, witness, found.reason)
+            )
+        if verdict.holds is None:
+            break
+        lower, witness = s + 1, verdict.witness
+        s = max(1, 2 * s)
+    reason = f"{deps.reason.message}; derived state is kept instead"
+    return Measure(lower, None, False, witness, reason)
+
+
+def window_holds(deps: Dependencies, d: int, s: int, budget: Budget) -> Verdict:
+    """Whether s is a window of the query evaluated with delay d."""
+    query = checked(deps)
+    if endless(deps, ahead=False):
+        return Verdict(False)
+    if deps.cls is Class.BLOCKING:
+        return Verdict(None)
+    searcher = Searcher(deps, deps, same=True)
+    return _holds(searcher, query, Cut(low=d - s), budget)
+
+
+__all__ = ["delay", "window", "window_holds"]
