@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -10,10 +10,13 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-from tidelog.analysis.core import Predicate, core
+from tidelog.analysis.core import Core, Predicate, core
 from tidelog.analysis.dependencies import dependencies
 from tidelog.evaluation.facts import (
+    NOT_FINITE,
     PATTERNS,
     DataError,
     FactsLike,
@@ -21,17 +24,17 @@ from tidelog.evaluation.facts import (
     Part,
     Schema,
     Table,
-    arrange,
     csv_header,
     find_csv_problems,
     find_facts,
+    positions,
     resolve,
     schemas,
 )
 from tidelog.evaluation.plan import Derive, Fill, Fixpoint, Plan, Scan, plan
 from tidelog.evaluation.ranges import EMPTY, Range
 from tidelog.evaluation.sql import TEXTS, Writer
-from tidelog.evaluation.ticks import Ticks
+from tidelog.evaluation.ticks import PATTERN, Ticks
 from tidelog.language.checks import check_program
 from tidelog.language.diagnostics import Severity
 from tidelog.language.program import TIME_COLUMN, TIME_MAX, Program, TimePoint, Type
@@ -39,6 +42,7 @@ from tidelog.language.program import TIME_COLUMN, TIME_MAX, Program, TimePoint, 
 _SQL_TYPES = {Type.TEXT: "VARCHAR", Type.INT: "BIGINT", Type.FLOAT: "DOUBLE", Type.BOOL: "BOOLEAN"}
 _INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
 _WIDE_INTEGERS = ("UBIGINT", "HUGEINT", "UHUGEINT")
+_NULLS = ("NULL", '"NULL"')
 
 
 @dataclass
@@ -47,6 +51,7 @@ class Loaded:
 
     view: str
     types: tuple[Type, ...]
+    sources: dict[str, str]  # a select for each file or table
     range: Range = EMPTY
     nulls: int = 0
 
@@ -96,11 +101,15 @@ class Engine:
 
     def _load(self) -> None:
         self.loaded: dict[str, Loaded] = {}
+        self.narrowed: set[str] = set()  # sources with integers that may not fit 64 bits
         known = schemas(self.program)
-        parts = find_facts(self.program, self.facts, self.ticks)
-        for number, name in enumerate(known, 1):
-            self.progress(f"reading {name}")
-            self.loaded[name] = self._input(known[name], parts.get(name, []), f"facts{number}")
+        try:
+            parts = find_facts(self.program, self.facts, self.ticks)
+            for number, name in enumerate(known, 1):
+                self.progress(f"reading {name}")
+                self.loaded[name] = self._input(known[name], parts.get(name, []), f"facts{number}")
+        except OSError as error:
+            raise DataError(f"{error.filename}: {error.strerror or error}") from None
         types = {name: loaded.types for name, loaded in self.loaded.items()}
         self.typed = resolve(self.program, types)
         clashes = [d for d in check_program(self.typed) if d.severity is Severity.ERROR]
@@ -111,26 +120,25 @@ class Engine:
 
     def _input(self, schema: Schema, parts: list[Part], view: str) -> Loaded:
         types = [column.type for column in schema.columns]
-        selects: list[str] = []
+        selects: dict[str, str] = {}  # by where the facts come from
         for number, part in enumerate(parts):
             name = f"{view}_{number}"
             match part:
                 case Files("csv", paths):
-                    selects += [
-                        self._csv(schema, path, f"{name}_{i}") for i, path in enumerate(paths)
-                    ]
+                    for i, path in enumerate(paths):
+                        selects[str(path)] = self._csv(schema, path, f"{name}_{i}")
                     types = [t or Type.TEXT for t in types]
                 case Files(_, paths):
                     for path in paths:
-                        source = f"read_parquet({_glob(str(path))})"
-                        selects.append(self._typed(schema, source, str(path), types, self.ticks))
+                        selects[str(path)] = self._parquet(schema, path, types)
                 case Table(table, origin, ticked):
                     self.connection.register(name, table)
                     ticks = None if ticked else self.ticks
-                    selects.append(self._typed(schema, name, origin, types, ticks, ordered=True))
+                    order = range(len(schema.names))
+                    selects[origin] = self._typed(schema, name, order, origin, types, ticks)
         resolved = tuple(t or Type.TEXT for t in types)
-        self._create_view(view, schema, selects, resolved)
-        return self._measured(view, schema, resolved, parts)
+        self._create_view(view, schema, list(selects.values()), resolved)
+        return self._measured(Loaded(view, resolved, selects), schema, parts)
 
     def _create_view(
         self, view: str, schema: Schema, selects: list[str], types: tuple[Type, ...]
@@ -154,104 +162,134 @@ class Engine:
 
         They do not count NaN.
         """
-        names = set(schema.names)
+        whole = set()
         for part in parts:
             if not (isinstance(part, Files) and part.format == "parquet" and schema.declared):
                 return False
-            paths = ", ".join(_text(str(path)) for path in part.paths)
-            for name, nulls in self._all(
-                f"SELECT path_in_schema, stats_null_count FROM parquet_metadata([{paths}])"
-            ):
-                if name in names and nulls != 0:
+            for path in part.paths:
+                if str(path) in self.narrowed:
+                    return False
+                for name, nulls in self._all(
+                    "SELECT path_in_schema, max(coalesce(stats_null_count, 1))"
+                    f" FROM parquet_metadata({_glob(str(path))}) GROUP BY path_in_schema"
+                ):
+                    if nulls == 0:
+                        whole.add((path, name))
+                if not all((path, name) in whole for name in schema.names):
                     return False
         return Type.FLOAT not in types
 
-    def _measured(
-        self, view: str, schema: Schema, types: tuple[Type, ...], parts: list[Part]
-    ) -> Loaded:
-        loaded = Loaded(view, types)
+    def _measured(self, loaded: Loaded, schema: Schema, parts: list[Part]) -> Loaded:
         low: int | None = None
         high = 0
-        missing = self._missing(schema, types)
+        view = loaded.view
+        missing = self._missing(schema, loaded.types)
         try:
             if schema.time is not None:
                 low, high = self._one(f"SELECT min(t), max(t) FROM {view}_all")
-            if missing and not self._known_whole(schema, parts, types):
+            if missing and not self._known_whole(schema, parts, loaded.types):
                 (loaded.nulls,) = self._one(f"SELECT count(*) FROM {view}_all WHERE {missing}")
         except duckdb.Error as error:
-            raise DataError(f"facts of `{schema.predicate}`: {_first_line(error)}") from None
+            raise DataError(*self._unreadable(loaded) or [_first_line(error)]) from None
         where = f" WHERE NOT ({missing})" if loaded.nulls else ""
         self.connection.execute(f"CREATE TEMP VIEW {view} AS SELECT * FROM {view}_all{where}")
         if low is not None:
             if low < -TIME_MAX or high > TIME_MAX:
-                raise DataError(
-                    f"facts of `{schema.predicate}`: times {low} to {high} do not fit 62 bits"
-                )
+                raise DataError(*self._far_times(schema, loaded))
             loaded.range = Range(low, high)
         return loaded
+
+    def _unreadable(self, loaded: Loaded) -> list[str]:
+        """Which files or tables cannot be read to the end, and why."""
+        found = []
+        for where, select in loaded.sources.items():
+            try:
+                # A hash needs every value; counts may come from statistics.
+                self._all(f"SELECT bit_xor(hash(COLUMNS(*))) FROM ({select}) AS x")
+            except duckdb.Error as error:
+                found.append(f"{where}: {_first_line(error)}")
+        return found
+
+    def _far_times(self, schema: Schema, loaded: Loaded) -> list[str]:
+        found = []
+        for where, select in loaded.sources.items():
+            far = f"t < {-TIME_MAX} OR t > {TIME_MAX}"
+            (tick,) = self._one(f"SELECT min(t) FROM ({select}) AS x WHERE {far}")
+            if tick is not None:
+                found.append(f"{where}: column `{schema.time}`: time {tick} does not fit 62 bits")
+        return found
+
+    def _parquet(self, schema: Schema, path: Path, types: list[Type | None]) -> str:
+        # DuckDB would rename columns that differ in case only: the file's own names count.
+        try:
+            with path.open("rb") as file:
+                names = pq.read_schema(file).names
+        except pa.ArrowException as error:
+            raise DataError(f"{path}: not Parquet: {_first_line(error)}") from None
+        source = f"read_parquet({_glob(str(path))}, hive_partitioning = false)"
+        chosen = positions(names, schema, str(path))
+        return self._typed(schema, source, chosen, str(path), types, self.ticks)
 
     def _typed(
         self,
         schema: Schema,
         source: str,
+        chosen: Sequence[int],
         where: str,
         types: list[Type | None],
         ticks: Ticks | None,
-        *,
-        ordered: bool = False,
     ) -> str:
         """A select of the schema's columns from a typed source; settles types left open."""
         try:
-            described = self._all(f"DESCRIBE SELECT * FROM {source}")
+            found = [row[1] for row in self._all(f"DESCRIBE SELECT * FROM {source}")]
         except duckdb.Error as error:
             raise DataError(f"{where}: {_first_line(error)}") from None
-        found = {row[0]: row[1] for row in described}
-        names = [row[0] for row in described]
-        if not ordered:
-            empty = pa.table({name: pa.array([], pa.null()) for name in names})
-            names = arrange(empty, schema, where).column_names
         values: list[str] = []
-        for i, name in enumerate(names[: len(schema.names)]):
+        for i, (name, position) in enumerate(zip(schema.names, chosen, strict=True)):
+            column, sql_type = f"c{position}", found[position]
+            if sql_type in _WIDE_INTEGERS:
+                self.narrowed.add(where)
             if i < len(schema.columns):
-                type_, expression = self._column(name, found[name], types[i], where)
-                types[i] = type_
+                types[i], expression = self._column(name, column, sql_type, types[i], where)
                 values.append(f"{expression} AS a{i + 1}")
-            elif schema.time is not None:
-                values.append(f"{self._time(name, found[name], where, ticks)} AS t")
-        return f"SELECT {', '.join(values or ['1 AS z'])} FROM {source}"
+            else:
+                values.append(f"{self._time(name, column, sql_type, where, ticks)} AS t")
+        # Columns go by their position: no name of a user's reaches the SQL.
+        columns = ", ".join(f"c{i}" for i in range(len(found)))
+        return f"SELECT {', '.join(values or ['1 AS z'])} FROM {source} AS x({columns})"
 
     def _column(
-        self, name: str, sql_type: str, wanted: Type | None, where: str
+        self, name: str, column: str, sql_type: str, wanted: Type | None, where: str
     ) -> tuple[Type, str]:
         kind = sql_type.split("(")[0]
-        quoted = _identifier(name)
         actual = {"VARCHAR": Type.TEXT, "ENUM": Type.TEXT, "BOOLEAN": Type.BOOL}.get(kind)
         if kind in _INTEGERS or kind in _WIDE_INTEGERS:
             actual = Type.INT
         elif kind in ("FLOAT", "DOUBLE", "DECIMAL"):
             actual = Type.FLOAT
         type_ = wanted or actual
-        if kind == '"NULL"' or kind == "NULL":
+        if kind in _NULLS:
             type_ = wanted or Type.TEXT
         elif type_ is None or not (actual is type_ or (actual is Type.INT and type_ is Type.FLOAT)):
             raise DataError(
                 f"{where}: column `{name}` is {sql_type}, and the rules need"
                 f" {type_.value if type_ else 'text, int, float or bool'}"
             )
-        return type_, f"CAST({quoted} AS {_SQL_TYPES[type_]})"
+        return type_, f"CAST({column} AS {_SQL_TYPES[type_]})"
 
-    def _time(self, name: str, sql_type: str, where: str, ticks: Ticks | None) -> str:
-        quoted = _identifier(name)
+    def _time(self, name: str, column: str, sql_type: str, where: str, ticks: Ticks | None) -> str:
         if sql_type in (*_INTEGERS, *_WIDE_INTEGERS) and ticks is None:
-            return f"CAST({quoted} AS BIGINT)"
+            return f"CAST({column} AS BIGINT)"
         if sql_type.startswith("TIMESTAMP") or sql_type == "DATE":
-            if ticks is not None:
-                return _tick_sql(f"CAST({quoted} AS TIMESTAMPTZ)", ticks)
-            raise DataError(
-                f"{where}: time column `{name}` holds timestamps; give the length of a tick,"
-                " for example `--tick 10m`"
-            )
-        if sql_type in ('"NULL"', "NULL"):
+            if ticks is None:
+                raise DataError(
+                    f"{where}: time column `{name}` holds timestamps; give the length of a tick,"
+                    " for example `--tick 10m`"
+                )
+            if sql_type == "TIMESTAMP_NS":
+                return _tick_sql(_floor_sql(f"epoch_ns({column})", 1000), ticks)
+            return _tick_sql(f"epoch_us(CAST({column} AS TIMESTAMPTZ))", ticks)
+        if sql_type in _NULLS:
             return "CAST(NULL AS BIGINT)"
         wanted = "whole numbers of ticks" if ticks is None else "timestamps"
         raise DataError(f"{where}: time column `{name}` is {sql_type}; times are {wanted}")
@@ -259,43 +297,32 @@ class Engine:
     def _csv(self, schema: Schema, path: Path, table: str) -> str:
         """A CSV file as a typed table: text that does not fit is found here, its line later."""
         header = csv_header(path, schema)
-        raw = [f"c{i}" for i in range(len(header))]
-        types = ", ".join(f"'{name}': 'VARCHAR'" for name in raw)
-        source = (
-            f"read_csv({_glob(str(path))}, header = true, auto_detect = false,"
-            f" columns = {{{types}}}, delim = ',', quote = '\"', escape = '\"',"
-            " allow_quoted_nulls = false)"
-        )
+        raw = [f"c{i}" for i in range(len(header.names))]
         values, bad = [], []
-        for i, name in enumerate(schema.names):
-            column = raw[header.index(name) if schema.declared else i]
-            if i < len(schema.columns):
-                type_ = schema.columns[i].type or Type.TEXT
-                value = column
-                if type_ is not Type.TEXT:
-                    value = (
-                        f"CASE WHEN regexp_full_match({column}, {_text(PATTERNS[type_])})"
-                        f" THEN TRY_CAST(trim({column}) AS {_SQL_TYPES[type_]}) END"
-                    )
-                values.append(f"{value} AS a{i + 1}")
+        for i, position in enumerate(header.positions):
+            column = raw[position]
+            if i == len(schema.columns):
+                name, value = "t", _csv_time(column, self.ticks)
             else:
-                value = (
-                    _tick_sql(f"TRY_CAST({column} AS TIMESTAMPTZ)", self.ticks)
-                    if self.ticks
-                    else f"CASE WHEN regexp_full_match({column}, {_text(PATTERNS[Type.INT])})"
-                    f" THEN TRY_CAST(trim({column}) AS BIGINT) END"
-                )
-                values.append(f"{value} AS t")
-            bad.append(f"({column} IS NOT NULL AND {values[-1].rsplit(' AS ', 1)[0]} IS NULL)")
+                name, value = f"a{i + 1}", _csv_value(column, schema.columns[i].type or Type.TEXT)
+            values.append(f"{value} AS {name}")
+            if value != column:
+                bad.append(f"({column} <> '' AND {value} IS NULL)")
+        select = f"SELECT {', '.join(values or ['1 AS z'])}, {' OR '.join(bad) or 'FALSE'} AS bad"
+        # In a file of one column nothing but a blank line is empty and not quoted.
+        where = " WHERE c0 IS NOT NULL" if len(raw) == 1 else ""
         try:
-            self.connection.execute(
-                f"CREATE TEMP TABLE {table} AS SELECT {', '.join(values or ['1 AS z'])},"
-                f" {' OR '.join(bad) or 'FALSE'} AS bad FROM {source}"
-            )
-            (problems,) = self._one(f"SELECT count(*) FROM {table} WHERE bad")
+            self._table(table, f"{select} FROM {_csv_source(path, raw, header.ending)}{where}")
         except duckdb.Error as error:
-            found = find_csv_problems(path, schema, self.ticks)
-            raise DataError(*found or [f"{path}: {_first_line(error)}"]) from None
+            if found := find_csv_problems(path, schema, self.ticks):
+                raise DataError(*found) from None
+            # Python's reader has no objection: ends of line that differ, or very long lines.
+            try:
+                lenient = _csv_source(path, raw, None, path.stat().st_size)
+                self._table(table, f"{select} FROM {lenient}{where}")
+            except duckdb.Error:
+                raise DataError(f"{path}: {_first_line(error)}") from None
+        (problems,) = self._one(f"SELECT count(*) FROM {table} WHERE bad")
         if problems:
             found = find_csv_problems(path, schema, self.ticks)
             raise DataError(*found or [f"{path}: {problems} rows have a value that does not fit"])
@@ -327,9 +354,14 @@ class Engine:
         high = span.high if to is None else to
         asked = Range(low, high)
         queries = tuple(queries)
-        whole = core(self.typed, queries)
+        return self.plan_core(core(self.typed, queries), queries, asked)
+
+    def plan_core(
+        self, whole: Core, queries: Iterable[str], asked: Range, until: int | None = None
+    ) -> Plan:
+        """The plan of queries of a core; facts after the tick `until` are not looked at."""
         data = {p.name: self.loaded[p.source].range for p in whole.inputs if p.temporal}
-        return plan(dependencies(whole, queries), data, EMPTY if asked.empty else asked)
+        return plan(dependencies(whole, queries), data, EMPTY if asked.empty else asked, until)
 
     def query(
         self, queries: Iterable[str], from_: int | None = None, to: int | None = None
@@ -355,10 +387,7 @@ class Engine:
         if predicate.temporal:
             names.append(TIME_COLUMN)
             if self.ticks is not None and self.timestamps:
-                stamps = pa.array(
-                    [self.ticks.micros(t) for t in table.column(-1).to_pylist()],
-                    pa.timestamp("us", tz="UTC"),
-                )
+                stamps = _timestamps(table.column(-1), self.ticks)
                 table = table.set_column(table.num_columns - 1, "t", stamps)
         if not names:
             return pa.table({"holds": pa.array([True] * table.num_rows, pa.bool_())})
@@ -394,6 +423,12 @@ class Engine:
             raise DataError(
                 "a derived time does not fit 62 bits; ask for a narrower range"
             ) from None
+        except duckdb.Error:
+            # Parquet is read here for the first time where its statistics said enough before.
+            broken = [line for found in self.loaded.values() for line in self._unreadable(found)]
+            if not broken:
+                raise
+            raise DataError(*broken) from None
         return writer
 
     def _fixpoint(self, step: Fixpoint, writer: Writer) -> None:
@@ -491,14 +526,62 @@ class Engine:
         return self.connection.execute(select).fetchall()
 
 
-def _tick_sql(moment: str, ticks: Ticks) -> str:
-    micros = f"(epoch_us({moment}) - {ticks.origin})"
-    length = ticks.length
-    return f"(({micros} - (({micros} % {length}) + {length}) % {length}) // {length})"
+def _timestamps(ticks: pa.ChunkedArray, length: Ticks) -> pa.ChunkedArray:
+    """When each tick starts; ticks come in order."""
+    for tick in (ticks[0].as_py(), ticks[-1].as_py()) if len(ticks) else ():
+        try:
+            length.moment(tick)
+        except OverflowError:
+            raise DataError(
+                f"tick {tick} is no timestamp between the years 1 and 9999; ask for whole ticks"
+            ) from None
+    micros = pc.add(pc.multiply(ticks, length.length), length.origin)
+    return micros.cast(pa.timestamp("us", tz="UTC"))
 
 
-def _identifier(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+def _tick_sql(micros: str, ticks: Ticks) -> str:
+    return _floor_sql(f"({micros} - {ticks.origin})", ticks.length)
+
+
+def _floor_sql(value: str, by: int) -> str:
+    """Division that rounds down, also below 0."""
+    return f"(({value} - (({value} % {by}) + {by}) % {by}) // {by})"
+
+
+def _csv_source(path: Path, names: list[str], ending: str | None, longest: int = 0) -> str:
+    types = ", ".join(f"'{name}': 'VARCHAR'" for name in names)
+    if ending is None:
+        how = f"strict_mode = false, max_line_size = {longest + 1}, buffer_size = {longest + 2}"
+    else:
+        how = f"new_line = {_text(ending.encode('unicode_escape').decode() or chr(92) + 'n')}"
+    return (
+        f"read_csv({_glob(str(path))}, header = true, auto_detect = false, {how},"
+        f" columns = {{{types}}}, delim = ',', quote = '\"', escape = '\"',"
+        " allow_quoted_nulls = false)"
+    )
+
+
+def _csv_value(column: str, type_: Type) -> str:
+    """The text of a column as its type; NULL if it does not fit, or is empty where text is not."""
+    if type_ is Type.TEXT:
+        return column
+    fits = f"regexp_full_match({column}, {_text(PATTERNS[type_])})"
+    cast = f"TRY_CAST({column} AS {_SQL_TYPES[type_]})"
+    if type_ is Type.FLOAT:
+        return (
+            f"CASE WHEN {fits} THEN CASE WHEN isfinite({cast}) THEN {cast} END"
+            f" WHEN regexp_full_match({column}, {_text(NOT_FINITE)}) THEN {cast} END"
+        )
+    return f"CASE WHEN {fits} THEN {cast} END"
+
+
+def _csv_time(column: str, ticks: Ticks | None) -> str:
+    if ticks is None:
+        value = _csv_value(column, Type.INT)
+        return f"CASE WHEN {value} BETWEEN {-TIME_MAX} AND {TIME_MAX} THEN {value} END"
+    moment = f"trim({column}, ' \t')"
+    tick = _tick_sql(f"epoch_us(TRY_CAST({moment} AS TIMESTAMPTZ))", ticks)
+    return f"CASE WHEN regexp_full_match({moment}, {_text(PATTERN)}) THEN {tick} END"
 
 
 def _text(value: str) -> str:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
 from tidelog.evaluation.ticks import Ticks
 from tidelog.language.checks import Similar, decode
@@ -227,9 +228,11 @@ def _json_lines(
                 continue
             where = f"{path}:{number}"
             try:
-                record = json.loads(line)
-            except ValueError as error:
+                record = json.loads(line, parse_float=_finite)
+            except (json.JSONDecodeError, UnicodeDecodeError) as error:
                 raise DataError(f"{where}: not JSON: {error}") from None
+            except (ValueError, RecursionError) as error:
+                raise DataError(f"{where}: {error}") from None
             if not isinstance(record, dict):
                 raise DataError(f'{where}: a line is an object, such as {{"predicate": "P"}}')
             name = record.get("predicate", only.predicate if only else None)
@@ -246,6 +249,13 @@ def _json_lines(
     }
 
 
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"`{_short(text)}` does not fit a float")
+    return value
+
+
 def _record(record: dict[str, Any], schema: Schema, where: str) -> tuple[Any, ...]:
     names = list(schema.names)
     if schema.time is not None and schema.time not in record and TIME_COLUMN in record:
@@ -254,7 +264,9 @@ def _record(record: dict[str, Any], schema: Schema, where: str) -> tuple[Any, ..
         # Undeclared columns have no names: they come in the order in which they are written.
         values = [v for k, v in record.items() if k not in ("predicate", TIME_COLUMN)]
         if schema.time is not None:
-            values.append(record.get(TIME_COLUMN))
+            if TIME_COLUMN not in record:
+                raise DataError(f"{where}: no `{TIME_COLUMN}`, and `{schema.predicate}` has one")
+            values.append(record[TIME_COLUMN])
         if len(values) != len(names):
             raise DataError(f"{where}: `{schema.predicate}` has {len(schema.columns)} columns")
         return tuple(values)
@@ -272,10 +284,10 @@ def _in_memory(schema: Schema, rows: Rows, ticks: Ticks | None) -> Part:
     if isinstance(rows, (str, bytes)):
         raise DataError(f"{where}: rows are tuples or a table, not text")
     if hasattr(rows, "__arrow_c_stream__") or isinstance(rows, pa.Table):
-        return Table(arrange(pa.table(rows), schema, where), where, False)
+        return _arranged(pa.table(rows), schema, where)
     if hasattr(rows, "columns") and hasattr(rows, "iloc"):
         table = pa.Table.from_pandas(rows, preserve_index=False)
-        return Table(arrange(table, schema, where), where, False)
+        return _arranged(table, schema, where)
     found: list[tuple[Any, ...]] = []
     for number, row in enumerate(rows, 1):
         values = tuple(row) if isinstance(row, (tuple, list)) else (row,)
@@ -288,9 +300,8 @@ def _in_memory(schema: Schema, rows: Rows, ticks: Ticks | None) -> Part:
     return _table(schema, found, None, where, ticks)
 
 
-def arrange(table: pa.Table, schema: Schema, where: str) -> pa.Table:
-    """The columns of a table in the schema's order: by name when declared, else by position."""
-    names = table.column_names
+def positions(names: Sequence[str], schema: Schema, where: str) -> list[int]:
+    """Where the schema's columns are among those there: by name when declared, else in order."""
     if schema.declared:
         for name in schema.names:
             if names.count(name) != 1:
@@ -299,13 +310,26 @@ def arrange(table: pa.Table, schema: Schema, where: str) -> pa.Table:
                     f"{where}: {problem} `{name}`, which `{schema.predicate}` declares;"
                     f" there are {', '.join(names) or 'none'}"
                 )
-        return table.select(list(schema.names))
+        return [names.index(name) for name in schema.names]
     if len(names) != len(schema.names):
         raise DataError(
             f"{where}: {len(names)} columns for the {len(schema.names)} of `{schema.predicate}`"
             f" ({', '.join(schema.names)}); declare the input to pick columns by name"
         )
-    return table
+    return list(range(len(names)))
+
+
+def _arranged(table: pa.Table, schema: Schema, where: str) -> Table:
+    """The columns of a table in the schema's order, under names that no user chose."""
+    chosen = positions(table.column_names, schema, where)
+    if not chosen:
+        return _table(schema, [()] * table.num_rows, None, where, None)
+    found = table.select(chosen).rename_columns(_plain_names(len(chosen)))
+    return Table(found, where, False)
+
+
+def _plain_names(n: int) -> list[str]:
+    return [f"a{i}" for i in range(1, n + 1)]
 
 
 def _table(
@@ -334,7 +358,7 @@ def _table(
                 where = places[number] if places else f"{origin}, row {number + 1}"
                 raise DataError(f"{where}: column `{name}`: {problem}") from None
         arrays.append(pa.array(converted, _arrow_type(type_)))
-    names = [f"a{i}" for i in range(1, len(arrays) + 1)]
+    names = _plain_names(len(arrays))
     if not arrays:
         # A table without columns still has rows: a rigid fact without arguments.
         arrays, names = [pa.array([1] * len(rows), pa.int64())], ["z"]
@@ -374,11 +398,21 @@ def _fit(value: Any, type_: Type) -> Value | None:
                 raise ValueError(f"{value} does not fit 64 bits")
             return value
         case Type.FLOAT if isinstance(value, (int, float)) and not isinstance(value, bool):
-            return float(value)
+            try:
+                return float(value)
+            except OverflowError:
+                raise ValueError("an integer too large for a float") from None
         case Type.TEXT if isinstance(value, str):
+            try:
+                value.encode()
+            except UnicodeEncodeError:
+                raise ValueError(f"{_short(ascii(value))} has half a surrogate pair") from None
             return value
-    shown = repr(value) if len(repr(value)) <= 40 else repr(value)[:37] + "..."
-    raise ValueError(f"{shown} is not {type_.value}")
+    raise ValueError(f"{_short(repr(value))} is not {type_.value}")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 40 else text[:37] + "..."
 
 
 def _tick(value: Any, ticks: Ticks | None) -> int:
@@ -398,49 +432,59 @@ def check_tick(tick: int) -> int:
 # CSV: what the engine reads fast, and the slow path that finds the line of a bad value
 
 PATTERNS = {
-    Type.INT: r"\s*[+-]?[0-9]+\s*",
-    Type.FLOAT: r"(?i)\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?\s*|\s*[+-]?inf(inity)?\s*"
-    r"|\s*nan\s*",
-    Type.BOOL: r"(?i)\s*(true|false)\s*",
+    Type.INT: r"[ \t]*[+-]?[0-9]+[ \t]*",
+    Type.FLOAT: r"[ \t]*[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?[ \t]*",
+    Type.BOOL: r"(?i)[ \t]*(true|false)[ \t]*",
 }
+# Written so on purpose, unlike a number that is too large.
+NOT_FINITE = r"(?i)[ \t]*([+-]?inf(inity)?|nan)[ \t]*"
 
 
-def csv_header(path: Path, schema: Schema) -> list[str]:
+_MOST_PROBLEMS = 5
+
+
+@dataclass(frozen=True)
+class Header:
+    """The first row of a CSV file, and how its line ends."""
+
+    names: tuple[str, ...]
+    positions: tuple[int, ...]
+    ending: str
+
+
+def csv_header(path: Path, schema: Schema) -> Header:
     """The column names of a CSV file, checked against the schema."""
-    for _, row in _csv_rows(path):
-        names = row
-        break
-    else:
-        raise DataError(f"{path}:1: the file is empty; its first line names the columns")
-    if schema.declared:
-        for name in schema.names:
-            if names.count(name) != 1:
-                problem = "no column" if name not in names else "more than one column"
-                raise DataError(
-                    f"{path}:1: {problem} `{name}`, which `{schema.predicate}` declares;"
-                    f" there are {', '.join(names)}"
-                )
-    elif len(names) != len(schema.names):
-        raise DataError(
-            f"{path}:1: {len(names)} columns for the {len(schema.names)} of `{schema.predicate}`"
-            f" ({', '.join(schema.names)}); declare the input to pick columns by name"
-        )
-    return names
+    for _, row, ending in _csv_rows(path):
+        return Header(tuple(row), tuple(positions(row, schema, f"{path}:1")), ending)
+    raise DataError(f"{path}:1: the file is empty; its first line names the columns")
 
 
-def _csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file)
-            csv.field_size_limit(2**31 - 1)
-            line = 1
+def _csv_rows(path: Path) -> Iterator[tuple[int, list[str], str]]:
+    """The rows of a CSV file, each with the line it starts on and how it ends."""
+    csv.field_size_limit(2**31 - 1)
+    last = ""
+
+    def lines(file: TextIO) -> Iterator[str]:
+        nonlocal last
+        for line in file:
+            last = line
+            yield line
+
+    start = 1
+    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+        reader = csv.reader(lines(file), strict=True)
+        try:
             for row in reader:
-                yield line, row
-                line = reader.line_num + 1
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: not UTF-8 text (byte {error.start})") from None
-    except csv.Error as error:
-        raise DataError(f"{path}:{line}: not CSV: {error}") from None
+                if any(_undecodable(value) for value in row):
+                    raise DataError(f"{path}:{start}: not UTF-8 text")
+                yield start, row, last[len(last.rstrip("\r\n")) :]
+                start = reader.line_num + 1
+        except csv.Error as error:
+            raise DataError(f"{path}:{start}: not CSV: {error}") from None
+
+
+def _undecodable(text: str) -> bool:
+    return not text.isascii() and any("\udc80" <= c <= "\udcff" for c in text)
 
 
 def find_csv_problems(path: Path, schema: Schema, ticks: Ticks | None) -> list[str]:
@@ -449,22 +493,21 @@ def find_csv_problems(path: Path, schema: Schema, ticks: Ticks | None) -> list[s
     problems: list[str] = []
     rows = _csv_rows(path)
     next(rows)
-    for line, row in rows:
+    for line, row, _ in rows:
         if not row:
             continue
-        if len(row) != len(header):
-            problems.append(f"{path}:{line}: {len(row)} values for {len(header)} columns")
+        if len(row) != len(header.names):
+            problems.append(f"{path}:{line}: {len(row)} values for {len(header.names)} columns")
         else:
             for i, name in enumerate(schema.names):
-                text = row[header.index(name) if schema.declared else i]
+                text = row[header.positions[i]]
                 is_time = schema.time is not None and i == len(schema.columns)
                 type_ = Type.INT if is_time else schema.columns[i].type or Type.TEXT
                 problem = _csv_problem(text, type_, is_time, ticks)
                 if problem:
                     problems.append(f"{path}:{line}: column `{name}`: {problem}")
-        if len(problems) >= 5:
-            problems.append(f"{path}: and perhaps more")
-            break
+        if len(problems) > _MOST_PROBLEMS:
+            return [*problems[:_MOST_PROBLEMS], f"{path}: and perhaps more"]
     return problems
 
 
@@ -475,13 +518,16 @@ def _csv_problem(text: str, type_: Type, is_time: bool, ticks: Ticks | None) -> 
         if is_time and ticks is not None:
             ticks.tick(text)
         elif type_ in PATTERNS:
+            if type_ is Type.FLOAT and re.fullmatch(NOT_FINITE, text):
+                return None
             if not re.fullmatch(PATTERNS[type_], text):
-                shown = text if len(text) <= 40 else text[:37] + "..."
-                return f"`{shown}` is not {type_.value}"
+                return f"`{_short(text)}` is not {type_.value}"
             if is_time:
                 check_tick(int(text))
             elif type_ is Type.INT:
                 _fit(int(text), Type.INT)
+            elif type_ is Type.FLOAT:
+                _finite(text)
     except ValueError as problem:
         return str(problem)
     return None

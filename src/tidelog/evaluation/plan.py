@@ -6,13 +6,14 @@ a join of scans and derived predicates (`Join`); a recursive component is iterat
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from tidelog.analysis.core import Predicate, relative
 from tidelog.analysis.dependencies import Dependencies
-from tidelog.evaluation.ranges import Range, ranges
+from tidelog.evaluation.ranges import ALWAYS, Range, ranges
 from tidelog.language.program import (
     Atom,
     Comparison,
@@ -122,12 +123,16 @@ class Plan:
     asked: Range
 
 
-def plan(deps: Dependencies, data: Mapping[str, Range], asked: Range) -> Plan:
+def plan(
+    deps: Dependencies, data: Mapping[str, Range], asked: Range, until: int | None = None
+) -> Plan:
     """The plan of the queries of `deps` over data at given times, for answers at `asked`.
 
+    Facts after the tick `until` are left out, whatever the data holds.
     Raises Unbounded when a recursive predicate would have to be evaluated for ever.
     """
-    found = ranges(deps, data, asked)
+    history = ALWAYS if until is None else Range(-math.inf, until)
+    found = ranges(deps, {name: range_ & history for name, range_ in data.items()}, asked)
     for name in deps.predicates:
         if name in deps.recursive and name in found and not found[name].finite:
             raise Unbounded(_carrier(deps, name), name, found[name])

@@ -15,6 +15,11 @@ _UNITS = {
     "h": 3_600_000_000,
     "d": 86_400_000_000,
 }
+# ISO 8601, as DuckDB and Python both read it.
+PATTERN = (
+    "[0-9]{4}-[0-9]{2}-[0-9]{2}"
+    "([T ]([01][0-9]|2[0-3]):[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)?)?"
+)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -54,11 +59,15 @@ class Ticks:
 def micros(moment: Any) -> int:
     """Microseconds since 1970 of a timestamp; without a zone it is UTC."""
     if isinstance(moment, str):
-        text = moment.strip()
+        text = moment.strip(" \t")
         try:
+            if not re.fullmatch(PATTERN, text):
+                raise ValueError
             moment = datetime.fromisoformat(text)
         except ValueError:
-            raise ValueError(f"`{text[:40]}` is not a timestamp: 2014-01-01T00:10:00Z") from None
+            raise ValueError(
+                f"`{text[:40]}` is not a timestamp such as 2014-01-01T00:10:00Z"
+            ) from None
     if not isinstance(moment, datetime):
         raise ValueError(f"{moment!r} is not a timestamp")
     if moment.tzinfo is None:

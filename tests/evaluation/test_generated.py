@@ -1,0 +1,270 @@
+"""Generated programs and data: the engine, the naive evaluator and clingo give the same answers."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pyarrow as pa
+import pytest
+from deep import examples
+from hypothesis import given
+from oracle import asp, naive
+from oracle.generate import Case, programs_and_facts
+from oracle.horizon import Answers, default_margin, temporal_predicates
+
+from tidelog.evaluation.duckdb import Engine
+from tidelog.evaluation.plan import Unbounded
+from tidelog.language.checks import check
+from tidelog.language.program import Program, Value
+
+Rows = list[tuple[Value, ...]]
+
+
+def answers(case: Case, queries: tuple[str, ...] | None = None) -> dict[str, Rows] | None:
+    """What the engine says, in its order; None where it refuses."""
+    with Engine(case.program, case.facts) as engine:
+        try:
+            found = engine.query(queries or case.queries, case.low, case.high)
+        except Unbounded as error:
+            refusal = error
+        else:
+            return {name: rows(table) for name, table in found.items()}
+    assert refusal.rule.head.predicate in case.program.heads
+    assert str(refusal).startswith(f"{refusal.rule.origin}: `{refusal.predicate}` ")
+    return None
+
+
+def rows(table: pa.Table) -> Rows:
+    if table.column_names == ["holds"]:
+        return [() for _ in range(table.num_rows)]
+    columns = [column.to_pylist() for column in table.columns]
+    return list(zip(*columns, strict=True)) if columns else []
+
+
+def by_time(program: Program, name: str, found: set[tuple[Value, ...]]) -> Rows:
+    """In Python's order: time first, then the arguments."""
+    if name not in temporal_predicates(program):
+        return sorted(found)
+    return sorted(found, key=lambda row: (row[-1], row[:-1]))
+
+
+def expected(case: Case) -> Answers:
+    _, program, facts, queries, low, high = case
+    found = naive.evaluate(program, facts, queries, low, high)
+    if asp.fits(program, facts, low, high):
+        assert asp.evaluate(program, facts, queries, low, high) == found
+    return found
+
+
+def agree(case: Case) -> None:
+    """Same answers, none twice, by time and arguments, several queries at once or one by one."""
+    found = answers(case)
+    if found is None:
+        assert runs_both_ways(case), case.text
+        return
+    wanted = expected(case)
+    for name in case.queries:
+        assert found[name] == by_time(case.program, name, wanted[name]), (name, case.text)
+    if len(case.queries) > 1:
+        for name in case.queries:
+            assert answers(case, (name,)) == {name: found[name]}
+
+
+@given(programs_and_facts())
+@examples(100)
+def test_any_program(case: Case) -> None:
+    agree(case)
+
+
+@given(programs_and_facts(connected=True, max_rules=10))
+@examples(75)
+def test_connected_programs(case: Case) -> None:
+    agree(case)
+
+
+@given(programs_and_facts(recursive=False))
+@examples(50)
+def test_programs_without_recursion(case: Case) -> None:
+    """These are never refused: however far a rule leads away from the data, it is finitely far."""
+    assert answers(case) is not None
+    agree(case)
+
+
+@given(programs_and_facts(hostile=True))
+@examples(75)
+def test_hostile_names_and_values(case: Case) -> None:
+    agree(case)
+
+
+# What is refused
+
+
+def runs_both_ways(case: Case) -> bool:
+    """Whether recursion below the queries can go forwards for ever and backwards for ever.
+
+    By walking: from a predicate at tick 0, every rule leads to its body atoms at other ticks. A
+    walk of as many steps as there are predicates, times two, that returns to where it started has
+    gone round a cycle. Cycles that only go one way leave the range finite on the other side.
+    """
+    steps: dict[str, set[tuple[str, int | None]]] = {}
+    for rule in case.program.rules:
+        head = rule.head.time
+        for atom in rule.atoms:
+            shared = (
+                hasattr(head, "variable")
+                and hasattr(atom.time, "variable")
+                and head.variable == atom.time.variable
+            )
+            offset = atom.time.offset - head.offset if shared else None
+            steps.setdefault(rule.head.predicate, set()).add((atom.predicate, offset))
+    below = set(case.queries)
+    todo = list(below)
+    while todo:
+        for name, _ in steps.get(todo.pop(), set()):
+            if name not in below:
+                below.add(name)
+                todo.append(name)
+    forwards = any(gains(name, steps, 1) for name in below)
+    backwards = any(gains(name, steps, -1) for name in below)
+    # A predicate whose time is not tied to its head's is needed at every tick, both ways.
+    untied = any(offset is None for found in steps.values() for _, offset in found)
+    return (forwards and backwards) or (untied and (forwards or backwards))
+
+
+def gains(start: str, steps: dict[str, set[tuple[str, int | None]]], sign: int) -> bool:
+    """Whether some cycle through a predicate adds up to more than 0, times the sign."""
+    best = {start: 0}
+    for _ in range(len(steps) + 1):
+        following: dict[str, int] = {}
+        for name, sum_ in best.items():
+            for body, offset in steps.get(name, set()):
+                if offset is not None:
+                    gain = sum_ + sign * offset
+                    following[body] = max(following.get(body, gain), gain)
+        if following.get(start, 0) > 0:
+            return True
+        best = following
+    return False
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("P @ T+1 :- P @ T. P @ T-1 :- P @ T. P @ T :- E @ T.", "1"),
+        ("P @ T+1 :- P @ T.\nP @ T :- E @ T.\nQ @ T-1 :- P @ T.\nQ @ T-1 :- Q @ T.", "14"),
+        ("P @ T :- E @ T.\nP @ T+3 :- P @ T.\nQ @ T-5 :- P @ T.\nP @ T :- Q @ T.", "234"),
+    ],
+)
+def test_a_refusal_names_a_rule_of_a_cycle(text: str, lines: str) -> None:
+    program = check(text, "rules.tdl").accepted()
+    with (
+        Engine(program, {"E": [(0,)]}) as engine,
+        pytest.raises(Unbounded, match=rf"^rules\.tdl:[{lines}]: "),
+    ):
+        engine.query([program.heads[-1]])
+
+
+def test_a_cycle_both_ways_that_the_data_never_enters() -> None:
+    """P at 0 needs Q at 0, which needs P at 5: nothing is carried, so nothing is refused."""
+    program = check("P @ T :- E @ T. P @ T+3 :- P @ T, Q @ T. Q @ T-5 :- P @ T.").accepted()
+    with Engine(program, {"E": [(0,)]}) as engine:
+        assert engine.query(["P"], -100, 100)["P"]["time"].to_pylist() == [0]
+
+
+def test_refused_models_do_grow_without_end() -> None:
+    """The naive model of a refused query that has data grows with the margin, both times."""
+    seen: Counter[str] = Counter()
+
+    @given(programs_and_facts(huge=False, explicit_times=False, connected=True))
+    @examples(150)
+    def look(case: Case) -> None:
+        if answers(case) is not None:
+            return
+        seen["refused"] += 1
+        near, far, further = (
+            sum(len(found) for found in whole_model(case, margin).values())
+            for margin in (200, 400, 600)
+        )
+        seen["grows"] += near < far < further
+
+    look()
+    assert seen["refused"] >= 3
+    assert seen["grows"] >= seen["refused"] / 2
+
+
+def whole_model(case: Case, margin: int) -> Answers:
+    """Every fact within the margin, not only those asked for."""
+    names = case.program.heads
+    low, high = case.low - margin, case.high + margin
+    return naive.evaluate(case.program, case.facts, names, low, high, default_margin(case.program))
+
+
+# Corners
+
+
+def test_a_rigid_answer_without_arguments() -> None:
+    program = check("Any :- E(X) @ T, X >= 3. None :- E(X) @ T, X > 3.").accepted()
+    with Engine(program, {"E": [(3, 0), (2, 1), (3, 9)]}) as engine:
+        found = engine.query(["Any", "None"])
+    assert found["Any"].to_pylist() == [{"holds": True}]
+    assert found["None"].column_names == ["holds"]
+    assert found["None"].num_rows == 0
+
+
+def test_a_temporal_answer_without_arguments() -> None:
+    program = check("Any @ T :- E(X) @ T.").accepted()
+    with Engine(program, {"E": [("b", 61), ("a", -1), ("a", 61)]}) as engine:
+        assert engine.query(["Any"])["Any"].to_pylist() == [{"time": -1}, {"time": 61}]
+
+
+def test_no_facts_at_all() -> None:
+    program = check("P(X) @ T :- E(X) @ T. P(a) @ 3. R(X) :- E(X) @ T. S @ T+1 :- S @ T, E(_) @ T.")
+    with Engine(program.accepted(), None) as engine:
+        found = engine.query(["P", "R", "S"])
+    assert found["P"].to_pylist() == [{"x": "a", "time": 3}]
+    assert found["R"].num_rows == found["S"].num_rows == 0
+
+
+def test_text_is_ordered_by_code_point() -> None:
+    """As in Python, whatever the engine's collation: upper case first, then lower, then accents."""
+    program = check("P(X) @ T :- E(X) @ T. Late(X) @ T :- E(X) @ T, X > z.").accepted()
+    names = ["a", "B", "\u00e9", "z", "\uffff", "\U0001f30a", ""]
+    with Engine(program, {"E": [(name, 0) for name in names]}) as engine:
+        found = engine.query(["P", "Late"])
+    assert found["P"]["x"].to_pylist() == ["", "B", "a", "z", "\u00e9", "\uffff", "\U0001f30a"]
+    assert found["Late"]["x"].to_pylist() == ["\u00e9", "\uffff", "\U0001f30a"]
+
+
+@pytest.mark.parametrize("step", [1, -1, 2, 59, 60, 61, -60, 1000])
+@pytest.mark.parametrize("start", [-61, -1, 0, 59])
+def test_what_persists_reaches_the_end(step: int, start: int) -> None:
+    """`P @ T+k :- P @ T` is every k-th tick, as Python's range counts."""
+    program = check(f"P @ T :- E @ T. P @ T{step:+d} :- P @ T.").accepted()
+    low, high = -3000, 3000
+    with Engine(program, {"E": [(start,)]}) as engine:
+        found = engine.query(["P"], low, high)["P"]["time"].to_pylist()
+    edge = high + 1 if step > 0 else low - 1
+    assert found == sorted(range(start, edge, step))
+
+
+def test_two_periods_together() -> None:
+    """Steps of 6 and 10 and 15 reach 0, the sums of them, and from 30 on every tick."""
+    rules = "P @ T :- E @ T. " + " ".join(f"P @ T+{k} :- P @ T." for k in (6, 10, 15))
+    with Engine(check(rules).accepted(), {"E": [(0,)]}) as engine:
+        found = set(engine.query(["P"], 0, 400)["P"]["time"].to_pylist())
+    reached = {0}
+    for tick in range(401):
+        if any(tick - k in reached for k in (6, 10, 15)):
+            reached.add(tick)
+    assert found == reached
+    assert set(range(30, 401)) <= found
+
+
+def test_a_hundred_thousand_rounds_are_not_needed() -> None:
+    """A guard that holds for long is followed in doubling steps: rounds grow with its logarithm."""
+    program = check("P @ T :- S @ T. P @ T+1 :- P @ T, G @ T+1.").accepted()
+    said: list[str] = []
+    facts = {"S": [(0,)], "G": [(t,) for t in range(1, 100_000) if t != 70_000]}
+    with Engine(program, facts, progress=said.append) as engine:
+        assert engine.count("P") == 70_000
+    assert len(said) < 100
