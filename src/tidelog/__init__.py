@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from os import PathLike
@@ -19,9 +20,18 @@ from tidelog.language.checks import Report, check
 from tidelog.language.diagnostics import Code, Diagnostic, ProgramError, Severity
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import pyarrow as pa
 
+    from tidelog.analysis.analyze import Analysis
+    from tidelog.analysis.containment import Verdict
+    from tidelog.analysis.definitive import Definitive
+    from tidelog.analysis.delay import Measure
+    from tidelog.analysis.dependencies import Dependencies
+    from tidelog.analysis.forgetting import Forgettable
     from tidelog.evaluation.facts import FactsLike
+    from tidelog.evaluation.problems import Problem
 
 __version__ = "0.1.0"
 
@@ -32,9 +42,17 @@ __all__ = [
     "ProgramError",
     "Report",
     "Severity",
+    "analyze",
     "check",
+    "contained",
+    "definitive",
+    "delay",
+    "forgettable",
+    "live",
     "load",
+    "open_points",
     "parse",
+    "window",
 ]
 
 
@@ -82,3 +100,128 @@ def parse(text: str, file: str = "<text>") -> Program:
 def load(path: str | PathLike[str]) -> Program:
     """The program of a rules file; ProgramError carries every diagnostic when it is wrong."""
     return Program(check(Path(path).read_bytes(), str(path)).accepted().statements)
+
+
+# The four problems. Bounds and witnesses come within a budget of seconds.
+
+
+def analyze(program: _program.Program, query: str, *, budget: float = 10.0) -> Analysis:
+    """Class, rank, radius, delay, window, redundancy of a query, with witnesses."""
+    from tidelog.analysis.analyze import analyze
+    from tidelog.analysis.containment import Budget
+
+    return analyze(program, query, Budget(budget))
+
+
+def delay(program: _program.Program, query: str, *, budget: float = 10.0) -> Measure:
+    """How long to wait until answers are final, whatever the data.
+
+    >>> found = delay(parse("P(X) @ T :- E(X) @ T, F(X) @ T+2."), "P")
+    >>> found.lower, found.upper, found.exact
+    (2, 2, True)
+    """
+    from tidelog.analysis.containment import Budget
+    from tidelog.analysis.delay import delay
+
+    return delay(_dependencies(program, query), Budget(budget))
+
+
+def window(
+    program: _program.Program, query: str, delay: int | None = None, *, budget: float = 10.0
+) -> Measure:
+    """How much history to keep when answers wait for `delay` (by default the least one)."""
+    from tidelog.analysis import delay as delays
+    from tidelog.analysis.containment import Budget
+    from tidelog.analysis.window import window
+
+    deps = _dependencies(program, query)
+    allowed = Budget(budget)
+    if delay is None:
+        delay = delays.delay(deps, allowed.share(0.5)).upper or 0
+    return window(deps, delay, allowed)
+
+
+def contained(
+    one: _program.Program, other: _program.Program, query: str, *, budget: float = 10.0
+) -> Verdict:
+    """Whether the answers of a query in one program are always among those in another."""
+    from tidelog.analysis.containment import Budget, contained
+
+    return contained(_dependencies(one, query), _dependencies(other, query), query, Budget(budget))
+
+
+def definitive(
+    program: _program.Program, query: str, facts: FactsLike, tin: int, tout: int
+) -> Definitive:
+    """Whether the answers at tout can no longer change, everything up to tin having arrived.
+
+    >>> program = parse("P(X) @ T :- E(X) @ T, F(X) @ T+1.")
+    >>> found = definitive(program, "P", {"E": [("a", 0)], "F": []}, 0, 0)
+    >>> found.holds, [str(p) for p in found.pending]
+    (False, ['P(a) @ 0 waits for F(a) @ 1'])
+    """
+    if tout > tin:
+        raise ValueError(f"tout {tout} lies after tin {tin}: only the past can be definitive")
+    with _problem(program, query, facts) as problem:
+        return problem.definitive(tin, tout)
+
+
+def open_points(
+    program: _program.Program,
+    query: str,
+    facts: FactsLike,
+    tin: int,
+    from_: int,
+    to: int | None = None,
+) -> list[int]:
+    """The time points from a tick up to tin (or `to`) that are not definitive yet."""
+    with _problem(program, query, facts) as problem:
+        return problem.open_points(tin, from_, tin if to is None else min(to, tin))
+
+
+def forgettable(
+    program: _program.Program,
+    query: str,
+    facts: FactsLike,
+    tin: int,
+    tout: int,
+    tmem: int,
+    *,
+    budget: float = 10.0,
+) -> Forgettable:
+    """Whether no answer at tout or later needs the facts up to tmem, whatever comes after tin."""
+    from tidelog.analysis.containment import Budget
+
+    # Algorithm 1 asks with tout = tin + 1, which Definition 3 leaves out.
+    if not tmem <= tout <= tin + 1:
+        raise ValueError(f"needs tmem <= tout <= tin + 1, not {tmem}, {tout}, {tin}")
+    with _problem(program, query, facts) as problem:
+        return problem.forgettable(tin, tout, tmem, Budget(budget))
+
+
+def live(
+    program: _program.Program, query: str, facts: FactsLike, tin: int, tout: int
+) -> dict[str, pa.Table]:
+    """The facts up to tin that an answer at tout or later may still use, by temporal input."""
+    with _problem(program, query, facts) as problem:
+        return {name: problem.table(name, s) for name, s in problem.live(tin, tout).items()}
+
+
+def _dependencies(program: _program.Program, query: str) -> Dependencies:
+    from tidelog.analysis.core import core
+    from tidelog.analysis.dependencies import dependencies
+
+    if query not in (*program.heads, *program.inputs):
+        raise ValueError(f"no predicate {query} in the rules")
+    return dependencies(core(program, [query]), [query])
+
+
+@contextmanager
+def _problem(program: _program.Program, query: str, facts: FactsLike) -> Iterator[Problem]:
+    from tidelog.evaluation.duckdb import Engine
+    from tidelog.evaluation.problems import Problem
+
+    if query not in (*program.heads, *program.inputs):
+        raise ValueError(f"no predicate {query} in the rules")
+    with Engine(program, facts) as engine:
+        yield Problem(engine, query)

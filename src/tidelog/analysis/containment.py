@@ -274,22 +274,25 @@ def reduced(core: Core, queries: Iterable[str], budget: Budget) -> tuple[Core, l
     """
     queries = tuple(queries)
     found: list[Redundant] = []
-    current = core
+    current = core.below(queries)
+    if dependencies(core, queries).cls is Class.BLOCKING:
+        return current, found
     try:
-        for rule in core.rules:
-            if not rule.body or dependencies(current, queries).cls is Class.BLOCKING:
+        for rule in current.rules:
+            if not rule.body:
                 continue
+            rivals = current.rules_for[rule.head.predicate]
             without = _replaced(current, rule, None)
-            if _implied(current, without, rule, rule, budget):
+            if len(rivals) > 1 and _implied(current, without, rule, budget):
                 found.append(Redundant(rule))
                 current = without
                 continue
             now = rule
             for atom in rule.atoms:
                 shorter = Rule(now.head, tuple(x for x in now.body if x is not atom), now.origin)
-                if not _safe(shorter):
-                    continue
-                if _implied(current, current, shorter, now, budget):
+                if _worth_trying(current, atom, shorter) and _implied(
+                    current, current, shorter, budget
+                ):
                     found.append(Redundant(rule, atom))
                     current = _replaced(current, now, shorter)
                     now = shorter
@@ -298,11 +301,15 @@ def reduced(core: Core, queries: Iterable[str], budget: Budget) -> tuple[Core, l
     return current.below(queries), found
 
 
-def _implied(source: Core, target: Core, rule: Rule, own: Rule, budget: Budget) -> bool:
+def _worth_trying(core: Core, atom: Atom, shorter: Rule) -> bool:
+    """An atom can only follow from another of its predicate, or through rules for it."""
+    like = any(a.predicate == atom.predicate for a in shorter.atoms)
+    return _safe(shorter) and (like or not core.predicates[atom.predicate].input)
+
+
+def _implied(source: Core, target: Core, rule: Rule, budget: Budget) -> bool:
     """Whether a program derives a rule's head from its body, open atoms counting as facts."""
     name = rule.head.predicate
-    if not any(r.head.predicate == name and r is not own for r in target.rules) and rule is own:
-        return False
     wanted = [name, *(a.predicate for a in rule.atoms)]
     try:
         left, right = dependencies(source, wanted), dependencies(target, wanted)

@@ -1,8 +1,8 @@
 """Delay (Definition 4): how long to wait until answers are final, whatever the data.
 
 Delay(Q, d) holds iff every conjunctive query of Q's unfolding is contained in Q restricted to
-inputs at most d ticks after the answer. The greatest offset of an input is an upper bound; one conjunctive
-query that loses its answer one tick earlier proves it minimal.
+inputs at most d ticks after the answer. The greatest offset of an input is an upper bound; one
+conjunctive query that loses its answer one tick earlier proves it minimal.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from tidelog.analysis.delay import Measure, _holds, _walked, checked, delay, end
 from tidelog.analysis.dependencies import Class, Dependencies
 
 # How far a window that the rules do not bound is looked for.
-FAR = 64
+FAR = 16
 
 
 def window(deps: Dependencies, d: int, budget: Budget) -> Measure:

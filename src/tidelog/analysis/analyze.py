@@ -1,0 +1,99 @@
+"""Everything the rules alone say about a query: `analyze` in one place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelog.analysis.containment import Budget, Redundant, Witness, reduced
+from tidelog.analysis.core import core
+from tidelog.analysis.delay import Measure, Refused, delay
+from tidelog.analysis.dependencies import Dependencies, dependencies
+from tidelog.analysis.window import window
+from tidelog.language.printer import print_literal, print_rule
+from tidelog.language.program import Program
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """Class, delay, window and redundancy of one query; why delay and window are missing, if so."""
+
+    deps: Dependencies
+    delay: Measure | None
+    window: Measure | None
+    window_delay: int
+    refused: str | None
+    redundant: tuple[Redundant, ...]
+
+    @property
+    def query(self) -> str:
+        return self.deps.queries[0]
+
+    def derived_state(self) -> dict[str, int]:
+        """Older slices of derived predicates that a stream keeps, where any are."""
+        keep = self.deps.keep
+        return {
+            name: int(keep[name])
+            for name in self.deps.predicates
+            if not self.deps.core.predicates[name].input and 0 < keep.get(name, 0) < float("inf")
+        }
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "query": self.query,
+            "class": self.deps.cls.value,
+            "title": self.deps.cls.title,
+            "reason": self.deps.reason.message,
+            "rank": self.deps.rank,
+            "radius": self.deps.radius,
+            "delay": measure_json(self.delay),
+            "window": None
+            if self.window is None
+            else {"delay": self.window_delay, **(measure_json(self.window) or {})},
+            "refused": self.refused,
+            "derived_state": self.derived_state(),
+            "redundant": [redundant_json(r) for r in self.redundant],
+        }
+
+
+def analyze(program: Program, query: str, budget: Budget) -> Analysis:
+    """Analyse one query within a budget."""
+    whole = core(program, [query])
+    deps = dependencies(whole, [query])
+    _, redundant = reduced(whole, [query], budget.share(0.3))
+    try:
+        least_delay = delay(deps, budget.share(0.5))
+        waited = least_delay.upper or 0
+        least_window = window(deps, waited, budget)
+    except Refused as error:
+        return Analysis(deps, None, None, 0, str(error), tuple(redundant))
+    return Analysis(deps, least_delay, least_window, waited, None, tuple(redundant))
+
+
+def measure_json(measure: Measure | None) -> dict[str, object] | None:
+    if measure is None:
+        return None
+    return {
+        "lower": measure.lower,
+        "upper": measure.upper,
+        "exact": measure.exact,
+        "witness": witness_json(measure.witness),
+        "reason": measure.reason,
+    }
+
+
+def witness_json(witness: Witness | None) -> dict[str, object] | None:
+    if witness is None:
+        return None
+    return {
+        "answer": witness.answer.as_json(),
+        "facts": [fact.as_json() for fact in witness.facts],
+    }
+
+
+def redundant_json(redundant: Redundant) -> dict[str, object]:
+    return {
+        "rule": print_rule(redundant.rule),
+        "file": redundant.rule.origin.file,
+        "line": redundant.rule.origin.line,
+        "atom": None if redundant.atom is None else print_literal(redundant.atom),
+    }

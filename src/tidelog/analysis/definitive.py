@@ -1,0 +1,76 @@
+"""Definitive time points (Definition 2): may the answers at tout still change?
+
+tout is definitive iff every possible answer there is already a certain one. An answer that is only
+possible is *pending*, and waits for the open atoms of a possible derivation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tidelog.analysis.containment import Ground
+from tidelog.language.printer import print_value
+from tidelog.language.program import Value
+
+
+@dataclass(frozen=True)
+class Premise:
+    """A fact an answer waits for; None stands for any value."""
+
+    predicate: str
+    args: tuple[Value | None, ...]
+    time: int
+
+    def __str__(self) -> str:
+        return _shown(self.predicate, self.args, self.time)
+
+    def as_json(self) -> dict[str, object]:
+        return {"predicate": self.predicate, "args": list(self.args), "time": self.time}
+
+
+@dataclass(frozen=True)
+class Pending:
+    """An answer that may still come: None stands for an object not seen yet."""
+
+    predicate: str
+    args: tuple[Value | None, ...]
+    time: int
+    holds: tuple[Ground, ...]  # facts of the history it builds on
+    waits_for: tuple[Premise, ...]
+
+    def __str__(self) -> str:
+        waits = " and ".join(map(str, self.waits_for))
+        return f"{_shown(self.predicate, self.args, self.time)} waits for {waits}"
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "predicate": self.predicate,
+            "args": list(self.args),
+            "time": self.time,
+            "holds": [fact.as_json() for fact in self.holds],
+            "waits_for": [premise.as_json() for premise in self.waits_for],
+        }
+
+
+@dataclass(frozen=True)
+class Definitive:
+    """Whether a time point is definitive; if not, how many answers are pending, and some of them.
+
+    `exact` is False where comparisons on values not yet known were assumed to come out true: "no"
+    may then be too careful; "yes" never is.
+    """
+
+    holds: bool
+    exact: bool
+    count: int
+    pending: tuple[Pending, ...]
+
+
+def _shown(predicate: str, args: tuple[Value | None, ...], time: int) -> str:
+    shown = ", ".join("_" if a is None else print_value(a) for a in args)
+    return f"{predicate}({shown}) @ {time}" if args else f"{predicate} @ {time}"
+
+
+Progress: TypeAlias = Callable[[str], None]

@@ -1,0 +1,206 @@
+"""Forgetting (Definition 3): may the facts up to tmem go, without changing any later answer?
+
+For class 1 the paper's decision: every partial match of a conjunctive query over the history leaves
+an open rest for the update to supply; what uses facts up to tmem must be contained in what the
+history without them still gives. A rest is frozen and evaluated, like everything here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from tidelog.analysis.canonical import Canonical, Exhausted, Fact, splits
+from tidelog.analysis.containment import Budget, Ground, _constants, derives
+from tidelog.analysis.dependencies import Class, Dependencies
+from tidelog.analysis.order import Object, Order, Symbol
+from tidelog.analysis.unfolding import Unfolded, Unfolder
+from tidelog.language.program import Constant, TimePoint, type_of
+
+
+@dataclass(frozen=True)
+class Update:
+    """Later facts that make the difference: with them an answer is lost if tmem is forgotten."""
+
+    facts: tuple[Ground, ...]
+    answer: Ground
+
+
+@dataclass(frozen=True)
+class Forgettable:
+    """Whether everything up to tmem may be forgotten. `exact` False: "no" may be too careful."""
+
+    holds: bool
+    exact: bool
+    reason: str
+    update: Update | None = None
+
+
+def decidable(deps: Dependencies) -> bool:
+    """Whether the paper's decision applies: class 1, no explicit time points in rules."""
+    points = any(e.point is not None for e in deps.edges)
+    heads = any(r.body and isinstance(r.head.time, TimePoint) for r in deps.core.rules)
+    return deps.cls is Class.NONRECURSIVE and not points and not heads
+
+
+def forgettable(
+    deps: Dependencies,
+    history: Iterable[Ground],
+    tin: int,
+    tout: int,
+    tmem: int,
+    budget: Budget,
+) -> Forgettable:
+    """The decision for a class-1 query over a small history."""
+    (query,) = deps.queries
+    check = _Check(deps, query, list(history), tin, tmem)
+    low = deps.input_offsets[query].low
+    last = tmem - int(low) if not math.isinf(low) else tout - 1
+    unknown = False
+    try:
+        for found in check.unfolder.all(query):
+            budget.spend()
+            for tau in check.times(found, tout, last):
+                for rest in check.rests(found, tau, budget):
+                    update = check.lost(rest, budget)
+                    if isinstance(update, Update):
+                        reason = "an update shows the difference"
+                        return Forgettable(False, True, reason, update)
+                    unknown = unknown or update
+    except Exhausted:
+        return Forgettable(False, False, "the budget ended before it was shown")
+    if unknown:
+        return Forgettable(False, False, "comparisons leave it open")
+    return Forgettable(True, True, "no later answer uses those facts and nothing else")
+
+
+@dataclass(frozen=True)
+class _Rest:
+    """What a partial match leaves: the answer and the open atoms, at absolute times."""
+
+    answer: Fact
+    open: frozenset[Fact]
+    order: Order
+
+
+class _Check:
+    def __init__(
+        self, deps: Dependencies, query: str, history: list[Ground], tin: int, tmem: int
+    ) -> None:
+        self.deps = deps
+        self.query = query
+        self.tin, self.tmem = tin, tmem
+        self.unfolder = Unfolder(deps)
+        self.canonical = Canonical(deps)
+        self.rows: dict[tuple[str, int | None], list[tuple[Object, ...]]] = {}
+        self.kept: list[Fact] = []
+        self.history = history
+        for fact in history:
+            args = tuple(Constant(v, type_of(v)) for v in fact.args)
+            self.rows.setdefault((fact.predicate, fact.time), []).append(args)
+            if fact.time is None or fact.time > tmem:
+                self.kept.append(Fact(fact.predicate, args, fact.time))
+        self.seen: set[_Rest] = set()
+
+    def times(self, found: Unfolded, tout: int, last: int) -> Iterable[int]:
+        """Output times at which a conjunctive query would use a fact up to tmem."""
+        offsets = [f.time for f in found.atoms if f.time is not None]
+        if not offsets:
+            return ()
+        if found.time is not None:
+            near = tout <= found.time <= self.tmem - min(offsets)
+            return (found.time,) if near else ()
+        return range(tout, min(last, self.tmem - min(offsets)) + 1)
+
+    def rests(self, found: Unfolded, tau: int, budget: Budget) -> Iterator[_Rest]:
+        """The distinct rests of all matches of the part that lies in the history."""
+        atoms = sorted(found.atoms, key=lambda f: (f.time is not None, f.time or 0, str(f)))
+        past = [f for f in atoms if f.time is None or f.time + tau <= self.tin]
+        later = [f for f in atoms if f not in past]
+        for bound in self._match(past, 0, tau, {}, budget):
+            order = Order()
+            if found.order.assumptions:
+                moved = [
+                    (_bind(a, bound), op, _bind(b, bound)) for a, op, b in found.order.assumptions
+                ]
+                closed = Order().assume(*moved)
+                if closed is None:
+                    continue
+                order = closed
+            head = tuple(_bind(v, bound) for v in found.head)
+            open_ = frozenset(
+                Fact(f.predicate, tuple(_bind(v, bound) for v in f.args), (f.time or 0) + tau)
+                for f in later
+            )
+            rest = _Rest(Fact(self.query, head, tau), open_, order)
+            if rest not in self.seen:
+                self.seen.add(rest)
+                yield rest
+
+    def _match(
+        self,
+        atoms: list[Fact],
+        index: int,
+        tau: int,
+        bound: dict[Symbol, Object],
+        budget: Budget,
+    ) -> Iterator[dict[Symbol, Object]]:
+        if index == len(atoms):
+            yield bound
+            return
+        atom = atoms[index]
+        time = None if atom.time is None else atom.time + tau
+        for row in self.rows.get((atom.predicate, time), ()):
+            budget.spend()
+            extended = dict(bound)
+            for value, known in zip(atom.args, row, strict=True):
+                if isinstance(value, Symbol):
+                    if extended.setdefault(value, known) != known:
+                        break
+                elif value != known:
+                    break
+            else:
+                yield from self._match(atoms, index + 1, tau, extended, budget)
+
+    def lost(self, rest: _Rest, budget: Budget) -> Update | bool:
+        """An update that shows the loss, False when there is none, True when it stays unknown."""
+        stack = [rest.order]
+        unknown = False
+        while stack:
+            budget.spend()
+            order = stack.pop()
+            derived, open_ = self.canonical.derives([*self.kept, *rest.open], rest.answer, order)
+            if derived:
+                continue
+            if open_ is not None:
+                stack.extend(splits(order, *open_))
+                continue
+            update = self._update(rest, order)
+            if update is not None:
+                return update
+            unknown = True
+        return unknown
+
+    def _update(self, rest: _Rest, order: Order) -> Update | None:
+        symbols = [v for f in (rest.answer, *rest.open) for v in f.args if isinstance(v, Symbol)]
+        seen = {Constant(v, type_of(v)) for f in self.history for v in f.args}
+        try:
+            values = order.model(symbols, _constants(self.deps.core) | seen)
+        except ValueError:
+            return None
+
+        def ground(fact: Fact) -> Ground:
+            args = tuple(values[v] if isinstance(v, Symbol) else v.value for v in fact.args)
+            return Ground(fact.predicate, args, fact.time)
+
+        answer = ground(rest.answer)
+        facts = sorted((ground(f) for f in rest.open), key=lambda f: (f.time or 0, str(f)))
+        kept = [f for f in self.history if f.time is None or f.time > self.tmem]
+        given = derives(self.canonical, [*self.history, *facts], answer)
+        left = derives(self.canonical, [*kept, *facts], answer)
+        return Update(tuple(facts), answer) if given and not left else None
+
+
+def _bind(value: Object, bound: dict[Symbol, Object]) -> Object:
+    return bound.get(value, value) if isinstance(value, Symbol) else value
