@@ -6,9 +6,7 @@ possible is *pending*, and waits for the open atoms of a possible derivation.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from tidelog.analysis.containment import Ground
 from tidelog.language.printer import print_value
@@ -24,7 +22,7 @@ class Premise:
     time: int
 
     def __str__(self) -> str:
-        return _shown(self.predicate, self.args, self.time)
+        return shown(self.predicate, self.args, self.time)
 
     def as_json(self) -> dict[str, object]:
         return {"predicate": self.predicate, "args": list(self.args), "time": self.time}
@@ -42,7 +40,7 @@ class Pending:
 
     def __str__(self) -> str:
         waits = " and ".join(map(str, self.waits_for))
-        return f"{_shown(self.predicate, self.args, self.time)} waits for {waits}"
+        return f"{shown(self.predicate, self.args, self.time)} waits for {waits}"
 
     def as_json(self) -> dict[str, object]:
         return {
@@ -68,9 +66,8 @@ class Definitive:
     pending: tuple[Pending, ...]
 
 
-def _shown(predicate: str, args: tuple[Value | None, ...], time: int) -> str:
-    shown = ", ".join("_" if a is None else print_value(a) for a in args)
-    return f"{predicate}({shown}) @ {time}" if args else f"{predicate} @ {time}"
-
-
-Progress: TypeAlias = Callable[[str], None]
+def shown(predicate: str, args: tuple[Value | None, ...], time: int | None) -> str:
+    """A fact as the language writes it; None stands for any value."""
+    values = ", ".join("_" if a is None else print_value(a) for a in args)
+    atom = f"{predicate}({values})" if args else predicate
+    return atom if time is None else f"{atom} @ {time}"

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tidelog.analysis.containment import reduced
 from tidelog.analysis.core import Core, Predicate, core
 from tidelog.analysis.dependencies import dependencies
 from tidelog.evaluation.facts import (
@@ -31,7 +32,15 @@ from tidelog.evaluation.facts import (
     resolve,
     schemas,
 )
-from tidelog.evaluation.plan import Derive, Fill, Fixpoint, Plan, Scan, plan
+from tidelog.evaluation.plan import (
+    Derive,
+    Fill,
+    Fixpoint,
+    Plan,
+    Scan,
+    plan,
+    planning_budget,
+)
 from tidelog.evaluation.ranges import EMPTY, Range
 from tidelog.evaluation.sql import TEXTS, Writer
 from tidelog.evaluation.ticks import PATTERN, Ticks
@@ -354,7 +363,8 @@ class Engine:
         high = span.high if to is None else to
         asked = Range(low, high)
         queries = tuple(queries)
-        return self.plan_core(core(self.typed, queries), queries, asked)
+        needed, _ = reduced(core(self.typed, queries), queries, planning_budget())
+        return self.plan_core(needed, queries, asked)
 
     def plan_core(
         self, whole: Core, queries: Iterable[str], asked: Range, until: int | None = None

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from tidelog.analysis.containment import Budget
 from tidelog.analysis.core import Predicate, relative
 from tidelog.analysis.dependencies import Dependencies
 from tidelog.evaluation.ranges import ALWAYS, Range, ranges
@@ -137,6 +138,11 @@ def plan(
         if name in deps.recursive and name in found and not found[name].finite:
             raise Unbounded(_carrier(deps, name), name, found[name])
     return _Planner(deps, found, dict(data), asked).plan()
+
+
+def planning_budget() -> Budget:
+    """What may be spent on leaving redundant rules out: steps, so that plans never vary."""
+    return Budget(math.inf, 500)
 
 
 def _carrier(deps: Dependencies, name: str) -> Rule:

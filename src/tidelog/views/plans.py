@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tidelog.analysis.dependencies import Dependencies
-from tidelog.evaluation.plan import Derive, Fill, Fixpoint, Join, Plan, Scan, Unbounded, plan
+from tidelog.analysis.containment import reduced
+from tidelog.analysis.dependencies import Dependencies, dependencies
+from tidelog.evaluation.plan import (
+    Derive,
+    Fill,
+    Fixpoint,
+    Join,
+    Plan,
+    Scan,
+    Unbounded,
+    plan,
+    planning_budget,
+)
 from tidelog.evaluation.ranges import Range
 from tidelog.evaluation.sql import Writer
 from tidelog.language.printer import print_literal, print_rule, print_term
@@ -15,8 +26,9 @@ ASSUMED = Range(0, 599)
 
 
 def assumed_plan(deps: Dependencies) -> Plan:
-    data = {p.name: ASSUMED for p in deps.core.inputs if p.temporal}
-    return plan(deps, data, ASSUMED)
+    needed, _ = reduced(deps.core, deps.queries, planning_budget())
+    data = {p.name: ASSUMED for p in needed.inputs if p.temporal}
+    return plan(dependencies(needed, deps.queries), data, ASSUMED)
 
 
 def plan_lines(deps: Dependencies) -> list[str]:

@@ -1,0 +1,51 @@
+"""The command line.
+
+Exit codes: 0 for any answer, warnings included; 1 when the rules or the data are wrong (and when
+`fmt --check` found work); 2 when the command was used wrongly.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from copy import copy
+
+import click
+
+from tidelog import __version__
+from tidelog.cli import problems, query, rules
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="tidelog")
+def cli() -> None:
+    """Stream reasoning in temporal Datalog.
+
+    RULES is a .tdl file, or - for standard input.
+    """
+
+
+for command in (
+    rules.check_command,
+    rules.fmt_command,
+    rules.explain_command,
+    query.query_command,
+    problems.analyze_command,
+    problems.delay_command,
+    problems.window_command,
+    problems.definitive_command,
+    problems.forgettable_command,
+    problems.contained_command,
+):
+    cli.add_command(command)
+# The other spelling works too, without a line of its own in the help.
+_spelt = copy(problems.analyze_command)
+_spelt.hidden = True
+cli.add_command(_spelt, "analyse")
+
+
+def main() -> None:
+    # What a terminal cannot show is shown escaped, never a reason to fail.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+    cli()

@@ -1,0 +1,3 @@
+from tidelog.cli import main
+
+main()

@@ -1,0 +1,140 @@
+"""What the commands share: reading rules, reporting what is wrong, times, JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from tidelog.language.checks import Report, Similar, check
+from tidelog.language.diagnostics import ProgramError, visible
+from tidelog.language.printer import print_rule
+from tidelog.language.program import Program
+from tidelog.views import terminal
+
+if TYPE_CHECKING:
+    from tidelog.evaluation.ticks import Ticks
+
+RULES = click.Path(dir_okay=False, allow_dash=True)
+json_option = click.option("--json", "as_json", is_flag=True, help="Report as JSON.")
+
+
+def name_of(rules: str) -> str:
+    return "<stdin>" if rules == "-" else rules
+
+
+def read_bytes(rules: str) -> bytes:
+    if rules == "-":
+        return sys.stdin.buffer.read()
+    try:
+        return Path(rules).read_bytes()
+    except OSError as error:
+        raise click.UsageError(f"cannot read {rules}: {error.strerror or error}") from error
+
+
+def read(rules: str) -> Report:
+    return check(read_bytes(rules), name_of(rules))
+
+
+def accepted(rules: str) -> Report:
+    """A report without errors; its warnings go to standard error."""
+    report = read(rules)
+    if report.errors:
+        refuse(report)
+    terminal.print_diagnostics(terminal.stderr(), report, report.warnings)
+    return report
+
+
+def refuse(report: Report) -> NoReturn:
+    console = terminal.stderr()
+    terminal.print_diagnostics(console, report, report.diagnostics)
+    console.print(terminal.report_summary(report))
+    sys.exit(1)
+
+
+def chosen_queries(program: Program, names: Iterable[str]) -> tuple[str, ...]:
+    """The queries asked for, or all outputs; any predicate of the program may be asked for."""
+    known = tuple(dict.fromkeys([*program.outputs, *program.heads, *program.inputs]))
+    for name in names:
+        if name not in known:
+            near = Similar(known).to(name)
+            there = ", ".join(known[:10]) + (", ..." if len(known) > 10 else "")
+            remedy = f"did you mean {near}?" if near else f"there are: {there or 'none'}"
+            raise click.UsageError(f"no predicate {name} in the rules; {remedy}")
+    return tuple(dict.fromkeys(names)) or program.outputs
+
+
+def choices(option: str, text: str, allowed: tuple[str, ...]) -> tuple[str, ...]:
+    chosen = tuple(part.strip() for part in text.split(",") if part.strip())
+    for part in chosen:
+        if part not in allowed:
+            raise click.UsageError(f"{option} knows {', '.join(allowed)}; not {part}")
+    return chosen
+
+
+def print_json(value: Any) -> None:
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    try:
+        text.encode(sys.stdout.encoding)
+    except UnicodeError:  # file names may be any bytes, terminals may speak any encoding
+        text = json.dumps(value, indent=2)
+    click.echo(text)
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write beside the file, then rename over it: never half a file."""
+    path = path.resolve()
+    try:
+        mode = path.stat().st_mode
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+            os.chmod(temporary, mode)
+            os.replace(temporary, path)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+    except OSError as error:
+        raise click.UsageError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+@contextmanager
+def data_errors() -> Iterator[None]:
+    """What is wrong with rules or data, as lines on standard error and exit code 1."""
+    from tidelog.evaluation.facts import DataError
+    from tidelog.evaluation.plan import Unbounded
+
+    console = terminal.stderr()
+    try:
+        yield
+    except DataError as error:
+        for problem in error.problems:
+            console.print(f"error: {visible(problem)}")
+        sys.exit(1)
+    except Unbounded as error:
+        console.print(f"error: {visible(str(error))}")
+        console.print(f"  {visible(print_rule(error.rule))}")
+        sys.exit(1)
+    except ProgramError as error:
+        refuse(Report(error.source, Program(), error.diagnostics))
+
+
+def ticks_of(tick: str | None, origin: str | None, as_ticks: bool) -> Ticks | None:
+    from tidelog.evaluation.ticks import Ticks
+
+    if tick is None:
+        if origin is not None or as_ticks:
+            raise click.UsageError("--origin and --ticks go with --tick")
+        return None
+    try:
+        return Ticks.of(tick, origin)
+    except ValueError as error:
+        raise click.UsageError(f"--tick and --origin: {error}") from error

@@ -1,0 +1,335 @@
+"""The four problems on the command line, what the rules alone say, and containment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from tidelog.cli.common import (
+    RULES,
+    accepted,
+    chosen_queries,
+    data_errors,
+    json_option,
+    print_json,
+    ticks_of,
+)
+from tidelog.language.program import Program
+from tidelog.views import terminal
+
+if TYPE_CHECKING:
+    from tidelog.analysis.containment import Verdict
+    from tidelog.evaluation.problems import Problem
+    from tidelog.evaluation.ticks import Ticks
+
+_query = click.option("--query", metavar="P", help="The predicate asked about; the only output.")
+_budget = click.option(
+    "--budget",
+    type=click.FloatRange(min=0.0),
+    default=10.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Answer with what is proved by then.",
+)
+_facts = click.option("--facts", metavar="PATH", help="A folder of facts, or one file of them.")
+_tick = click.option("--tick", metavar="LENGTH", help="Times are timestamps, in ticks this long.")
+_origin = click.option("--origin", metavar="TIME", help="Where tick 0 starts.")
+
+
+@click.command("analyze")
+@click.argument("rules", type=RULES)
+@click.option("--query", "queries", multiple=True, metavar="P", help="Only this; repeatable.")
+@_budget
+@json_option
+def analyze_command(rules: str, queries: tuple[str, ...], budget: float, as_json: bool) -> None:
+    """Say how long to wait and what to keep for each output of RULES, with proof."""
+    from tidelog.analysis.analyze import analyze
+    from tidelog.analysis.containment import Budget
+    from tidelog.views import problems
+
+    report = accepted(rules)
+    found = []
+    with terminal.Progress() as progress:
+        for query in chosen_queries(report.program, queries):
+            progress(f"analysing {query}")
+            found.append(analyze(report.program, query, Budget(budget)))
+    if as_json:
+        print_json({"file": report.source.file, "queries": [a.as_json() for a in found]})
+        return
+    blocks = [problems.analysis_lines(a) for a in found]
+    terminal.print_lines(
+        line for i, block in enumerate(blocks) for line in ([""] if i else []) + block
+    )
+
+
+@click.command("delay")
+@click.argument("rules", type=RULES)
+@_query
+@click.option("--holds", type=click.IntRange(min=0), metavar="D", help="Is D a delay?")
+@_budget
+@json_option
+def delay_command(
+    rules: str, query: str | None, holds: int | None, budget: float, as_json: bool
+) -> None:
+    """Say how long answers wait until they are final, or whether D is long enough."""
+    from tidelog.analysis import delay
+    from tidelog.analysis.analyze import measure_json
+    from tidelog.analysis.containment import Budget, Cut
+    from tidelog.analysis.core import core
+    from tidelog.analysis.dependencies import dependencies
+    from tidelog.views import problems
+
+    program = accepted(rules).program
+    asked = _one_query(program, query)
+    deps = dependencies(core(program, [asked]), [asked])
+    with _refusals(), terminal.Progress():
+        if holds is not None:
+            verdict = delay.delay_holds(deps, holds, Budget(budget))
+            _print_verdict(verdict, Cut(high=holds), as_json, {"query": asked, "delay": holds})
+            return
+        measure = delay.delay(deps, Budget(budget))
+    if as_json:
+        print_json({"query": asked, **(measure_json(measure) or {})})
+    else:
+        terminal.print_lines(problems.measure_lines("delay", measure, 0))
+
+
+@click.command("window")
+@click.argument("rules", type=RULES)
+@_query
+@click.option("--delay", "waited", type=click.IntRange(min=0), metavar="D", help="Default: least.")
+@click.option("--holds", type=click.IntRange(min=0), metavar="S", help="Is S a window?")
+@_budget
+@json_option
+def window_command(
+    rules: str,
+    query: str | None,
+    waited: int | None,
+    holds: int | None,
+    budget: float,
+    as_json: bool,
+) -> None:
+    """Say how much history answers with delay D need, or whether S is enough."""
+    from tidelog.analysis import delay, window
+    from tidelog.analysis.analyze import measure_json
+    from tidelog.analysis.containment import Budget, Cut
+    from tidelog.analysis.core import core
+    from tidelog.analysis.dependencies import dependencies
+    from tidelog.views import problems
+
+    program = accepted(rules).program
+    asked = _one_query(program, query)
+    deps = dependencies(core(program, [asked]), [asked])
+    allowed = Budget(budget)
+    with _refusals(), terminal.Progress():
+        d = delay.delay(deps, allowed.share(0.5)).upper or 0 if waited is None else waited
+        if holds is not None:
+            verdict = window.window_holds(deps, d, holds, allowed)
+            about = {"query": asked, "delay": d, "window": holds}
+            _print_verdict(verdict, Cut(low=d - holds), as_json, about)
+            return
+        measure = window.window(deps, d, allowed)
+    if as_json:
+        print_json({"query": asked, "delay": d, **(measure_json(measure) or {})})
+    else:
+        terminal.print_lines(problems.measure_lines("window", measure, d))
+
+
+@click.command("definitive")
+@click.argument("rules", type=RULES)
+@_facts
+@_query
+@click.option("--tin", required=True, metavar="N", help="Everything up to here has arrived.")
+@click.option("--tout", metavar="N", help="The time asked about; without it, all open ones.")
+@_tick
+@_origin
+@json_option
+def definitive_command(
+    rules: str,
+    facts: str | None,
+    query: str | None,
+    tin: str,
+    tout: str | None,
+    tick: str | None,
+    origin: str | None,
+    as_json: bool,
+) -> None:
+    """Say whether the answers at --tout can still change, and what they wait for."""
+    from tidelog.views import problems
+
+    ticks = ticks_of(tick, origin, False)
+    now = _time("--tin", tin, ticks)
+    then = None if tout is None else _time("--tout", tout, ticks)
+    if then is not None and then > now:
+        raise click.UsageError("--tout lies after --tin: only the past can be definitive")
+    with _problem(rules, facts, query, ticks) as problem:
+        if then is not None:
+            found = problem.definitive(now, then)
+        else:
+            first = problem.engine.span.low
+            points = [] if first > now else problem.open_points(now, int(first), now)
+    if then is None:
+        if as_json:
+            print_json({"query": problem.query, "tin": now, "open": points})
+        else:
+            terminal.print_lines(problems.open_lines(problem.query, now, points))
+    elif as_json:
+        print_json(
+            {
+                "holds": found.holds,
+                "exact": found.exact,
+                "query": problem.query,
+                "tin": now,
+                "tout": then,
+                "count": found.count,
+                "pending": [p.as_json() for p in found.pending],
+            }
+        )
+    else:
+        terminal.print_lines(problems.definitive_lines(found, then))
+
+
+@click.command("forgettable")
+@click.argument("rules", type=RULES)
+@_facts
+@_query
+@click.option("--tin", required=True, metavar="N", help="Everything up to here has arrived.")
+@click.option("--tout", required=True, metavar="N", help="Everything before is answered.")
+@click.option("--tmem", required=True, metavar="N", help="May everything up to here go?")
+@_tick
+@_origin
+@_budget
+@json_option
+def forgettable_command(
+    rules: str,
+    facts: str | None,
+    query: str | None,
+    tin: str,
+    tout: str,
+    tmem: str,
+    tick: str | None,
+    origin: str | None,
+    budget: float,
+    as_json: bool,
+) -> None:
+    """Say whether the facts up to --tmem can be forgotten without changing a later answer."""
+    from tidelog.analysis.containment import Budget
+    from tidelog.views import problems
+
+    ticks = ticks_of(tick, origin, False)
+    now, then = _time("--tin", tin, ticks), _time("--tout", tout, ticks)
+    memory = _time("--tmem", tmem, ticks)
+    if not memory <= then <= now + 1:
+        raise click.UsageError("the times must be in order: --tmem <= --tout <= --tin + 1")
+    with _problem(rules, facts, query, ticks) as problem:
+        found = problem.forgettable(now, then, memory, Budget(budget))
+    if as_json:
+        update = found.update
+        print_json(
+            {
+                "holds": found.holds,
+                "exact": found.exact,
+                "reason": found.reason,
+                "query": problem.query,
+                "tin": now,
+                "tout": then,
+                "tmem": memory,
+                "update": None
+                if update is None
+                else {
+                    "facts": [f.as_json() for f in update.facts],
+                    "answer": update.answer.as_json(),
+                },
+            }
+        )
+    else:
+        terminal.print_lines(problems.forgettable_lines(found, memory))
+
+
+@click.command("contained")
+@click.argument("one", type=RULES)
+@click.argument("other", type=RULES)
+@_query
+@_budget
+@json_option
+def contained_command(
+    one: str, other: str, query: str | None, budget: float, as_json: bool
+) -> None:
+    """Say whether ONE's answers are always among OTHER's."""
+    from tidelog.analysis.containment import Budget, Cut, contained
+    from tidelog.analysis.core import core
+    from tidelog.analysis.dependencies import Class, dependencies
+
+    programs = [accepted(path).program for path in (one, other)]
+    asked = _one_query(programs[0], query)
+    _one_query(programs[1], asked)
+    deps = [dependencies(core(p, [asked]), [asked]) for p in programs]
+    for path, found in zip((one, other), deps, strict=True):
+        if found.cls is not Class.NONRECURSIVE:
+            raise click.ClickException(
+                f"{path}: {asked} is {found.cls.title}; containment is decided for nonrecursive"
+                " queries"
+            )
+    with terminal.Progress():
+        verdict = contained(deps[0], deps[1], asked, Budget(budget))
+    _print_verdict(verdict, Cut(), as_json, {"query": asked})
+
+
+def _print_verdict(verdict: Verdict, cut: object, as_json: bool, about: dict[str, object]) -> None:
+    from tidelog.analysis.analyze import witness_json
+    from tidelog.analysis.containment import Cut
+    from tidelog.views import problems
+
+    assert isinstance(cut, Cut)
+    if as_json:
+        print_json({"holds": verdict.holds, **about, "witness": witness_json(verdict.witness)})
+    else:
+        terminal.print_lines(problems.verdict_lines(verdict, cut))
+
+
+def _one_query(program: Program, query: str | None) -> str:
+    if query is None and len(program.outputs) != 1:
+        raise click.UsageError(f"choose one with --query: {', '.join(program.outputs) or 'none'}")
+    return chosen_queries(program, () if query is None else (query,))[0]
+
+
+def _time(option: str, text: str, ticks: Ticks | None) -> int:
+    from tidelog.evaluation.engines import as_tick
+
+    try:
+        found = as_tick(text, ticks)
+    except ValueError as error:
+        raise click.UsageError(f"{option}: {error}") from error
+    assert found is not None
+    return found
+
+
+@contextmanager
+def _problem(
+    rules: str, facts: str | None, query: str | None, ticks: Ticks | None
+) -> Iterator[Problem]:
+    from tidelog.evaluation.duckdb import Engine
+    from tidelog.evaluation.problems import Problem
+
+    program = accepted(rules).program
+    asked = _one_query(program, query)
+    with (
+        data_errors(),
+        _refusals(),
+        terminal.Progress() as progress,
+        Engine(program, facts, ticks, True, progress) as engine,
+    ):
+        yield Problem(engine, asked)
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    from tidelog.analysis.delay import Refused
+
+    try:
+        yield
+    except Refused as error:
+        raise click.ClickException(str(error)) from error

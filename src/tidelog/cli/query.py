@@ -1,0 +1,123 @@
+"""`tidelog query`: answers over finite facts."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from tidelog.cli.common import RULES, accepted, chosen_queries, data_errors, ticks_of
+from tidelog.views import terminal
+
+
+@click.command("query")
+@click.argument("rules", type=RULES)
+@click.option("--facts", metavar="PATH", help="A folder of facts, or one file of them.")
+@click.option("--query", "queries", multiple=True, metavar="P", help="This predicate; repeatable.")
+@click.option("--from", "from_", metavar="TIME", help="First time; the data's first by default.")
+@click.option("--to", metavar="TIME", help="Last time; the data's last by default.")
+@click.option("--engine", type=click.Choice(["duckdb"]), default="duckdb", show_default=True)
+@click.option("--format", "format_", type=click.Choice(["csv", "json", "table"]))
+@click.option("--json", "as_json", is_flag=True, help="Short for --format json.")
+@click.option("--out", metavar="FILE|DIR", help="Write there; a folder when there are several.")
+@click.option("--tick", metavar="LENGTH", help="Times are timestamps, in ticks this long: 10m.")
+@click.option("--origin", metavar="TIME", help="Where tick 0 starts; 1970-01-01T00:00Z by default.")
+@click.option("--ticks", "as_ticks", is_flag=True, help="With --tick, give times as whole ticks.")
+def query_command(
+    rules: str,
+    facts: str | None,
+    queries: tuple[str, ...],
+    from_: str | None,
+    to: str | None,
+    engine: str,
+    format_: str | None,
+    as_json: bool,
+    out: str | None,
+    tick: str | None,
+    origin: str | None,
+    as_ticks: bool,
+) -> None:
+    """Answer the outputs of RULES over finite facts."""
+    from tidelog.evaluation.engines import as_tick, evaluate
+    from tidelog.views import answers
+
+    ticks = ticks_of(tick, origin, as_ticks)
+    try:
+        low, high = as_tick(from_, ticks), as_tick(to, ticks)
+    except ValueError as error:
+        raise click.UsageError(f"--from and --to: {error}") from error
+    report = accepted(rules)
+    asked = chosen_queries(report.program, queries)
+    chosen = _format(format_, as_json, out, len(asked))
+    with data_errors(), terminal.Progress() as progress:
+        found = evaluate(
+            report.program,
+            asked,
+            facts,
+            from_=low,
+            to=high,
+            engine=engine,
+            ticks=ticks,
+            timestamps=not as_ticks,
+            progress=progress,
+        )
+    for name, rows in found.nulls.items():
+        left_out = f"{terminal.plural(rows, 'row')} of {name} left out"
+        terminal.stderr().print(f"warning: {left_out}: NULL in a declared column")
+    blocks = {q: answers.lines(q, found.answers[q], chosen) for q in asked}
+    if out is not None:
+        _write(Path(out), blocks, answers.FORMATS[chosen])
+        return
+    for lines in blocks.values():
+        for line in lines:
+            click.echo(line)
+
+
+def _format(format_: str | None, as_json: bool, out: str | None, queries: int) -> str:
+    """The format asked for, or what the place it goes to suggests."""
+    if as_json:
+        if format_ not in (None, "json"):
+            raise click.UsageError("--json and --format contradict each other")
+        return "json"
+    if format_ is None and out is not None:
+        return "json" if out.endswith((".json", ".jsonl")) else "csv"
+    if format_ is None:
+        format_ = "table" if sys.stdout.isatty() else "csv"
+    if format_ == "csv" and queries > 1 and out is None:
+        raise click.UsageError(
+            f"{queries} queries do not fit one CSV: choose one with --query, write a folder with"
+            " --out DIR, or use --format json"
+        )
+    return format_
+
+
+def _write(out: Path, blocks: dict[str, Iterator[str]], ending: str) -> None:
+    """One query to a file, several to a folder, a file each; whole files or none."""
+    one = len(blocks) == 1 and not out.is_dir() and not str(out).endswith("/")
+    places = {q: out if one else out / f"{q}{ending}" for q in blocks}
+    written: list[tuple[str, Path]] = []
+    try:
+        for query, place in places.items():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            handle, temporary = tempfile.mkstemp(dir=place.parent, prefix=f".{place.name[:50]}.")
+            written.append((temporary, place))
+            with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+                file.writelines(f"{line}\n" for line in blocks[query])
+        for temporary, place in written:
+            os.chmod(temporary, 0o666 & ~_umask())
+            os.replace(temporary, place)
+    except OSError as error:
+        raise click.UsageError(f"cannot write {out}: {error.strerror or error}") from error
+    finally:
+        for temporary, _ in written:
+            Path(temporary).unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,111 @@
+"""`tidelog check`, `fmt` and `explain`: what the rules themselves say."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from tidelog.cli.common import (
+    RULES,
+    accepted,
+    choices,
+    chosen_queries,
+    json_option,
+    name_of,
+    print_json,
+    read,
+    read_bytes,
+    refuse,
+    replace_file,
+)
+from tidelog.language.checks import Report, decode
+from tidelog.language.diagnostics import ProgramError
+from tidelog.language.formatter import format_source
+from tidelog.language.program import Program
+from tidelog.views import terminal
+
+
+@click.command("check")
+@click.argument("rules", type=RULES)
+@json_option
+def check_command(rules: str, as_json: bool) -> None:
+    """Say everything that is wrong with RULES."""
+    report = read(rules)
+    if as_json:
+        print_json(
+            {
+                "file": report.source.file,
+                "errors": len(report.errors),
+                "warnings": len(report.warnings),
+                "diagnostics": [d.as_json() for d in report.diagnostics],
+            }
+        )
+    else:
+        console = terminal.stdout()
+        terminal.print_diagnostics(console, report, report.diagnostics)
+        console.print(terminal.report_summary(report))
+    sys.exit(1 if report.errors else 0)
+
+
+@click.command("fmt")
+@click.argument("rules", type=RULES)
+@click.option("--check", "only_check", is_flag=True, help="Change nothing; exit 1 if it would.")
+@json_option
+def fmt_command(rules: str, only_check: bool, as_json: bool) -> None:
+    """Lay RULES out in the one standard way, in place; - writes to standard output."""
+    raw = read_bytes(rules)
+    source, unreadable = decode(raw, name_of(rules))
+    try:
+        if unreadable is not None:
+            raise ProgramError([unreadable], source)
+        text = format_source(source)
+    except ProgramError as error:
+        refuse(Report(error.source, Program(), error.diagnostics))
+    changed = text.encode() != raw
+    if rules == "-" and not only_check and not as_json:
+        sys.stdout.buffer.write(text.encode())
+    else:
+        if changed and not only_check and rules != "-":
+            replace_file(Path(rules), text.encode())
+        if as_json:
+            print_json({"file": source.file, "changed": changed})
+        elif changed:
+            verb = "would be reformatted" if only_check else "reformatted"
+            terminal.print_lines([f"{source.file}: {verb}"])
+    sys.exit(1 if only_check and changed else 0)
+
+
+@click.command("explain")
+@click.argument("rules", type=RULES)
+@click.option(
+    "--query", "queries", multiple=True, metavar="P", help="Only this output; repeatable."
+)
+@click.option(
+    "--show",
+    default="class",
+    metavar="LIST",
+    show_default=True,
+    help=f"What to show, separated by commas: {', '.join(terminal.SECTIONS)}.",
+)
+@json_option
+def explain_command(rules: str, queries: tuple[str, ...], show: str, as_json: bool) -> None:
+    """Say what kind of query each output of RULES is, and why."""
+    from tidelog.analysis.core import core
+    from tidelog.analysis.dependencies import dependencies
+
+    sections = choices("--show", show, terminal.SECTIONS)
+    report = accepted(rules)
+    asked = chosen_queries(report.program, queries)
+    whole = core(report.program, asked)
+    found = [dependencies(whole, [q]) for q in asked]
+    if as_json:
+        print_json(
+            {"file": report.source.file, "queries": [terminal.explain_json(d) for d in found]}
+        )
+        return
+    blocks = [terminal.explain_lines(d, sections) for d in found]
+    terminal.print_lines(
+        line for i, block in enumerate(blocks) for line in ([""] if i else []) + block
+    )

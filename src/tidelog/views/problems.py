@@ -1,0 +1,136 @@
+"""Delay, window, definitive time points and forgetting, in words."""
+
+from __future__ import annotations
+
+from tidelog.analysis.analyze import Analysis
+from tidelog.analysis.containment import Cut, Ground, Verdict, Witness
+from tidelog.analysis.definitive import Definitive, shown
+from tidelog.analysis.delay import Measure
+from tidelog.analysis.forgetting import Forgettable
+from tidelog.language.printer import print_literal, print_rule
+from tidelog.views.terminal import plural
+
+# A longer witness is summed up; `--json` has it whole.
+MOST_FACTS = 12
+
+
+def analysis_lines(analysis: Analysis) -> list[str]:
+    deps = analysis.deps
+    lines = [f"{analysis.query}: class {deps.cls.value}, {deps.cls.title}"]
+    rank = "" if deps.rank is None else f"rank {deps.rank}"
+    radius = "" if deps.radius is None else f"radius {deps.radius}"
+    if rank or radius:
+        lines.append(f"  {', '.join(filter(None, (rank, radius)))}")
+    if analysis.refused is not None:
+        lines.append(f"  {analysis.refused}")
+    for name, measure in (("delay", analysis.delay), ("window", analysis.window)):
+        if measure is not None:
+            found = measure_lines(name, measure, analysis.window_delay)
+            lines += ["  " + line for line in found]
+    state = analysis.derived_state()
+    if state:
+        kept = ", ".join(f"{name} {slices}" for name, slices in state.items())
+        lines.append(f"  derived state: older slices kept of {kept}")
+    for redundant in analysis.redundant:
+        rule = redundant.rule
+        if redundant.atom is None:
+            lines.append(f"  redundant: {print_rule(rule)} ({rule.origin})")
+        else:
+            lines.append(
+                f"  redundant: {print_literal(redundant.atom)} in {print_rule(rule)}"
+                f" ({rule.origin})"
+            )
+    return lines
+
+
+def measure_lines(name: str, measure: Measure, d: int) -> list[str]:
+    """The bounds of a delay or window, and the stream that shows that less would be wrong."""
+    at = f" (at delay {d})" if name == "window" else ""
+    match measure.lower, measure.upper, measure.exact:
+        case None, None, True:
+            text = f"{name}: infinite{at}; {measure.reason}"
+        case lower, None, _:
+            text = f"{name}: at least {lower}{at}, no upper bound known; {measure.reason}"
+        case lower, upper, True:
+            text = f"{name}: {plural(upper, 'tick')}{at}; {measure.reason}"
+            assert lower == upper
+        case lower, upper, _:
+            text = f"{name}: {lower} to {upper}{at}; the budget ended before more was known"
+    lines = [text]
+    if measure.witness is not None and measure.lower:
+        less = measure.lower - 1
+        cut = Cut(high=less) if name == "delay" else Cut(low=d - less)
+        lines.append(f"  {less} would not do:")
+        lines += ["    " + line for line in witness_lines(measure.witness, cut)]
+    return lines
+
+
+def witness_lines(witness: Witness, cut: Cut) -> list[str]:
+    """The facts of a witness: those the cut leaves, and those it takes away."""
+    kept = set(witness.kept(cut))
+    lines = [
+        _fact(fact) + ("" if fact in kept else "  <- without this")
+        for fact in witness.facts[:MOST_FACTS]
+    ]
+    if len(witness.facts) > MOST_FACTS:
+        lines.append(f"... and {plural(len(witness.facts) - MOST_FACTS, 'fact')} more (--json)")
+    lines.append(f"gives {_fact(witness.answer)} only with all of them")
+    return lines
+
+
+def verdict_lines(verdict: Verdict, cut: Cut) -> list[str]:
+    if verdict.holds is None:
+        return ["unknown: the budget ended before it was decided"]
+    if verdict.holds:
+        return ["yes"]
+    lines = ["no"]
+    if verdict.witness is not None:
+        if cut.everything:
+            lines += ["  " + _fact(f) for f in verdict.witness.facts[:MOST_FACTS]]
+            lines.append(f"  gives {_fact(verdict.witness.answer)} in the first program only")
+        else:
+            lines += ["  " + line for line in witness_lines(verdict.witness, cut)]
+    return lines
+
+
+def definitive_lines(found: Definitive, tout: int) -> list[str]:
+    if found.holds:
+        return [f"yes: the answers at {tout} are final"]
+    perhaps = "" if found.exact else " (comparisons on values to come are taken to be met)"
+    lines = [f"no: {plural(found.count, 'answer')} at {tout} may still come{perhaps}"]
+    lines += [f"  {pending}" for pending in found.pending]
+    if found.count > len(found.pending):
+        lines.append(f"  ... and {found.count - len(found.pending)} more")
+    return lines
+
+
+def open_lines(query: str, tin: int, points: list[int]) -> list[str]:
+    if not points:
+        return [f"every answer of {query} up to {tin} is final"]
+    ranges = _ranges(points)
+    return [f"{plural(len(points), 'time point')} of {query} still open at {tin}: {ranges}"]
+
+
+def _ranges(points: list[int]) -> str:
+    parts: list[list[int]] = []
+    for point in points:
+        if parts and parts[-1][-1] == point - 1:
+            parts[-1][-1:] = [point] if len(parts[-1]) > 1 else [parts[-1][0], point]
+        else:
+            parts.append([point])
+    return ", ".join(str(p[0]) if len(p) == 1 else f"{p[0]} to {p[-1]}" for p in parts)
+
+
+def forgettable_lines(found: Forgettable, tmem: int) -> list[str]:
+    if found.holds:
+        return [f"yes: the facts up to {tmem} can go; {found.reason}"]
+    perhaps = "" if found.exact else " (not proved; kept to be safe)"
+    lines = [f"no: the facts up to {tmem} are needed; {found.reason}{perhaps}"]
+    if found.update is not None:
+        lines += [f"  then {_fact(fact)}" for fact in found.update.facts]
+        lines.append(f"  and {_fact(found.update.answer)} would be lost")
+    return lines
+
+
+def _fact(fact: Ground) -> str:
+    return shown(fact.predicate, fact.args, fact.time)
