@@ -283,7 +283,9 @@ def _in_memory(schema: Schema, rows: Rows, ticks: Ticks | None) -> Part:
     where = f"facts of `{schema.predicate}`"
     if isinstance(rows, (str, bytes)):
         raise DataError(f"{where}: rows are tuples or a table, not text")
-    if hasattr(rows, "__arrow_c_stream__") or isinstance(rows, pa.Table):
+    if isinstance(rows, pa.Table):  # not by Arrow's protocol, whose names end at a NUL
+        return _arranged(rows, schema, where)
+    if hasattr(rows, "__arrow_c_stream__"):
         return _arranged(pa.table(rows), schema, where)
     if hasattr(rows, "columns") and hasattr(rows, "iloc"):
         table = pa.Table.from_pandas(rows, preserve_index=False)
