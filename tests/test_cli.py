@@ -343,3 +343,68 @@ def test_colour_where_a_person_is_looking() -> None:
 def test_fmt_writes_utf8_whatever_the_terminal() -> None:
     result = process("fmt", "-", stdin='P("温度" ).'.encode(), env={"PYTHONIOENCODING": "ascii"})
     assert result.stdout.decode("utf-8") == 'P("温度").\n'
+
+
+@pytest.mark.parametrize(
+    "args", [["check"], ["fmt"], ["explain"], ["explain", "--json"], ["query"]]
+)
+def test_a_full_disk_is_one_sentence(args: list[str]) -> None:
+    with open("/dev/full", "wb") as full:
+        result = subprocess.run(
+            [sys.executable, "-m", "tidelog.cli", *args, "-"],
+            input=b"P(a) @ 0.",
+            stdout=full,
+            stderr=subprocess.PIPE,
+            timeout=60,
+            check=False,
+        )
+    assert result.returncode == 2
+    assert result.stderr == b"Error: cannot write to standard output: No space left on device\n"
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
+@pytest.mark.parametrize("command", ["check", "fmt", "explain", "query"])
+def test_a_closed_stream_is_an_empty_one(command: str, closed: str) -> None:
+    result = subprocess.run(
+        ["sh", "-c", f'exec "$0" -m tidelog.cli {command} - {closed}', sys.executable],
+        input=b"P(a) @ 0.\n",
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert (result.returncode, result.stderr) == (0, b"")
+
+
+# query --out
+
+
+def ask(rules: Path, *args: str) -> Result:
+    rules.write_text("P(a) @ 0.\n")
+    return run("query", str(rules), *args)
+
+
+def test_out_follows_links(tmp_path: Path, rules: Path) -> None:
+    target, link = tmp_path / "target.csv", tmp_path / "link.csv"
+    link.symlink_to(target)
+    assert ask(rules, "--out", str(link)).exit_code == 0
+    assert link.is_symlink()
+    assert target.read_text() == "arg1,time\na,0\n"
+
+
+def test_out_writes_to_a_pipe_and_leaves_it_there(tmp_path: Path, rules: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        assert ask(rules, "--out", str(pipe)).exit_code == 0
+        assert os.read(reader, 100) == b"arg1,time\na,0\n"
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
+
+
+@pytest.mark.parametrize("option", ["--out", "--facts"])
+def test_an_empty_path_is_not_the_current_folder(rules: Path, option: str) -> None:
+    result = ask(rules, option, "")
+    assert result.exit_code == 2
+    assert f"{option} names no file or folder" in result.stderr

@@ -7,6 +7,7 @@ Exit codes: 0 for any answer, warnings included; 1 when the rules or the data ar
 from __future__ import annotations
 
 import io
+import os
 import sys
 from copy import copy
 
@@ -45,7 +46,28 @@ cli.add_command(_spelt, "analyse")
 
 
 def main() -> None:
+    _standard_streams()
+    try:
+        try:
+            cli()
+        finally:
+            sys.stdout.flush()
+    except OSError as error:  # what the commands cannot know of: a full disk behind a pipe or `>`
+        with open(os.devnull, "wb") as nowhere:  # or the same error would follow at the very end
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            what = error.filename or "to standard output"
+            print(f"Error: cannot write {what}: {error.strerror or error}", file=sys.stderr)
+        sys.exit(2)
+
+
+def _standard_streams() -> None:
+    # A stream that was closed (`>&-`) is as good as empty.
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     # What a terminal cannot show is shown escaped, never a reason to fail.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
-    cli()

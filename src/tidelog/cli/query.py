@@ -45,6 +45,9 @@ def query_command(
     from tidelog.evaluation.engines import as_tick, evaluate
     from tidelog.views import answers
 
+    for option, path in (("--facts", facts), ("--out", out)):
+        if path == "":  # which would be the current folder
+            raise click.UsageError(f"{option} names no file or folder")
     ticks = ticks_of(tick, origin, as_ticks)
     try:
         low, high = as_tick(from_, ticks), as_tick(to, ticks)
@@ -98,10 +101,14 @@ def _format(format_: str | None, as_json: bool, out: str | None, queries: int) -
 def _write(out: Path, blocks: dict[str, Iterator[str]], ending: str) -> None:
     """One query to a file, several to a folder, a file each; whole files or none."""
     one = len(blocks) == 1 and not out.is_dir() and not str(out).endswith("/")
-    places = {q: out if one else out / f"{q}{ending}" for q in blocks}
     written: list[tuple[str, Path]] = []
     try:
-        for query, place in places.items():
+        for query in blocks:
+            place = (out if one else out / f"{query}{ending}").resolve()
+            if place.exists() and not place.is_file():  # a pipe, /dev/null: there to be written to
+                with place.open("w", encoding="utf-8", newline="") as file:
+                    file.writelines(f"{line}\n" for line in blocks[query])
+                continue
             place.parent.mkdir(parents=True, exist_ok=True)
             handle, temporary = tempfile.mkstemp(dir=place.parent, prefix=f".{place.name[:50]}.")
             written.append((temporary, place))
