@@ -8,11 +8,13 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from os import PathLike
 from pathlib import Path
+from types import EllipsisType
 from typing import TYPE_CHECKING
 
 from tidelog.language import program as _program
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from tidelog.analysis.delay import Measure
     from tidelog.analysis.dependencies import Dependencies
     from tidelog.analysis.forgetting import Forgettable
+    from tidelog.evaluation.engines import Moment
     from tidelog.evaluation.facts import FactsLike
     from tidelog.evaluation.problems import Problem
 
@@ -65,18 +68,21 @@ class Program(_program.Program):
         query: str,
         facts: FactsLike = None,
         *,
-        from_: int | str | datetime | None = None,
-        to: int | str | datetime | None = None,
+        from_: Moment | EllipsisType | None = ...,
+        to: Moment | EllipsisType | None = ...,
         engine: str = "duckdb",
         tick: str | None = None,
         origin: str | datetime | None = None,
+        budget: float = 60.0,
     ) -> pa.Table:
         """The answers of a predicate over finite facts, as an Arrow table by time and arguments.
 
         Facts are a path (a folder, or a .csv, .parquet, .jsonl or .tdl file) or a mapping from
         inputs to rows: tuples, an Arrow table or a data frame. Answers cover the ticks `from_` to
-        `to`, by default the first to the last tick of the data. With `tick="10m"` times are
-        timestamps, and tick 0 starts at `origin` (by default 1970-01-01T00:00Z).
+        `to`, by default the first to the last tick of the data; None means without end, and then a
+        column `period` says how each answer repeats. With `tick="10m"` times are timestamps, and
+        tick 0 starts at `origin` (by default 1970-01-01T00:00Z). `budget` bounds the seconds that
+        programs may take which only the timeline can evaluate.
 
         >>> import tidelog
         >>> program = tidelog.parse("Hot(X) @ T+1 :- Temp(X, high) @ T, Temp(X, high) @ T+1.")
@@ -88,7 +94,11 @@ class Program(_program.Program):
         from tidelog.evaluation.ticks import Ticks
 
         ticks = None if tick is None else Ticks.of(tick, origin)
-        found = evaluate(self, [query], facts, from_=from_, to=to, engine=engine, ticks=ticks)
+        low = None if isinstance(from_, EllipsisType) else -math.inf if from_ is None else from_
+        high = None if isinstance(to, EllipsisType) else math.inf if to is None else to
+        found = evaluate(
+            self, [query], facts, from_=low, to=high, engine=engine, ticks=ticks, budget=budget
+        )
         return found.answers[query]
 
 

@@ -39,8 +39,9 @@ class Pending:
     waits_for: tuple[Premise, ...]
 
     def __str__(self) -> str:
+        answer = shown(self.predicate, self.args, self.time)
         waits = " and ".join(map(str, self.waits_for))
-        return f"{shown(self.predicate, self.args, self.time)} waits for {waits}"
+        return f"{answer} waits for {waits}" if waits else f"{answer} may still come"
 
     def as_json(self) -> dict[str, object]:
         return {

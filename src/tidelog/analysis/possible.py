@@ -15,7 +15,7 @@ from itertools import product
 from typing import TypeAlias
 
 from tidelog.analysis.core import Core, Predicate
-from tidelog.analysis.dependencies import Class, Dependencies
+from tidelog.analysis.dependencies import Dependencies
 from tidelog.analysis.order import Order, Symbol
 from tidelog.language.program import (
     Atom,
@@ -58,7 +58,7 @@ class PossibleRule:
 
 @dataclass
 class Possible:
-    """The possible program of one query of class 1 or 2."""
+    """The possible program of one query."""
 
     deps: Dependencies
     query: str
@@ -124,7 +124,6 @@ def possible(deps: Dependencies) -> Possible:
     [(None,), (0,)]
     """
     (query,) = deps.queries
-    assert deps.cls is not Class.BLOCKING
     found = Possible(deps, query, [], {}, True)
     core = deps.core
     for name, predicate in core.predicates.items():

@@ -111,6 +111,7 @@ def data_errors() -> Iterator[None]:
     """What is wrong with rules or data, as lines on standard error and exit code 1."""
     from tidelog.evaluation.facts import DataError
     from tidelog.evaluation.plan import Unbounded
+    from tidelog.evaluation.timeline import TooHard
 
     console = terminal.stderr()
     try:
@@ -122,6 +123,9 @@ def data_errors() -> Iterator[None]:
     except Unbounded as error:
         console.print(f"error: {visible(str(error))}")
         console.print(f"  {visible(print_rule(error.rule))}")
+        sys.exit(1)
+    except TooHard as error:
+        console.print(f"error: {visible(str(error))}")
         sys.exit(1)
     except ProgramError as error:
         refuse(Report(error.source, Program(), error.diagnostics))

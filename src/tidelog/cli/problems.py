@@ -303,7 +303,8 @@ def _time(option: str, text: str, ticks: Ticks | None) -> int:
         found = as_tick(text, ticks)
     except ValueError as error:
         raise click.UsageError(f"{option}: {error}") from error
-    assert found is not None
+    if not isinstance(found, int):
+        raise click.UsageError(f"{option}: the time must be finite")
     return found
 
 

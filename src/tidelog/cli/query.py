@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from tidelog.cli.common import RULES, accepted, chosen_queries, data_errors, ticks_of
+from tidelog.language.diagnostics import visible
 from tidelog.views import terminal
 
 
@@ -18,8 +19,16 @@ from tidelog.views import terminal
 @click.argument("rules", type=RULES)
 @click.option("--facts", metavar="PATH", help="A folder of facts, or one file of them.")
 @click.option("--query", "queries", multiple=True, metavar="P", help="This predicate; repeatable.")
-@click.option("--from", "from_", metavar="TIME", help="First time; the data's first by default.")
-@click.option("--to", metavar="TIME", help="Last time; the data's last by default.")
+@click.option("--from", "from_", metavar="TIME", help="First time, or -inf; default the data's.")
+@click.option("--to", metavar="TIME", help="Last time, or inf; default the data's.")
+@click.option(
+    "--budget",
+    type=click.FloatRange(min=0.0),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="For programs that need the timeline.",
+)
 @click.option("--engine", type=click.Choice(["duckdb"]), default="duckdb", show_default=True)
 @click.option("--format", "format_", type=click.Choice(["csv", "json", "table"]))
 @click.option("--json", "as_json", is_flag=True, help="Short for --format json.")
@@ -33,6 +42,7 @@ def query_command(
     queries: tuple[str, ...],
     from_: str | None,
     to: str | None,
+    budget: float,
     engine: str,
     format_: str | None,
     as_json: bool,
@@ -66,11 +76,14 @@ def query_command(
             engine=engine,
             ticks=ticks,
             timestamps=not as_ticks,
+            budget=budget,
             progress=progress,
         )
+    if found.timeline is not None:
+        terminal.stderr().print(visible(f"note: evaluated on the timeline; {found.timeline}"))
     for name, rows in found.nulls.items():
         left_out = f"{terminal.plural(rows, 'row')} of {name} left out"
-        terminal.stderr().print(f"warning: {left_out}: NULL in a declared column")
+        terminal.stderr().print(f"warning: {left_out}: NULL or NaN in a column")
     blocks = {q: answers.lines(q, found.answers[q], chosen) for q in asked}
     if out is not None:
         _write(Path(out), blocks, answers.FORMATS[chosen])

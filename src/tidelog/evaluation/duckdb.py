@@ -40,9 +40,10 @@ from tidelog.evaluation.plan import (
     Scan,
     plan,
     planning_budget,
+    uses,
 )
 from tidelog.evaluation.ranges import EMPTY, Range
-from tidelog.evaluation.sql import TEXTS, Writer
+from tidelog.evaluation.sql import CHUNK, TEXTS, Writer, chunk
 from tidelog.evaluation.ticks import PATTERN, Ticks
 from tidelog.language.checks import check_program
 from tidelog.language.diagnostics import Severity
@@ -52,6 +53,9 @@ _SQL_TYPES = {Type.TEXT: "VARCHAR", Type.INT: "BIGINT", Type.FLOAT: "DOUBLE", Ty
 _INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
 _WIDE_INTEGERS = ("UBIGINT", "HUGEINT", "UHUGEINT")
 _NULLS = ("NULL", '"NULL"')
+# Facts a packed row must take for packing to pay, and chunks of data that make it worth a look.
+_DENSE = 1.25
+_WORTH_A_LOOK = 12
 
 
 @dataclass
@@ -420,7 +424,11 @@ class Engine:
                 match step:
                     case Scan():
                         self.progress(f"packing {step.predicate.source}")
-                        self._table(step.name, writer.scan(step))
+                        store = self._table
+                        if self._sparse(step, writer):
+                            writer.unpacked.add(step.name)
+                            store = self._view if uses(plan, step.name) == 1 else self._table
+                        store(step.name, writer.scan(step))
                     case Derive():
                         self.progress(f"deriving {step.predicate.name}")
                         if writer.is_copy(step):
@@ -440,6 +448,20 @@ class Engine:
                 raise
             raise DataError(*broken) from None
         return writer
+
+    def _sparse(self, scan: Scan, writer: Writer) -> bool:
+        """Whether packing would not pay: in a few chunks hardly a row takes two facts.
+
+        Grouping then costs more than it saves; joins do not mind, and what they derive is merged.
+        """
+        range_ = writer.plan.ranges.get(scan.predicate.name, EMPTY)
+        range_ = range_ & writer.plan.data.get(scan.predicate.name, EMPTY)
+        if range_.empty or range_.high - range_.low < _WORTH_A_LOOK * CHUNK:
+            return False
+        quarter = int(range_.high - range_.low) // 4
+        chunks = [chunk(int(range_.low) + quarter * i) for i in (1, 2, 3)]
+        facts, rows = self._one(writer.density(scan, chunks))
+        return bool(0 < facts < _DENSE * rows)
 
     def _fixpoint(self, step: Fixpoint, writer: Writer) -> None:
         for i, table in enumerate(step.tables):

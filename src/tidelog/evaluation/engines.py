@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from tidelog.evaluation.facts import DataError, FactsLike
+from tidelog.evaluation.plan import Unbounded
 from tidelog.evaluation.ticks import Ticks
 from tidelog.language.checks import Similar
 from tidelog.language.program import TIME_MAX, Program
@@ -17,13 +19,19 @@ if TYPE_CHECKING:
 
 ENGINES = ("duckdb",)
 
+Moment: TypeAlias = int | float | str | datetime
+
 
 @dataclass(frozen=True)
 class Evaluated:
-    """Answers by query, and rows left out for a NULL by input."""
+    """Answers by query, rows left out for a NULL by input, and why bulk evaluation would not do.
+
+    Answers without end have a column `period`: they hold at `time` and every period further on.
+    """
 
     answers: dict[str, pa.Table]
     nulls: dict[str, int]
+    timeline: str | None = None
 
 
 def evaluate(
@@ -31,14 +39,19 @@ def evaluate(
     queries: Iterable[str],
     facts: FactsLike,
     *,
-    from_: int | str | datetime | None = None,
-    to: int | str | datetime | None = None,
+    from_: Moment | None = None,
+    to: Moment | None = None,
     engine: str = "duckdb",
     ticks: Ticks | None = None,
     timestamps: bool = True,
+    budget: float = 60.0,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Evaluated:
-    """Evaluate some queries over finite facts; with ticks, answers have timestamps if wanted."""
+    """Evaluate some queries over finite facts; with ticks, answers have timestamps if wanted.
+
+    Times left out are those of the data; they may be infinite. What bulk evaluation cannot answer
+    exactly goes to the timeline, within a budget of seconds.
+    """
     if engine not in ENGINES:
         raise ValueError(f"no engine is called {engine!r}; there are {', '.join(ENGINES)}")
     from tidelog.evaluation.duckdb import Engine
@@ -52,13 +65,32 @@ def evaluate(
             raise ValueError(f"no predicate {query} in the rules; {hint}")
     low, high = as_tick(from_, ticks), as_tick(to, ticks)
     with Engine(program, facts, ticks, timestamps, progress) as running:
-        return Evaluated(running.query(queries, low, high), running.nulls)
+        if isinstance(low, float) or isinstance(high, float):
+            reason = "the range has no end"
+        else:
+            try:
+                return Evaluated(running.query(queries, low, high), running.nulls)
+            except Unbounded as error:
+                reason = str(error)
+        from tidelog.evaluation.timeline import answers
+
+        found = answers(running, queries, low, high, budget)
+        return Evaluated(found, running.nulls, reason)
 
 
-def as_tick(time: int | str | datetime | None, ticks: Ticks | None) -> int | None:
-    """A tick from what a caller gave: a whole number, or a timestamp where ticks have a length."""
+def as_tick(time: Moment | None, ticks: Ticks | None) -> int | float | None:
+    """A tick from what a caller gave: a whole number, or a timestamp where ticks have a length.
+
+    Infinite times come as floats, `inf` and `-inf`.
+    """
     if time is None:
         return None
+    if isinstance(time, str) and time.strip().lower().lstrip("+-") == "inf":
+        time = float(time)
+    if isinstance(time, float):
+        if not math.isinf(time):
+            raise ValueError(f"{time} is not a whole number of ticks")
+        return time
     if isinstance(time, str):
         try:
             time = int(time)

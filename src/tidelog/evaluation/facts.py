@@ -359,7 +359,7 @@ def _table(
             except ValueError as problem:
                 where = places[number] if places else f"{origin}, row {number + 1}"
                 raise DataError(f"{where}: column `{name}`: {problem}") from None
-        arrays.append(pa.array(converted, _arrow_type(type_)))
+        arrays.append(pa.array(converted, arrow_type(type_)))
     names = _plain_names(len(arrays))
     if not arrays:
         # A table without columns still has rows: a rigid fact without arguments.
@@ -375,7 +375,7 @@ def _type_of(values: Iterable[Any]) -> Type:
     return Type.FLOAT if found and found <= {int, float} else Type.TEXT
 
 
-def _arrow_type(type_: Type) -> pa.DataType:
+def arrow_type(type_: Type) -> pa.DataType:
     import pyarrow as pa
 
     return {

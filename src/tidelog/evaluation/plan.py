@@ -325,6 +325,22 @@ def groups(join: Join) -> dict[str, list[int]]:
     return found
 
 
+def uses(plan: Plan, table: str) -> int:
+    """How often a table is read; twice at least where rounds repeat."""
+    count = 0
+    for step in plan.steps:
+        match step:
+            case Derive():
+                joins, times = step.joins, 1
+            case Fixpoint():
+                parts = [part for fill in step.fills for part in (fill.filter, fill.guard) if part]
+                joins, times = (*step.start, *step.repeat, *parts), 2
+            case Scan():
+                continue
+        count += times * sum(source.table == table for join in joins for source in join.sources)
+    return count
+
+
 def constants(steps: tuple[Step, ...]) -> list[Constant]:
     """Every constant of the plan, once, in order of appearance."""
     found: dict[Constant, None] = {}

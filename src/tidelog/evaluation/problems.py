@@ -21,6 +21,7 @@ from tidelog.evaluation.facts import schemas
 from tidelog.evaluation.plan import Unbounded
 from tidelog.evaluation.ranges import Range
 from tidelog.evaluation.sql import CHUNK, Writer, chunk, columns
+from tidelog.evaluation.timeline import Limit, evaluate, history
 from tidelog.language.program import (
     Atom,
     Constant,
@@ -49,9 +50,6 @@ class Problem:
         deps = self.deps
         if not deps.core.predicates[self.query].temporal:
             raise Refused(f"{self.query} has no time: the question concerns temporal queries")
-        if deps.cls is Class.BLOCKING:
-            places = ", ".join(dict.fromkeys(str(r.origin) for r in deps.reason.rules))
-            raise Refused(f"{self.query} is blocking: {deps.reason.message} ({places})")
 
     @property
     def deps(self) -> Dependencies:
@@ -59,8 +57,19 @@ class Problem:
 
     # Definitive time points
 
-    def definitive(self, tin: int, tout: int) -> Definitive:
+    @property
+    def blocking(self) -> bool:
+        """Whether the question needs the timeline: answers may depend on any later time."""
+        return self.deps.cls is Class.BLOCKING
+
+    def definitive(self, tin: int, tout: int, budget: float = 60.0) -> Definitive:
         """Whether the answers at tout can still change when everything up to tin has arrived."""
+        if self.blocking:
+            made, pending = self._on_timeline(tin, Range(tout, tout), budget)
+            pending.sort(key=str)
+            return Definitive(
+                not pending, made.exact or not pending, len(pending), tuple(pending[:MOST_PENDING])
+            )
         open_ = self._possible(tin, Range(tout, tout))
         found: list[Pending] = []
         total = 0
@@ -71,8 +80,11 @@ class Problem:
             found += [open_.pending(pattern, row[:-2], tout) for row in sorted(rows, key=str)]
         return Definitive(total == 0, open_.possible.exact or total == 0, total, tuple(found))
 
-    def open_points(self, tin: int, from_: int, to: int) -> list[int]:
+    def open_points(self, tin: int, from_: int, to: int, budget: float = 60.0) -> list[int]:
         """The time points from a tick to a tick that are not definitive yet."""
+        if self.blocking:
+            _, pending = self._on_timeline(tin, Range(from_, to), budget)
+            return sorted({p.time for p in pending})
         open_ = self._possible(tin, Range(from_, to))
         points: set[int] = set()
         for _, table in open_.tables():
@@ -88,6 +100,27 @@ class Problem:
         writer = self.engine.evaluate(plan)
         return _Open(self.engine, made, writer)
 
+    def _on_timeline(self, tin: int, asked: Range, budget: float) -> tuple[Possible, list[Pending]]:
+        """The paper's critical query, fresh objects as arbitrary arguments, on the timeline."""
+        deps = self.deps
+        made = possible(deps)
+        names = {made.name(self.query, p): p for p in made.patterns[self.query]}
+        whole = made.core(tin).below([self.query, *names])
+        places = ", ".join(dict.fromkeys(str(r.origin) for r in deps.reason.rules))
+        limit = Limit(budget, f"{deps.reason.message} ({places})", self.engine.progress)
+        facts = history(self.engine, whole, tin)
+        found = evaluate(whole, facts, [self.query, *names], asked, limit)
+        certain = found[self.query].rows
+        pending: list[Pending] = []
+        for name, pattern in names.items():
+            for row, time in found[name].rows:
+                if not (made.ground(pattern) and (row, time) in certain):
+                    assert time is not None
+                    values = iter(row)
+                    args = tuple(next(values) if label is None else None for label in pattern)
+                    pending.append(Pending(self.query, args, time, (), ()))
+        return made, pending
+
     # Live facts
 
     def live(self, tin: int, tout: int) -> dict[str, str]:
@@ -96,6 +129,9 @@ class Problem:
         The selects give the arguments and the time. Rigid facts are always live and not listed.
         """
         deps = self.deps
+        if self.blocking:
+            # Any fact may matter at any later time: all of them are kept.
+            return {p.source: self._everything(p, tin) for p in deps.core.inputs if p.temporal}
         made = possible(deps)
         due, bounded = self._due(deps, tin, tout)
         seeds = list(_seeds(made, deps, everything=not bounded))
@@ -138,6 +174,8 @@ class Problem:
         )
         if not needed:
             return Forgettable(True, True, "no possible answer uses those facts")
+        if self.blocking:
+            return Forgettable(False, False, f"{self.query} is blocking: any fact may matter later")
         if not decidable(deps):
             return Forgettable(False, False, "a possible answer uses those facts")
         return forgettable(deps, self._history(deps, tin, tout), tin, tout, tmem, budget)
@@ -161,6 +199,11 @@ class Problem:
                 rows = self.engine._all(f"SELECT DISTINCT {', '.join(names) or '1'} FROM {view}")
                 found += [Ground(predicate.name, row[: len(names)]) for row in rows]
         return found
+
+    def _everything(self, predicate: Predicate, tin: int) -> str:
+        names = ", ".join([*columns(len(predicate.types)), "t"])
+        view = self.engine.loaded[predicate.source].view
+        return f"SELECT DISTINCT {names} FROM {view} WHERE t <= {tin} ORDER BY t, {names}"
 
     def _due(self, deps: Dependencies, tin: int, tout: int) -> tuple[list[Rule], bool]:
         """Rules that say which output times are open, and whether a fact's reach is bounded."""

@@ -69,6 +69,7 @@ class Writer:
             if isinstance(c.value, str) and not _plain(c.value)
         ]
         self.texts: dict[str, int] = {value: i for i, value in enumerate(awkward)}
+        self.unpacked: set[str] = set()  # scans whose rows hold one bit each
 
     # Literals
 
@@ -99,8 +100,39 @@ class Writer:
     # Scans
 
     def scan(self, scan: Scan) -> str:
-        """Select and project an input, then pack it."""
+        """Select and project an input, then pack it; if `unpacked`, a row per fact is left."""
         table = self.plan.inputs[scan.predicate.name]
+        kept, where = self._selected(scan)
+        if not scan.predicate.temporal:
+            return f"SELECT DISTINCT {', '.join(kept or [_ONE])}\nFROM {table}{_where(where)}"
+        range_ = self.plan.ranges[scan.predicate.name]
+        if range_.empty:
+            return self.empty(narrowed(scan.predicate, scan.columns))
+        where += _within(range_, self.plan.data.get(scan.predicate.name, range_))
+        # Both engines truncate towards zero: times before 0 need one step more.
+        bit = f"t % {CHUNK}" if range_.low >= 0 else f"((t % {CHUNK}) + {CHUNK}) % {CHUNK}"
+        names = columns(len(kept))
+        inner = f"SELECT {_list(kept, 't', f'{bit} AS i')} FROM {table}{_where(where)}"
+        bits = "CAST(1 AS BIGINT) << CAST(i AS INT)"
+        if scan.name in self.unpacked:
+            return f"SELECT {_list(names, 't - i AS c', f'{bits} AS b')}\nFROM ({inner}) AS x"
+        return (
+            f"SELECT {_list(names, 't - i AS c')}, bit_or({bits}) AS b\n"
+            f"FROM ({inner}) AS x\nGROUP BY {_list(names, 't - i')}"
+        )
+
+    def density(self, scan: Scan, chunks: Iterable[int]) -> str:
+        """How many facts a scan selects in some chunks, and how many rows they pack into."""
+        table = self.plan.inputs[scan.predicate.name]
+        kept, where = self._selected(scan)
+        names = columns(len(kept))
+        where.append(f"({' OR '.join(f't BETWEEN {c} AND {c + CHUNK - 1}' for c in chunks)})")
+        inner = f"SELECT {_list(kept, f't // {CHUNK} AS c')} FROM {table}{_where(where)}"
+        grouped = f"SELECT count(*) AS n FROM ({inner}) AS x GROUP BY {_list(names, 'c')}"
+        return f"SELECT CAST(coalesce(sum(n), 0) AS BIGINT), count(*) FROM ({grouped}) AS g"
+
+    def _selected(self, scan: Scan) -> tuple[list[str], list[str]]:
+        """The columns a scan keeps and its conditions."""
         bound: dict[str, str] = {}
         where: list[str] = []
         for i, term in enumerate(scan.atom.args, 1):
@@ -115,21 +147,7 @@ class Writer:
             f"a{i + 1} AS {name}"
             for i, name in zip(scan.columns, columns(len(scan.columns)), strict=True)
         ]
-        if not scan.predicate.temporal:
-            return f"SELECT DISTINCT {', '.join(kept or [_ONE])}\nFROM {table}{_where(where)}"
-        range_ = self.plan.ranges[scan.predicate.name]
-        if range_.empty:
-            return self.empty(narrowed(scan.predicate, scan.columns))
-        where += _within(range_, self.plan.data.get(scan.predicate.name, range_))
-        # Both engines truncate towards zero: times before 0 need one step more.
-        bit = f"t % {CHUNK}" if range_.low >= 0 else f"((t % {CHUNK}) + {CHUNK}) % {CHUNK}"
-        names = columns(len(kept))
-        inner = f"SELECT {_list(kept, 't', f'{bit} AS i')} FROM {table}{_where(where)}"
-        return (
-            f"SELECT {_list(names, 't - i AS c')},"
-            f" bit_or(CAST(1 AS BIGINT) << CAST(i AS INT)) AS b\n"
-            f"FROM ({inner}) AS x\nGROUP BY {_list(names, 't - i')}"
-        )
+        return kept, where
 
     # Rules
 
@@ -145,6 +163,7 @@ class Writer:
         head = join.rule.head
         return (
             source is not None
+            and source.table not in self.unpacked  # its rows are yet to be merged
             and not more
             and not join.comparisons
             and source.args == head.args
@@ -279,6 +298,11 @@ class Writer:
             return f"(SELECT {_list(names, _plus(whole), 'b')} FROM {table})"
         stay = FULL >> bits  # what does not leave the chunk, cut first: shifting must not overflow
         low, high = f"(b & {stay}) << {bits}", f"b >> {CHUNK - bits}"
+        if table in self.unpacked:  # a row's one bit stays or leaves
+            here, next_ = (_plus(w).removesuffix(" AS c") for w in (whole, whole + CHUNK))
+            stays = f"CASE WHEN (b & {stay}) <> 0 THEN"
+            moved = [f"{stays} {here} ELSE {next_} END AS c", f"{stays} {low} ELSE {high} END AS b"]
+            return f"(SELECT {_list(names, *moved)} FROM {table})"
         return (
             f"(SELECT {_list(names, _plus(whole), f'{low} AS b')} FROM {table}"
             f" WHERE (b & {stay}) <> 0"

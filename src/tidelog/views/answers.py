@@ -45,7 +45,7 @@ def _csv_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         return _quoted(column)
     if pa.types.is_integer(column.type):
-        return column.cast(pa.string())
+        return pc.fill_null(column.cast(pa.string()), "")
     return pa.chunked_array([pa.array([_plain(v) for v in column.to_pylist()], pa.string())])
 
 
