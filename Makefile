@@ -6,6 +6,11 @@ READY := $(VENV)/.ready
 
 .PHONY: help setup demo test test-deep bench lint clean
 
+# An environment knows its own place: after the folder was moved or copied, or its Python is gone, it is built anew.
+ifneq ($(shell $(BIN)/python -c '' 2>&1 && cat $(READY) 2>&1),$(shell pwd -P))
+.PHONY: $(READY)
+endif
+
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 12
 
@@ -14,21 +19,21 @@ setup: $(READY)  ## build .venv with everything pinned
 $(READY): requirements.txt pyproject.toml tools/preflight.sh
 	@python=$$(sh tools/preflight.sh) && \
 	echo "setting up $(VENV) with $$python" && \
-	$$python -m venv --clear $(VENV)
+	"$$python" -m venv --clear $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
-	@touch $@
+	@pwd -P > $@
 
-demo: $(READY)  ## check and explain the turbine example
+demo: $(READY)  ## check, explain and query the turbine example
 	$(BIN)/tidelog check examples/turbines/rules.tdl
 	$(BIN)/tidelog explain examples/turbines/rules.tdl
+	$(BIN)/tidelog query examples/turbines/rules.tdl --facts examples/turbines/facts --format table
 
 lint: $(READY)  ## formatting, lint, types and layers
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy
-	$(BIN)/lint-imports --no-cache > .lint-imports.log || { cat .lint-imports.log; exit 1; }
-	@rm -f .lint-imports.log
+	@said=$$($(BIN)/lint-imports --no-cache) || { echo "$$said"; exit 1; }
 
 test: lint  ## everything that must hold: lint, types, layers, tests
 	$(BIN)/pytest -q -n 2

@@ -1,11 +1,13 @@
-"""Every console session in README.md and docs/ is run, and must print what the page says.
+"""Every session in the pages is run, and must print what the page says.
 
 In a block marked `console` a line that starts with `$ ` is a command, run from the root of the
-project; the lines up to the next command are all that it prints.
+project; the lines up to the next command are all that it prints. Blocks marked `python` are
+doctests, run there too; those of one page share their names. Links lead somewhere.
 """
 
 from __future__ import annotations
 
+import doctest
 import os
 import re
 import subprocess
@@ -15,14 +17,17 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-_BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "tests/README.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 
 
-def sessions(page: str) -> list[tuple[int, str]]:
-    """The line on which each console block of a page starts, and its text."""
+def sessions(page: str, language: str = "console") -> list[tuple[int, str]]:
+    """The line on which each block of a page in one language starts, and its text."""
+    block = re.compile(rf"^```{language}\n(.*?)^```$", re.MULTILINE | re.DOTALL)
     return [
-        (page.count("\n", 0, found.start(1)) + 1, found.group(1)) for found in _BLOCK.finditer(page)
+        (page.count("\n", 0, found.start(1)) + 1, found.group(1)) for found in block.finditer(page)
     ]
 
 
@@ -66,6 +71,33 @@ def test_session(block: str) -> None:
         assert run(command).rstrip("\n") == expected.rstrip("\n"), command
 
 
+def failures(page: str, name: str) -> str:
+    """What the doctests of a page report: nothing when they hold."""
+    blocks = ["\n" * (line - 1) + block for line, block in sessions(page, "python")]
+    runner = doctest.DocTestRunner(verbose=False)
+    names: dict[str, object] = {}
+    said: list[str] = []
+    for block in blocks:
+        test = doctest.DocTestParser().get_doctest(block, names, name, name, 0)
+        assert test.examples, f"{name}: a python block shows a session: >>> "
+        test.globs = names
+        runner.run(test, out=said.append, clear_globs=False)
+    return "".join(said)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_python(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    assert failures(page.read_text("utf-8"), page.name) == ""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text("utf-8"))
+    here = [link for link in links if "://" not in link]
+    assert [link for link in here if not (page.parent / link).exists()] == []
+
+
 def test_there_are_sessions() -> None:
     assert len(BLOCKS) >= 10
 
@@ -78,8 +110,16 @@ def test_a_wrong_session_would_be_found() -> None:
     assert run(command) == "right\n" != expected
 
 
-def test_no_console_block_is_overlooked() -> None:
+def test_no_block_is_overlooked() -> None:
     """Blocks that are indented or not closed would never be run."""
     for page in PAGES:
         text = page.read_text("utf-8")
-        assert len(sessions(text)) == len(re.findall(r"```\s*console", text)), page
+        for language in ("console", "python"):
+            found = re.findall(rf"```\s*{language}", text)
+            assert len(sessions(text, language)) == len(found), page
+
+
+def test_wrong_python_would_be_found() -> None:
+    page = "```python\n>>> x = 1\n```\n\n```python\n>>> x\n2\n```\n"
+    assert "Expected:\n    2\nGot:\n    1\n" in failures(page, "page")
+    assert failures(page.replace("2", "1"), "page") == ""

@@ -107,13 +107,13 @@ def java(version: str) -> str:
     return f"echo 'openjdk version \"{version}\" 2025-04-15' >&2"
 
 
-def preflight(machine: Path) -> subprocess.CompletedProcess[str]:
+def preflight(machine: Path, **env: str) -> subprocess.CompletedProcess[str]:
     kept = {k: v for k, v in os.environ.items() if k not in ("PYTHON", "JAVA_HOME")}
     return subprocess.run(
         [str(machine / "sh"), str(ROOT / "tools" / "preflight.sh")],
         capture_output=True,
         text=True,
-        env={**kept, "PATH": str(machine)},
+        env={**kept, "PATH": str(machine), **env},
         timeout=60,
         check=False,
     )
@@ -126,8 +126,8 @@ def test_a_machine_with_everything(machine: Path) -> None:
     assert (result.returncode, result.stdout, result.stderr) == (0, "python3.12\n", "")
 
 
-def refused(machine: Path, *words: str) -> None:
-    result = preflight(machine)
+def refused(machine: Path, *words: str, **env: str) -> None:
+    result = preflight(machine, **env)
     assert result.returncode == 1
     assert result.stdout == ""
     assert result.stderr.count("\n") == 1, "one sentence"
@@ -164,8 +164,24 @@ def test_no_java(machine: Path) -> None:
     refused(machine, "Java 17 or later", "found none", "JAVA_HOME")
 
 
-@pytest.mark.parametrize(("version", "major"), [("11.0.2", "11"), ("1.8.0_392", "1")])
+@pytest.mark.parametrize(("version", "major"), [("11.0.2", "11"), ("1.8.0_392", "8")])
 def test_an_old_java(machine: Path, version: str, major: str) -> None:
     install(machine, "python3", GOOD_PYTHON)
     install(machine, "java", java(version))
     refused(machine, "Java 17 or later", f"is version {major}", "JAVA_HOME")
+
+
+def test_a_python_and_a_java_of_ones_own(machine: Path) -> None:
+    own = machine / "of my own" / "bin"
+    own.mkdir(parents=True)
+    install(own, "python", GOOD_PYTHON)
+    install(own, "java", java("21.0.1"))
+    result = preflight(machine, PYTHON=str(own / "python"), JAVA_HOME=str(own.parent))
+    assert (result.returncode, result.stdout, result.stderr) == (0, f"{own / 'python'}\n", "")
+
+
+def test_a_python_or_a_java_of_ones_own_that_is_none(machine: Path) -> None:
+    install(machine, "python3", GOOD_PYTHON)
+    install(machine, "java", java("17.0.15"))
+    refused(machine, "PYTHON=nowhere is none", "leave it out", PYTHON="nowhere")
+    refused(machine, "nowhere/bin/java is none", "JAVA_HOME", JAVA_HOME="nowhere")
