@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 
 from tidelog.analysis.containment import reduced
-from tidelog.analysis.dependencies import Dependencies, dependencies
+from tidelog.analysis.dependencies import Class, Dependencies, dependencies
+from tidelog.analysis.unfolding import Unfolder
 from tidelog.evaluation.plan import (
     Derive,
     Fill,
@@ -21,6 +23,8 @@ from tidelog.evaluation.ranges import Range
 from tidelog.evaluation.sql import Writer
 from tidelog.language.printer import print_literal, print_rule, print_term
 
+# Conjunctive queries that are listed; there can be exponentially many.
+MOST_CQS = 20
 # A plan depends on the times of the data; without data, this much is assumed.
 ASSUMED = Range(0, 599)
 
@@ -48,6 +52,15 @@ def plan_lines(deps: Dependencies) -> list[str]:
             case Fixpoint():
                 lines += _fixpoint_lines(step, found)
     return lines
+
+
+def ucq_lines(deps: Dependencies) -> list[str]:
+    """The query as a union of conjunctive queries over inputs, as far as a page holds."""
+    if deps.cls is not Class.NONRECURSIVE:
+        return ["not unfolded: the unfolding of a recursive query has no end"]
+    found = list(islice(Unfolder(deps).all(deps.queries[0]), MOST_CQS + 1))
+    lines = [str(query) for query in found[:MOST_CQS]] or ["nothing can derive it"]
+    return [*lines, "..."] if len(found) > MOST_CQS else lines
 
 
 def _scan_line(step: Scan) -> str:

@@ -15,7 +15,7 @@ from tidelog.analysis.graph import Bound
 from tidelog.language.checks import Report
 from tidelog.language.diagnostics import Diagnostic, Source, render, visible
 from tidelog.language.printer import print_rule
-from tidelog.views.plans import plan_lines, sql_lines
+from tidelog.views.plans import plan_lines, sql_lines, ucq_lines
 
 WIDTH = 80
 
@@ -102,7 +102,7 @@ def plural(n: int, word: str) -> str:
 
 # Dependencies
 
-SECTIONS = ("class", "graph", "phi", "plan", "sql")
+SECTIONS = ("class", "graph", "phi", "ucq", "plan", "sql")
 
 
 def explain_lines(deps: Dependencies, sections: Sequence[str]) -> list[str]:
@@ -111,6 +111,7 @@ def explain_lines(deps: Dependencies, sections: Sequence[str]) -> list[str]:
         "class": _class_lines,
         "graph": _graph_lines,
         "phi": _phi_lines,
+        "ucq": ucq_lines,
         "plan": plan_lines,
         "sql": sql_lines,
     }
