@@ -268,3 +268,30 @@ def test_a_hundred_thousand_rounds_are_not_needed() -> None:
     with Engine(program, facts, progress=said.append) as engine:
         assert engine.count("P") == 70_000
     assert len(said) < 100
+
+
+# Sparse data is not packed
+
+
+@given(programs_and_facts())
+@examples(60)
+def test_programs_whose_inputs_are_not_packed(case: Case) -> None:
+    """A row per fact instead of a row per chunk: the same answers, from every kind of rule."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Engine, "_sparse", lambda *_: True)
+        agree(case)
+
+
+def test_what_counts_as_sparse() -> None:
+    """Objects seen once are not packed; objects seen all the time are; answers do not differ."""
+    program = check("P(X) @ T+7 :- E(X) @ T, F(X) @ T+7. Q(X) @ T :- E(X) @ T.").accepted()
+    once = [(str(i), i) for i in range(6000)]
+    often = [("a", t) for t in range(6000)]
+    for rows, unpacked in ((once, 2), (often, 0)):
+        facts = {"E": rows + rows[:10], "F": [(x, t + 7) for x, t in rows]}
+        with Engine(program, facts) as engine:
+            writer = engine.evaluate(engine.plan(["P", "Q"]))
+            # E is scanned once for both rules.
+            assert len(writer.unpacked) == unpacked
+            assert engine.count("P", -100, 10_000) == 6000
+            assert engine.count("Q") == 6000
