@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -34,7 +33,6 @@ from tidelog.evaluation.facts import (
 )
 from tidelog.evaluation.plan import (
     Derive,
-    Fill,
     Fixpoint,
     Plan,
     Scan,
@@ -43,6 +41,7 @@ from tidelog.evaluation.plan import (
     uses,
 )
 from tidelog.evaluation.ranges import EMPTY, Range
+from tidelog.evaluation.runner import Runner
 from tidelog.evaluation.sql import CHUNK, TEXTS, Writer, chunk
 from tidelog.evaluation.ticks import PATTERN, Ticks
 from tidelog.language.checks import check_program
@@ -70,7 +69,7 @@ class Loaded:
 
 
 @dataclass
-class Engine:
+class Engine(Runner):
     """One DuckDB connection with the facts of one program.
 
     >>> from tidelog.language.checks import check
@@ -182,7 +181,7 @@ class Engine:
             for path in part.paths:
                 if str(path) in self.narrowed:
                     return False
-                for name, nulls in self._all(
+                for name, nulls in self.all(
                     "SELECT path_in_schema, max(coalesce(stats_null_count, 1))"
                     f" FROM parquet_metadata({_glob(str(path))}) GROUP BY path_in_schema"
                 ):
@@ -199,9 +198,9 @@ class Engine:
         missing = self._missing(schema, loaded.types)
         try:
             if schema.time is not None:
-                low, high = self._one(f"SELECT min(t), max(t) FROM {view}_all")
+                low, high = self.one(f"SELECT min(t), max(t) FROM {view}_all")
             if missing and not self._known_whole(schema, parts, loaded.types):
-                (loaded.nulls,) = self._one(f"SELECT count(*) FROM {view}_all WHERE {missing}")
+                (loaded.nulls,) = self.one(f"SELECT count(*) FROM {view}_all WHERE {missing}")
         except duckdb.Error as error:
             raise DataError(*self._unreadable(loaded) or [_first_line(error)]) from None
         where = f" WHERE NOT ({missing})" if loaded.nulls else ""
@@ -218,7 +217,7 @@ class Engine:
         for where, select in loaded.sources.items():
             try:
                 # A hash needs every value; counts may come from statistics.
-                self._all(f"SELECT bit_xor(hash(COLUMNS(*))) FROM ({select}) AS x")
+                self.all(f"SELECT bit_xor(hash(COLUMNS(*))) FROM ({select}) AS x")
             except duckdb.Error as error:
                 found.append(f"{where}: {_first_line(error)}")
         return found
@@ -227,7 +226,7 @@ class Engine:
         found = []
         for where, select in loaded.sources.items():
             far = f"t < {-TIME_MAX} OR t > {TIME_MAX}"
-            (tick,) = self._one(f"SELECT min(t) FROM ({select}) AS x WHERE {far}")
+            (tick,) = self.one(f"SELECT min(t) FROM ({select}) AS x WHERE {far}")
             if tick is not None:
                 found.append(f"{where}: column `{schema.time}`: time {tick} does not fit 62 bits")
         return found
@@ -254,7 +253,7 @@ class Engine:
     ) -> str:
         """A select of the schema's columns from a typed source; settles types left open."""
         try:
-            found = [row[1] for row in self._all(f"DESCRIBE SELECT * FROM {source}")]
+            found = [row[1] for row in self.all(f"DESCRIBE SELECT * FROM {source}")]
         except duckdb.Error as error:
             raise DataError(f"{where}: {_first_line(error)}") from None
         values: list[str] = []
@@ -325,17 +324,17 @@ class Engine:
         # In a file of one column nothing but a blank line is empty and not quoted.
         where = " WHERE c0 IS NOT NULL" if len(raw) == 1 else ""
         try:
-            self._table(table, f"{select} FROM {_csv_source(path, raw, header.ending)}{where}")
+            self.table(table, f"{select} FROM {_csv_source(path, raw, header.ending)}{where}")
         except duckdb.Error as error:
             if found := find_csv_problems(path, schema, self.ticks):
                 raise DataError(*found) from None
             # Python's reader has no objection: ends of line that differ, or very long lines.
             try:
                 lenient = _csv_source(path, raw, None, path.stat().st_size)
-                self._table(table, f"{select} FROM {lenient}{where}")
+                self.table(table, f"{select} FROM {lenient}{where}")
             except duckdb.Error:
                 raise DataError(f"{path}: {_first_line(error)}") from None
-        (problems,) = self._one(f"SELECT count(*) FROM {table} WHERE bad")
+        (problems,) = self.one(f"SELECT count(*) FROM {table} WHERE bad")
         if problems:
             found = find_csv_problems(path, schema, self.ticks)
             raise DataError(*found or [f"{path}: {problems} rows have a value that does not fit"])
@@ -386,14 +385,14 @@ class Engine:
         found = {}
         for name in queries:
             self.progress(f"answers of {name}")
-            table = self._arrow(writer.rows(name))
+            table = self.arrow(writer.rows(name))
             found[name] = self._named(writer.plan.deps.core.predicates[name], table)
         return found
 
     def count(self, query: str, from_: int | None = None, to: int | None = None) -> int:
         """How many answers a query has."""
         writer = self.evaluate(self.plan([query], from_, to))
-        (n,) = self._one(writer.count(query))
+        (n,) = self.one(writer.count(query))
         return int(n)
 
     def _named(self, predicate: Predicate, table: pa.Table) -> pa.Table:
@@ -424,19 +423,19 @@ class Engine:
                 match step:
                     case Scan():
                         self.progress(f"packing {step.predicate.source}")
-                        store = self._table
+                        store = self.table
                         if self._sparse(step, writer):
                             writer.unpacked.add(step.name)
-                            store = self._view if uses(plan, step.name) == 1 else self._table
+                            store = self.view if uses(plan, step.name) == 1 else self.table
                         store(step.name, writer.scan(step))
                     case Derive():
                         self.progress(f"deriving {step.predicate.name}")
                         if writer.is_copy(step):
-                            self._view(step.table, writer.join(step.joins[0]))
+                            self.view(step.table, writer.join(step.joins[0]))
                         else:
-                            self._table(step.table, writer.derive(step))
+                            self.table(step.table, writer.derive(step))
                     case Fixpoint():
-                        self._fixpoint(step, writer)
+                        self.fixpoint(step, writer)
         except duckdb.OutOfRangeException:
             raise DataError(
                 "a derived time does not fit 62 bits; ask for a narrower range"
@@ -460,102 +459,8 @@ class Engine:
             return False
         quarter = int(range_.high - range_.low) // 4
         chunks = [chunk(int(range_.low) + quarter * i) for i in (1, 2, 3)]
-        facts, rows = self._one(writer.density(scan, chunks))
+        facts, rows = self.one(writer.density(scan, chunks))
         return bool(0 < facts < _DENSE * rows)
-
-    def _fixpoint(self, step: Fixpoint, writer: Writer) -> None:
-        for i, table in enumerate(step.tables):
-            self._table(table, writer.start(step, i))
-        guards = {id(fill): self._guards(fill, writer, i) for i, fill in enumerate(step.fills)}
-        if len(step.tables) == 1 and len(step.fills) == 1 and not step.repeat:
-            (table,), (fill,) = step.tables, step.fills
-            carried = self._fill(fill, writer, table, f"{table}_fill", guards[id(fill)])
-            if fill.filter is None:
-                self._table(table, f"SELECT * FROM {carried}")
-            else:  # what the filter kept from being carried on still holds
-                self._table(table, writer.merged(step.predicates[0], table, carried))
-            return
-        for table in step.tables:
-            self._table(f"{table}_new", f"SELECT * FROM {table}")
-        rounds = 0
-        while True:
-            rounds += 1
-            self.progress(f"deriving {', '.join(p.name for p in step.predicates)}, round {rounds}")
-            grew = False
-            for i, (predicate, table) in enumerate(zip(step.predicates, step.tables, strict=True)):
-                fills = [
-                    self._fill(f, writer, f"{table}_new", f"{table}_fill{n}", guards[id(f)])
-                    for n, f in enumerate(step.fills)
-                    if f.predicate == predicate.name
-                ]
-                candidates = writer.candidates(step, i, fills)
-                if candidates is None:
-                    self._table(f"{table}_next", f"SELECT * FROM {table} WHERE FALSE")
-                    continue
-                self._table(f"{table}_maybe", candidates)
-                self._table(f"{table}_next", writer.news(predicate, table, f"{table}_maybe"))
-                grew = grew or bool(self._one(f"SELECT count(*) FROM {table}_next")[0])
-            if not grew:
-                return
-            for predicate, table in zip(step.predicates, step.tables, strict=True):
-                self._table(f"{table}_new", f"SELECT * FROM {table}_next")
-                self._table(table, writer.merged(predicate, table, f"{table}_new"))
-
-    def _guards(self, fill: Fill, writer: Writer, number: int) -> list[tuple[str | None, int]]:
-        """Pairs of a guard and a step, doubling, as far as anything can be carried."""
-        range_ = writer.plan.ranges[fill.predicate]
-        width = 0 if range_.empty else int(range_.high - range_.low)
-        found: list[tuple[str | None, int]] = []
-        step = fill.step
-        guard = None
-        while abs(step) <= width and not fill.ever:
-            if fill.guard is not None:
-                name = f"{writer.plan.tables[fill.predicate]}_guard{number}_{len(found)}"
-                if guard is None:
-                    self._table(name, writer.fill_guard(fill))
-                else:
-                    self._table(name, writer.fill_guard_twice(fill, guard, step // 2))
-                guard = name
-                if not self._one(f"SELECT count(*) FROM {guard}")[0]:
-                    break
-            found.append((guard, step))
-            step *= 2
-        return found
-
-    def _fill(
-        self,
-        fill: Fill,
-        writer: Writer,
-        source: str,
-        table: str,
-        guards: list[tuple[str | None, int]],
-    ) -> str:
-        self._table(table, writer.fill_start(fill, source))
-        if fill.ever:
-            self._table(f"{table}_ever", writer.fill_ever(fill, table))
-            return f"{table}_ever"
-        for guard, step in guards:
-            self._table(f"{table}_more", writer.fill_step(fill, table, guard, step))
-            self._table(table, f"SELECT * FROM {table}_more")
-        return table
-
-    # DuckDB
-
-    def _table(self, name: str, select: str) -> None:
-        self.connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {select}")
-
-    def _view(self, name: str, select: str) -> None:
-        self.connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {select}")
-
-    def _arrow(self, select: str) -> pa.Table:
-        return self.connection.sql(select).to_arrow_table()
-
-    def _one(self, select: str) -> tuple[Any, ...]:
-        (row,) = self._all(select)
-        return row
-
-    def _all(self, select: str) -> list[tuple[Any, ...]]:
-        return self.connection.execute(select).fetchall()
 
 
 def _timestamps(ticks: pa.ChunkedArray, length: Ticks) -> pa.ChunkedArray:

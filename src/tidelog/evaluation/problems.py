@@ -74,9 +74,9 @@ class Problem:
         found: list[Pending] = []
         total = 0
         for pattern, table in open_.tables():
-            (n,) = self.engine._one(f"SELECT count(*) FROM {table}")
+            (n,) = self.engine.one(f"SELECT count(*) FROM {table}")
             total += n
-            rows = self.engine._all(f"SELECT * FROM {table} LIMIT {MOST_PENDING - len(found)}")
+            rows = self.engine.all(f"SELECT * FROM {table} LIMIT {MOST_PENDING - len(found)}")
             found += [open_.pending(pattern, row[:-2], tout) for row in sorted(rows, key=str)]
         return Definitive(total == 0, open_.possible.exact or total == 0, total, tuple(found))
 
@@ -88,7 +88,7 @@ class Problem:
         open_ = self._possible(tin, Range(from_, to))
         points: set[int] = set()
         for _, table in open_.tables():
-            for c, b in self.engine._all(f"SELECT c, bit_or(b) FROM {table} GROUP BY c"):
+            for c, b in self.engine.all(f"SELECT c, bit_or(b) FROM {table} GROUP BY c"):
                 points.update(c + i for i in range(CHUNK) if b >> i & 1)
         return sorted(p for p in points if from_ <= p <= to)
 
@@ -158,7 +158,7 @@ class Problem:
 
     def table(self, name: str, select: str) -> pa.Table:
         """The facts a select of `live` gives, under the names of the input's columns."""
-        found = self.engine._arrow(select)
+        found = self.engine.arrow(select)
         schema = schemas(self.engine.typed)[name]
         return found.rename_columns(list(schema.names))
 
@@ -169,7 +169,7 @@ class Problem:
         deps = self.deps
         used = self.live(tin, tout)
         needed = any(
-            self.engine._one(f"SELECT count(*) FROM ({select}) AS l WHERE t <= {tmem}")[0]
+            self.engine.one(f"SELECT count(*) FROM ({select}) AS l WHERE t <= {tmem}")[0]
             for select in used.values()
         )
         if not needed:
@@ -191,12 +191,12 @@ class Problem:
             if predicate.temporal:
                 since = "" if math.isinf(first) else f" AND t >= {first}"
                 select = ", ".join([*names, "t"])
-                rows = self.engine._all(
+                rows = self.engine.all(
                     f"SELECT DISTINCT {select} FROM {view} WHERE t <= {tin}{since}"
                 )
                 found += [Ground(predicate.name, row[:-1], row[-1]) for row in rows]
             else:
-                rows = self.engine._all(f"SELECT DISTINCT {', '.join(names) or '1'} FROM {view}")
+                rows = self.engine.all(f"SELECT DISTINCT {', '.join(names) or '1'} FROM {view}")
                 found += [Ground(predicate.name, row[: len(names)]) for row in rows]
         return found
 
@@ -310,9 +310,9 @@ class _Open:
             inside = f"({self.writer.answers(spec)})"
             if self.possible.ground(pattern):
                 predicate = plan.deps.core.predicates[spec]
-                self.engine._table(table, self.writer.news(predicate, plan.tables[query], inside))
+                self.engine.table(table, self.writer.news(predicate, plan.tables[query], inside))
             else:
-                self.engine._table(table, f"SELECT * FROM {inside} AS q")
+                self.engine.table(table, f"SELECT * FROM {inside} AS q")
             yield pattern, table
 
     def pending(self, pattern: Pattern, known: Sequence[Value], tout: int) -> Pending:

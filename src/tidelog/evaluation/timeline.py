@@ -135,10 +135,10 @@ def history(
         view = engine.loaded[predicate.source].view
         if predicate.temporal:
             upto = "" if math.isinf(until) else f" WHERE t <= {until}"
-            rows = engine._all(f"SELECT DISTINCT {', '.join([*names, 't'])} FROM {view}{upto}")
+            rows = engine.all(f"SELECT DISTINCT {', '.join([*names, 't'])} FROM {view}{upto}")
             found[predicate.name] = [(row[:-1], row[-1]) for row in rows]
         else:
-            rows = engine._all(f"SELECT DISTINCT {', '.join(names) or '1'} FROM {view}")
+            rows = engine.all(f"SELECT DISTINCT {', '.join(names) or '1'} FROM {view}")
             found[predicate.name] = [(row[: len(names)], None) for row in rows]
     return found
 

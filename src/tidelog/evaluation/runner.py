@@ -1,0 +1,119 @@
+"""Running a plan's SQL on a DuckDB connection: tables, and the loops that recursion needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from tidelog.evaluation.plan import Fill, Fixpoint
+from tidelog.evaluation.sql import Writer
+
+
+class Runner:
+    """A connection with generated tables on it."""
+
+    connection: duckdb.DuckDBPyConnection
+    progress: Callable[[str], None]
+
+    def table(self, name: str, select: str) -> None:
+        self.connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {select}")
+
+    def view(self, name: str, select: str) -> None:
+        self.connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {select}")
+
+    def arrow(self, select: str) -> pa.Table:
+        return self.connection.sql(select).to_arrow_table()
+
+    def one(self, select: str) -> tuple[Any, ...]:
+        (row,) = self.all(select)
+        return row
+
+    def all(self, select: str) -> list[tuple[Any, ...]]:
+        return self.connection.execute(select).fetchall()
+
+    # Recursion
+
+    def fixpoint(
+        self, step: Fixpoint, writer: Writer, given: Mapping[str, str] | None = None
+    ) -> None:
+        """Iterate a recursive component; `given` names tables of facts that hold already."""
+        for i, (predicate, table) in enumerate(zip(step.predicates, step.tables, strict=True)):
+            self.table(table, writer.start(step, i))
+            if given and table in given:
+                self.table(f"{table}_start", writer.merged(predicate, table, given[table]))
+                self.table(table, f"SELECT * FROM {table}_start")
+        guards = {id(fill): self._guards(fill, writer, i) for i, fill in enumerate(step.fills)}
+        if len(step.tables) == 1 and len(step.fills) == 1 and not step.repeat:
+            (table,), (fill,) = step.tables, step.fills
+            carried = self._fill(fill, writer, table, f"{table}_fill", guards[id(fill)])
+            if fill.filter is None and not given:
+                self.table(table, f"SELECT * FROM {carried}")
+            else:  # what was not carried on still holds
+                self.table(table, writer.merged(step.predicates[0], table, carried))
+            return
+        for table in step.tables:
+            self.table(f"{table}_new", f"SELECT * FROM {table}")
+        rounds = 0
+        while True:
+            rounds += 1
+            self.progress(f"deriving {', '.join(p.name for p in step.predicates)}, round {rounds}")
+            grew = False
+            for i, (predicate, table) in enumerate(zip(step.predicates, step.tables, strict=True)):
+                fills = [
+                    self._fill(f, writer, f"{table}_new", f"{table}_fill{n}", guards[id(f)])
+                    for n, f in enumerate(step.fills)
+                    if f.predicate == predicate.name
+                ]
+                candidates = writer.candidates(step, i, fills)
+                if candidates is None:
+                    self.table(f"{table}_next", f"SELECT * FROM {table} WHERE FALSE")
+                    continue
+                self.table(f"{table}_maybe", candidates)
+                self.table(f"{table}_next", writer.news(predicate, table, f"{table}_maybe"))
+                grew = grew or bool(self.one(f"SELECT count(*) FROM {table}_next")[0])
+            if not grew:
+                return
+            for predicate, table in zip(step.predicates, step.tables, strict=True):
+                self.table(f"{table}_new", f"SELECT * FROM {table}_next")
+                self.table(table, writer.merged(predicate, table, f"{table}_new"))
+
+    def _guards(self, fill: Fill, writer: Writer, number: int) -> list[tuple[str | None, int]]:
+        """Pairs of a guard and a step, doubling, as far as anything can be carried."""
+        range_ = writer.plan.ranges[fill.predicate]
+        width = 0 if range_.empty else int(range_.high - range_.low)
+        found: list[tuple[str | None, int]] = []
+        step = fill.step
+        guard = None
+        while abs(step) <= width and not fill.ever:
+            if fill.guard is not None:
+                name = f"{writer.plan.tables[fill.predicate]}_guard{number}_{len(found)}"
+                if guard is None:
+                    self.table(name, writer.fill_guard(fill))
+                else:
+                    self.table(name, writer.fill_guard_twice(fill, guard, step // 2))
+                guard = name
+                if not self.one(f"SELECT count(*) FROM {guard}")[0]:
+                    break
+            found.append((guard, step))
+            step *= 2
+        return found
+
+    def _fill(
+        self,
+        fill: Fill,
+        writer: Writer,
+        source: str,
+        table: str,
+        guards: list[tuple[str | None, int]],
+    ) -> str:
+        self.table(table, writer.fill_start(fill, source))
+        if fill.ever:
+            self.table(f"{table}_ever", writer.fill_ever(fill, table))
+            return f"{table}_ever"
+        for guard, step in guards:
+            self.table(f"{table}_more", writer.fill_step(fill, table, guard, step))
+            self.table(table, f"SELECT * FROM {table}_more")
+        return table
