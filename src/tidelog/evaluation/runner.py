@@ -19,10 +19,19 @@ class Runner:
     progress: Callable[[str], None]
 
     def table(self, name: str, select: str) -> None:
-        self.connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {select}")
+        self._create("TABLE", "VIEW", name, select)
 
     def view(self, name: str, select: str) -> None:
-        self.connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {select}")
+        self._create("VIEW", "TABLE", name, select)
+
+    def _create(self, kind: str, other: str, name: str, select: str) -> None:
+        create = f"CREATE OR REPLACE TEMP {kind} {name} AS {select}"
+        try:
+            self.connection.execute(create)
+        except duckdb.CatalogException:
+            # An earlier plan had a table of the other kind under this name.
+            self.connection.execute(f"DROP {other} IF EXISTS {name}")
+            self.connection.execute(create)
 
     def arrow(self, select: str) -> pa.Table:
         return self.connection.sql(select).to_arrow_table()
