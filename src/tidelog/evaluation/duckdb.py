@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -31,6 +32,7 @@ from tidelog.evaluation.facts import (
     resolve,
     schemas,
 )
+from tidelog.evaluation.interrupts import interruptible
 from tidelog.evaluation.plan import (
     Derive,
     Fixpoint,
@@ -99,6 +101,9 @@ class Engine(Runner):
             raise
 
     def __enter__(self) -> Engine:
+        self._entered = ExitStack()
+        self._entered.callback(self.connection.close)
+        self._entered.enter_context(interruptible(self.connection))
         return self
 
     def __exit__(
@@ -107,7 +112,7 @@ class Engine(Runner):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.connection.close()
+        self._entered.__exit__(kind, error, trace)
 
     # Facts in
 

@@ -1,0 +1,30 @@
+"""Ctrl-C while DuckDB works."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+# Facts for ever, asked for far longer than anyone waits; the signal comes once DuckDB is at it.
+SESSION = """
+import os, signal, threading
+import tidelog
+from tidelog.evaluation.duckdb import Engine
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+program = tidelog.parse("P(X) @ T+1 :- P(X) @ T. P(a) @ 0.")
+try:
+    with Engine(program) as engine:
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+        engine.query(["P"], 0, 10**15)
+except KeyboardInterrupt:
+    print("stopped")
+assert signal.set_wakeup_fd(-1) == -1
+"""
+
+
+def test_a_query_stops_at_once() -> None:
+    result = subprocess.run(
+        [sys.executable, "-c", SESSION], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (result.stdout, result.stderr, result.returncode) == ("stopped\n", "", 0)
