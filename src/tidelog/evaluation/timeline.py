@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import math
 import time as clock
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -35,7 +36,6 @@ from tidelog.language.program import (
     TimePoint,
     Type,
     Value,
-    Variable,
 )
 
 # The column that says how an answer without end repeats, in ticks.
@@ -64,9 +64,11 @@ class Limit:
     def __post_init__(self) -> None:
         self._end = clock.monotonic() + self.seconds
 
-    def check(self, what: str) -> None:
-        self._steps += 1
-        if self._steps % 256 == 0:
+    def check(self, what: str, weight: int = 1) -> None:
+        """Ask often: the clock is looked at once in a few thousand steps, by their weight."""
+        self._steps += weight
+        if self._steps >= 4096:
+            self._steps = 0
             if clock.monotonic() > self._end:
                 raise TooHard(
                     f"no answer within {self.seconds:g} seconds on the timeline; {self.hard};"
@@ -99,7 +101,6 @@ def evaluate(
 ) -> dict[str, Timeline]:
     """The answers of each query at the ticks asked for, which may be infinitely many."""
     line = _Line(core, facts, asked, limit)
-    line.close()
     return {query: line.answers(query, asked) for query in queries}
 
 
@@ -217,118 +218,231 @@ def _separated(rule: Rule, number: int) -> Iterator[_Rule]:
     yield _Rule(rule.head, tuple(a for a in rest if isinstance(a, Atom)), rule.comparisons)
 
 
+# Rules ready to fire
+
+
+@dataclass(frozen=True)
+class _Step:
+    """One body atom to match: what it is looked up by, and what it adds to the binding."""
+
+    atom: Atom
+    known: tuple[int, ...]  # positions whose values the binding has by then
+    places: tuple[int, ...]  # where it has them
+    new: tuple[int, ...]  # positions that extend the binding
+    equal: tuple[tuple[int, int], ...]  # positions that repeat a new variable
+
+    def extended(self, binding: Row, row: Row) -> Row | None:
+        for i, j in self.equal:
+            if row[i] != row[j]:
+                return None
+        return (*binding, *(row[i] for i in self.new)) if self.new else binding
+
+
+class _Plan:
+    """A rule that fires on a fact of one body atom; a binding is a tuple, constants first."""
+
+    def __init__(self, rule: _Rule, first: int | None) -> None:
+        terms = [t for atom in (rule.head, *rule.atoms) for t in atom.args]
+        terms += [t for c in rule.comparisons for t in (c.left, c.right)]
+        constants = dict.fromkeys(t for t in terms if isinstance(t, Constant))
+        self.constants: Row = tuple(c.value for c in constants)
+        places: dict[Term, int] = {c: i for i, c in enumerate(constants)}
+        rest = list(rule.atoms)
+        self.steps: list[_Step] = []
+        if first is not None:
+            self.steps.append(_step(rest.pop(first), places))
+        while rest:
+            # Atoms at a time that is known by then, and of those the ones with most values known.
+            timed = any(isinstance(step.atom.time, TimeOffset) for step in self.steps)
+            rest.sort(
+                key=lambda a: (
+                    isinstance(a.time, TimeOffset) and not timed,
+                    sum(t not in places for t in a.args),
+                )
+            )
+            self.steps.append(_step(rest.pop(0), places))
+        self.head = rule.head
+        self.head_places = tuple(places[t] for t in rule.head.args)
+        self.comparisons = tuple(
+            (c.operator, places[c.left], places[c.right]) for c in rule.comparisons
+        )
+
+
+def _step(atom: Atom, places: dict[Term, int]) -> _Step:
+    known = tuple(i for i, t in enumerate(atom.args) if t in places)
+    key = tuple(places[atom.args[i]] for i in known)
+    first: dict[Term, int] = {}
+    equal: list[tuple[int, int]] = []
+    for i, term in enumerate(atom.args):
+        if i not in known and first.setdefault(term, i) != i:
+            equal.append((first[term], i))
+    for term in first:
+        places[term] = len(places)
+    return _Step(atom, known, key, tuple(first.values()), tuple(equal))
+
+
+class _Relation:
+    """Rows of one predicate at one time, with an index for every set of positions looked up."""
+
+    def __init__(self) -> None:
+        self.rows: set[Row] = set()
+        self._indexes: dict[tuple[int, ...], dict[Row, list[Row]]] = {}
+
+    def add(self, row: Row) -> bool:
+        if row in self.rows:
+            return False
+        self.rows.add(row)
+        for positions, index in self._indexes.items():
+            index.setdefault(tuple(row[i] for i in positions), []).append(row)
+        return True
+
+    def matching(self, positions: tuple[int, ...], key: Row) -> Collection[Row]:
+        if not positions:
+            return tuple(self.rows)
+        if positions not in self._indexes:
+            index: dict[Row, list[Row]] = {}
+            for row in self.rows:
+                index.setdefault(tuple(row[i] for i in positions), []).append(row)
+            self._indexes[positions] = index
+        return tuple(self._indexes[positions].get(key, ()))
+
+
+# Facts by predicate and tick, None for rigid ones.
+_Rows: TypeAlias = dict[tuple[str, int | None], _Relation]
+
+
+class _Rules:
+    """Plans by the predicate whose facts they fire on."""
+
+    def __init__(self, rules: Iterable[_Rule]) -> None:
+        self.rules = list(rules)
+        self.start = [_Plan(rule, None) for rule in self.rules if not rule.atoms]
+        self.plans: dict[str, list[_Plan]] = {}
+        self.points: set[tuple[str, int]] = set()  # slices at explicit times
+        for rule in self.rules:
+            for i, atom in enumerate(rule.atoms):
+                self.plans.setdefault(atom.predicate, []).append(_Plan(rule, i))
+                if isinstance(atom.time, TimePoint):
+                    self.points.add((atom.predicate, atom.time.tick))
+
+    @cached_property
+    def moving(self) -> dict[str, list[_Plan]]:
+        """Only the plans that fire on a fact at a tick like any other."""
+        found: dict[str, list[_Plan]] = {}
+        for name, plans in self.plans.items():
+            kept = [p for p in plans if isinstance(p.steps[0].atom.time, TimeOffset)]
+            if kept:
+                found[name] = kept
+        return found
+
+
 # Closing a stretch of the line
 
 
 class _Stretch:
-    """Facts on some ticks, closed under the rules as far as these lie on them."""
+    """Facts on the ticks low to high, closed under the rules as far as these lie on them.
+
+    On a half line, rigid facts and those at explicit times are given as `elsewhere`; rigid facts
+    that are new are put aside in `found`.
+    """
 
     def __init__(
-        self,
-        rules: _Index,
-        low: int,
-        high: int,
-        limit: Limit,
-        globals_: frozenset[Fact] | None = None,
+        self, rules: _Rules, low: int, high: int, limit: Limit, elsewhere: _Rows | None = None
     ) -> None:
-        self.rules = rules
+        self.plans = rules.plans if elsewhere is None else rules.moving
         self.low, self.high = low, high
         self.limit = limit
-        self.rows: dict[tuple[str, int | None], set[Row]] = {}
+        self.rows: _Rows = {}
+        self.fixed = self.rows if elsewhere is None else elsewhere
         self.todo: list[Fact] = []
-        self.found: set[Fact] = set()  # global facts derived here, when globals are given
-        self.given = globals_
-        if globals_ is not None:
-            for predicate, tick, row in globals_:
-                self.rows.setdefault((predicate, tick), set()).add(row)
+        self.found: set[Fact] = set()
 
     def add(self, fact: Fact) -> bool:
-        predicate, tick, row = fact
-        if self.given is not None and self._is_global(fact):
-            if fact not in self.given:
+        name, tick, row = fact
+        if tick is None and self.fixed is not self.rows:
+            there = self.fixed.get((name, None))
+            if there is None or row not in there.rows:
                 self.found.add(fact)
             return False
         if tick is not None and not self.low <= tick <= self.high:
             return False
-        rows = self.rows.setdefault((predicate, tick), set())
-        if row in rows:
+        relation = self.rows.get((name, tick))
+        if relation is None:
+            relation = self.rows[name, tick] = _Relation()
+        if not relation.add(row):
             return False
-        rows.add(row)
         self.todo.append(fact)
         return True
-
-    def _is_global(self, fact: Fact) -> bool:
-        # Inside a half line every explicit time lies elsewhere, so only rigid facts leave it.
-        return fact[1] is None
 
     def run(self) -> None:
         while self.todo:
             fact = self.todo.pop()
-            self.limit.check("closing the line")
-            for rule, index in self.rules.uses.get(fact[0], ()):
-                self._fire(rule, index, fact)
+            for plan in self.plans.get(fact[0], ()):
+                self._fire(plan, fact)
 
-    def start(self) -> None:
-        """Rules without a temporal atom to wait for."""
-        for rule in self.rules.rules:
-            if not rule.atoms:
-                self._head(rule, {}, None)
+    def fire_facts(self, rules: _Rules) -> None:
+        """Rules that need no fact at all."""
+        for plan in rules.start:
+            self._join(plan, 0, None, plan.constants)
 
-    def _fire(self, rule: _Rule, index: int, fact: Fact) -> None:
-        atom = rule.atoms[index]
+    def _fire(self, plan: _Plan, fact: Fact) -> None:
         _, tick, row = fact
+        step = plan.steps[0]
         shift: int | None = None
-        match atom.time:
+        match step.atom.time:
             case TimePoint(point) if point != tick:
                 return
             case TimeOffset(_, offset):
                 assert tick is not None
                 shift = tick - offset
-        binding = _bind(atom.args, row, {})
-        if binding is None:
-            return
-        self._join(rule, 0, index, shift, binding)
+        for i, place in zip(step.known, step.places, strict=True):
+            if row[i] != plan.constants[place]:
+                return
+        binding = step.extended(plan.constants, row)
+        if binding is not None:
+            self._join(plan, 1, shift, binding)
 
-    def _join(
-        self, rule: _Rule, at: int, skip: int, shift: int | None, binding: dict[str, Value]
-    ) -> None:
-        if at == len(rule.atoms):
-            if all(_holds(c, binding) for c in rule.comparisons):
-                self._head(rule, binding, shift)
+    def _join(self, plan: _Plan, at: int, shift: int | None, binding: Row) -> None:
+        self.limit.check("closing the line")
+        if at == len(plan.steps):
+            self._derive(plan, shift, binding)
             return
-        if at == skip:
-            self._join(rule, at + 1, skip, shift, binding)
+        step = plan.steps[at]
+        time = step.atom.time
+        if isinstance(time, TimeOffset) and shift is None:
+            # Reached from a rigid fact or one at an explicit time: any tick will do.
+            for tick in self._ticks(step.atom.predicate):
+                self._join(plan, at, tick - time.offset, binding)
             return
-        atom = rule.atoms[at]
-        if isinstance(atom.time, TimeOffset) and shift is None:
-            # Reached through a rigid or explicit atom: any tick will do.
-            for tick in self._ticks(atom.predicate):
-                self._join(rule, at, skip, tick - atom.time.offset, binding)
-            return
-        tick_: int | None
-        match atom.time:
-            case TimePoint(point):
-                tick_ = point
+        match time:
             case TimeOffset(_, offset):
                 assert shift is not None
-                tick_ = shift + offset
+                relation = self.rows.get((step.atom.predicate, shift + offset))
+            case TimePoint(point):
+                relation = self.fixed.get((step.atom.predicate, point))
             case None:
-                tick_ = None
-        for row in tuple(self.rows.get((atom.predicate, tick_), ())):
-            extended = _bind(atom.args, row, binding)
+                relation = self.fixed.get((step.atom.predicate, None))
+        if relation is None:
+            return
+        key = tuple(binding[i] for i in step.places)
+        if not step.new:
+            if key in relation.rows:
+                self._join(plan, at + 1, shift, binding)
+            return
+        for row in relation.matching(step.known, key):
+            extended = step.extended(binding, row)
             if extended is not None:
-                self._join(rule, at + 1, skip, shift, extended)
+                self._join(plan, at + 1, shift, extended)
 
     def _ticks(self, predicate: str) -> list[int]:
-        return [
-            t
-            for (name, t), rows in self.rows.items()
-            if name == predicate and rows and t is not None
-        ]
+        return [t for name, t in self.rows if name == predicate and t is not None]
 
-    def _head(self, rule: _Rule, binding: dict[str, Value], shift: int | None) -> None:
+    def _derive(self, plan: _Plan, shift: int | None, binding: Row) -> None:
+        for operator, left, right in plan.comparisons:
+            if not decide(operator, binding[left], binding[right]):
+                return
         tick: int | None
-        match rule.head.time:
+        match plan.head.time:
             case TimePoint(point):
                 tick = point
             case TimeOffset(_, offset):
@@ -336,126 +450,80 @@ class _Stretch:
                 tick = shift + offset
             case None:
                 tick = None
-        row = tuple(_value(t, binding) for t in rule.head.args)
-        self.add((rule.head.predicate, tick, row))
+        self.add((plan.head.predicate, tick, tuple(binding[i] for i in plan.head_places)))
 
-    def window(self, low: int, high: int, base: int) -> Window:
-        """The facts on some ticks, counted from a base."""
+    def window(self, low: int, high: int) -> Window:
+        """The facts on some ticks, counted from the first of them."""
         return frozenset(
-            (name, tick - base, row)
-            for (name, tick), rows in self.rows.items()
+            (name, tick - low, row)
+            for (name, tick), relation in self.rows.items()
             if tick is not None and low <= tick <= high
-            for row in rows
+            for row in relation.rows
         )
-
-    def globals(self) -> frozenset[Fact]:
-        points = self.rules.points
-        return frozenset(
-            (name, tick, row)
-            for (name, tick), rows in self.rows.items()
-            if tick is None or (name, tick) in points
-            for row in rows
-        )
-
-
-class _Index:
-    """Rules by the predicates of their bodies."""
-
-    def __init__(self, rules: Iterable[_Rule]) -> None:
-        self.rules = list(rules)
-        self.uses: dict[str, list[tuple[_Rule, int]]] = {}
-        self.points: set[tuple[str, int]] = set()
-        for rule in self.rules:
-            for i, atom in enumerate(rule.atoms):
-                self.uses.setdefault(atom.predicate, []).append((rule, i))
-                if isinstance(atom.time, TimePoint):
-                    self.points.add((atom.predicate, atom.time.tick))
-
-
-def _bind(args: tuple[Term, ...], row: Row, binding: dict[str, Value]) -> dict[str, Value] | None:
-    extended = dict(binding)
-    for term, value in zip(args, row, strict=True):
-        if isinstance(term, Constant):
-            if term.value != value:
-                return None
-        elif extended.setdefault(term.name, value) != value:
-            return None
-    return extended
-
-
-def _value(term: Term, binding: dict[str, Value]) -> Value:
-    return binding[term.name] if isinstance(term, Variable) else term.value
-
-
-def _holds(comparison: Comparison, binding: dict[str, Value]) -> bool:
-    left, right = _value(comparison.left, binding), _value(comparison.right, binding)
-    return decide(comparison.operator, left, right)
 
 
 # A half line
 
 
-# Far from every explicit time: ticks of a half line are counted from here.
-_AWAY = 1 << 70
-
-
 class _Half:
     """What comes back from a half line without input, as a table over windows of w ticks.
 
-    The line runs to the right; for the left one, rules are mirrored.
+    The line runs to the right; for the left one, rules are mirrored. An entry of the table is the
+    window and one tick more, closed as far as is known.
     """
 
-    def __init__(self, rules: _Index, width: int, globals_: frozenset[Fact], limit: Limit) -> None:
+    def __init__(self, rules: _Rules, width: int, elsewhere: _Rows, limit: Limit) -> None:
         self.rules, self.width, self.limit = rules, width, limit
-        self.globals = globals_
-        self.found: set[Fact] = set()
-        self.table: dict[Window, Window] = {}
+        self.elsewhere = elsewhere
+        self.found: set[Fact] = set()  # rigid facts derived anywhere
+        self.table: dict[Window, _Stretch] = {}
+        self.known: dict[Window, Window] = {}  # what is known to hold on the window
+        self.next: dict[Window, Window] = {}  # the entry a tick further on
         self.users: dict[Window, set[Window]] = {}
-        self.todo: list[Window] = []
+        self.todo: dict[Window, None] = {}
 
-    def solve(self, window: Window) -> Window:
-        """The facts on the window once everything beyond it has been taken into account."""
-        self._want(window)
-        while self.todo:
-            self.limit.check(f"half line, {len(self.table)} windows")
-            key = self.todo.pop()
-            result, _ = self._step(key)
-            if result != self.table[key]:
-                self.table[key] = result
-                self.todo.extend(self.users.get(key, ()))
-        return self.table[window]
+    def entry(self, window: Window, earlier: Window | None) -> Window:
+        """The entry for a window that has grown from an earlier one.
 
-    def following(self, window: Window) -> Window:
-        """The window one tick further on, complete, for a complete window."""
-        self.solve(window)
-        _, shifted = self._step(window)
-        return self.solve(shifted)
-
-    def _want(self, window: Window) -> None:
+        What comes back from a half line is a closure: while the window holds no more than what is
+        known to come of the earlier one, the same comes of both, and one entry is enough.
+        """
+        if earlier is not None and window <= self.known[earlier]:
+            return earlier
         if window not in self.table:
-            self.table[window] = window
-            self.todo.append(window)
+            stretch = _Stretch(self.rules, 0, self.width, self.limit, self.elsewhere)
+            for fact in window:
+                stretch.add(fact)
+            self.table[window] = stretch
+            self.known[window] = window
+            self.todo[window] = None
+        return window
 
-    def _step(self, key: Window) -> tuple[Window, Window]:
+    def solve(self) -> None:
+        """Complete all entries: what is known of each window is then all that holds there."""
+        while self.todo:
+            key, _ = self.todo.popitem()
+            self.limit.check(f"half line, {len(self.table)} windows", 64)
+            self._grow(key)
+
+    def _grow(self, key: Window) -> None:
         """One tick more: close, shift, take what is known of the shifted window, repeat."""
-        w = self.width
-        stretch = _Stretch(self.rules, _AWAY, _AWAY + w, self.limit, self.globals)
-        for name, tick, row in self.table[key]:
-            assert tick is not None
-            stretch.add((name, _AWAY + tick, row))
+        stretch = self.table[key]
         while True:
             stretch.run()
-            shifted = stretch.window(_AWAY + 1, _AWAY + w, _AWAY + 1)
-            self._want(shifted)
-            self.users.setdefault(shifted, set()).add(key)
-            grew = False
-            for name, tick, row in self.table[shifted]:
+            shifted = stretch.window(1, self.width)
+            following = self.next[key] = self.entry(shifted, self.next.get(key))
+            self.users.setdefault(following, set()).add(key)
+            for name, tick, row in self.known[following] - shifted:
                 assert tick is not None
-                grew = stretch.add((name, _AWAY + 1 + tick, row)) or grew
-            if not grew:
+                stretch.add((name, tick + 1, row))
+            if not stretch.todo:
                 break
         self.found |= stretch.found
-        return stretch.window(_AWAY, _AWAY + w - 1, _AWAY), shifted
+        known = stretch.window(0, self.width - 1)
+        if known != self.known[key]:
+            self.known[key] = known
+            self.todo.update(dict.fromkeys(self.users.get(key, ())))
 
 
 def _mirrored(rules: Iterable[_Rule]) -> list[_Rule]:
@@ -481,107 +549,114 @@ class _Line:
         self.limit = limit
         self.core = core
         prepared = _prepared(core)
-        self.rules = _Index(prepared)
-        self.turned = _Index(_mirrored(prepared))
+        self.rules = _Rules(prepared)
+        self.turned = _Rules(_mirrored(prepared))
         self.width = max(1, max((rule.span for rule in prepared), default=0))
         given = [(name, tick, row) for name, rows in facts.items() for row, tick in rows]
         ticks = [tick for _, tick, _ in given if tick is not None]
         atoms = [a for rule in prepared for a in (rule.head, *rule.atoms)]
         ticks += [a.time.tick for a in atoms if isinstance(a.time, TimePoint)]
-        ticks += [int(t) for t in (asked.low, asked.high) if not math.isinf(t) and not asked.empty]
+        ticks += [int(t) for t in (asked.low, asked.high) if not math.isinf(t)]
         low, high = (min(ticks), max(ticks)) if ticks else (0, 0)
         # Half lines must not see explicit times, nor each other.
         self.low, self.high = low - self.width, high + self.width
         self.middle = _Stretch(self.rules, self.low, self.high, limit)
         for fact in given:
             self.middle.add(fact)
-        self.middle.start()
-        self.right: _Half | None = None
-        self.left: _Half | None = None
+        self.middle.fire_facts(self.rules)
+        self.fixed: frozenset[Fact] | None = None
+        self.right_entry: Window | None = None
+        self.left_entry: Window | None = None
+        self._close()
 
-    def close(self) -> None:
+    def _close(self) -> None:
         """Middle and half lines, until neither finds anything new."""
         while True:
             self.middle.run()
             self._halves()
-            assert self.right is not None
-            assert self.left is not None
-            grew = False
-            for name, tick, row in self.right.solve(self._right_window()):
+            right, left = self._right_window(), self._left_window()
+            self.right_entry = self.right.entry(right, self.right_entry)
+            self.left_entry = self.left.entry(left, self.left_entry)
+            self.right.solve()
+            self.left.solve()
+            for name, tick, row in self.right.known[self.right_entry] - right:
                 assert tick is not None
-                grew = self.middle.add((name, self.high - self.width + 1 + tick, row)) or grew
-            for name, tick, row in self.left.solve(self._left_window()):
+                self.middle.add((name, self.high - self.width + 1 + tick, row))
+            for name, tick, row in self.left.known[self.left_entry] - left:
                 assert tick is not None
-                grew = self.middle.add((name, self.low + self.width - 1 - tick, row)) or grew
+                self.middle.add((name, self.low + self.width - 1 - tick, row))
             for fact in self.right.found | self.left.found:
-                grew = self.middle.add(fact) or grew
-            if not grew and not self._more_globals():
+                self.middle.add(fact)
+            if not self.middle.todo:
                 return
 
     def _halves(self) -> None:
-        known = self.middle.globals()
-        if self.right is None or self.right.globals != known:
-            self.right = _Half(self.rules, self.width, known, self.limit)
-            self.left = _Half(self.turned, self.width, known, self.limit)
-
-    def _more_globals(self) -> bool:
-        """Global facts from further out along the half lines, where windows have not repeated."""
-        grew = False
-        for half, start in ((self.right, self._right_window()), (self.left, self._left_window())):
-            assert half is not None
-            seen: set[Window] = set()
-            window = start
-            while window not in seen:
-                seen.add(window)
-                window = half.following(window)
-            for fact in half.found:
-                grew = self.middle.add(fact) or grew
-        return grew
+        """Half lines that know all rigid facts and those at explicit times."""
+        rows = {
+            (name, tick): relation
+            for (name, tick), relation in self.middle.rows.items()
+            if tick is None or (name, tick) in self.rules.points
+        }
+        fixed = frozenset((name, t, row) for (name, t), r in rows.items() for row in r.rows)
+        if fixed != self.fixed:
+            self.fixed = fixed
+            elsewhere = _copied(rows)
+            self.right = _Half(self.rules, self.width, elsewhere, self.limit)
+            self.left = _Half(self.turned, self.width, elsewhere, self.limit)
+            self.right_entry = self.left_entry = None
 
     def _right_window(self) -> Window:
-        base = self.high - self.width + 1
-        return self.middle.window(base, self.high, base)
+        return self.middle.window(self.high - self.width + 1, self.high)
 
     def _left_window(self) -> Window:
-        found = self.middle.window(self.low, self.low + self.width - 1, self.low)
         last = self.width - 1
+        found = self.middle.window(self.low, self.low + last)
         return frozenset((name, last - (tick or 0), row) for name, tick, row in found)
 
     def answers(self, query: str, asked: Range) -> Timeline:
         if not self.core.predicates[query].temporal:
-            rows = self.middle.rows.get((query, None), set())
-            return Timeline(frozenset((row, None) for row in rows))
+            rigid = self.middle.rows.get((query, None), _Relation())
+            return Timeline(frozenset((row, None) for row in rigid.rows))
         if asked.empty:
             return Timeline(frozenset())
-        rows_: set[tuple[Row, int | None]] = {
+        rows: set[tuple[Row, int | None]] = {
             (row, tick)
-            for (name, tick), rows in self.middle.rows.items()
+            for (name, tick), relation in self.middle.rows.items()
             if name == query and tick is not None and asked.low <= tick <= asked.high
-            for row in rows
+            for row in relation.rows
         }
         repeated: set[Repeated] = set()
         if asked.high == math.inf:
-            assert self.right is not None
-            slices, start = self._beyond(self.right, self._right_window(), query)
-            repeated |= _periodic(slices, start, self.high, 1, rows_, asked)
+            slices, start = self._beyond(self.right, self.right_entry, query)
+            repeated |= _periodic(slices, start, self.high, 1, rows)
         if asked.low == -math.inf:
-            assert self.left is not None
-            slices, start = self._beyond(self.left, self._left_window(), query)
-            repeated |= _periodic(slices, start, self.low, -1, rows_, asked)
-        return Timeline(frozenset(rows_), frozenset(repeated))
+            slices, start = self._beyond(self.left, self.left_entry, query)
+            repeated |= _periodic(slices, start, self.low, -1, rows)
+        return Timeline(frozenset(rows), frozenset(repeated))
 
-    def _beyond(self, half: _Half, window: Window, query: str) -> tuple[list[set[Row]], int]:
-        """Answers n = 0, 1, .. ticks beyond the middle until windows repeat; and where they do."""
-        seen = {window: 0}
+    def _beyond(self, half: _Half, entry: Window | None, query: str) -> tuple[list[set[Row]], int]:
+        """Answers 1, 2, .. ticks beyond the middle until windows repeat; and from where they do."""
+        assert entry is not None
+        seen: dict[Window, int] = {}
+        slices: list[set[Row]] = []
         last = self.width - 1
-        slices = [{row for name, tick, row in window if name == query and tick == last}]
         while True:
-            self.limit.check(f"following the line, {len(seen)} windows")
-            window = half.following(window)
+            self.limit.check(f"following the line, {len(seen)} windows", 64)
+            entry = half.next[entry]
+            window = half.known[entry]
             if window in seen:
                 return slices, seen[window]
             seen[window] = len(slices)
             slices.append({row for name, tick, row in window if name == query and tick == last})
+
+
+def _copied(rows: _Rows) -> _Rows:
+    found: _Rows = {}
+    for place, relation in rows.items():
+        found[place] = _Relation()
+        for row in relation.rows:
+            found[place].add(row)
+    return found
 
 
 def _periodic(
@@ -590,32 +665,31 @@ def _periodic(
     edge: int,
     way: int,
     rows: set[tuple[Row, int | None]],
-    asked: Range,
 ) -> set[Repeated]:
     """Each answer with its own least period, from as early as it keeps to it.
 
-    The slices from `start` on repeat. What is covered is taken out of the single rows, to which
-    the slices before `start` are added.
+    Slice n lies n + 1 ticks beyond the edge of the middle; those from `start` on repeat. Single
+    rows are taken into what repeats where they fit, so that every time is covered once; slices
+    before `start` that do not fit become single rows.
     """
-    for n in range(1, start):
-        rows |= {(row, edge + way * n) for row in slices[n]}
-    whole = len(slices) - start
+    for n, slice_ in enumerate(slices[:start], 1):
+        rows |= {(row, edge + way * n) for row in slice_}
+    cycle = slices[start:]
     found: set[Repeated] = set()
-    for row in set().union(*slices[start:]):
-        holds = [row in slices[start + i] for i in range(whole)]
+    for row in set().union(*cycle):
+        holds = [row in slice_ for slice_ in cycle]
         period = next(
-            p
-            for p in range(1, whole + 1)
-            if whole % p == 0 and all(holds[i] == holds[i % p] for i in range(whole))
+            p for p in range(1, len(cycle) + 1) if len(cycle) % p == 0 and _repeats(holds, p)
         )
         for i in range(period):
             if holds[i]:
-                tick = edge + way * (start + i)
-                while (row, tick - way * period) in rows and (
-                    asked.low <= tick - way * period <= asked.high
-                ):
+                tick = edge + way * (start + i + 1)
+                while (row, tick - way * period) in rows:
                     tick -= way * period
-                    rows.discard((row, tick))
-                rows.discard((row, edge + way * (start + i)))
+                    rows.remove((row, tick))
                 found.add((row, tick, way * period))
     return found
+
+
+def _repeats(holds: list[bool], period: int) -> bool:
+    return holds[period:] == holds[:-period] or period == len(holds)
