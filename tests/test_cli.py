@@ -403,6 +403,11 @@ def test_out_writes_to_a_pipe_and_leaves_it_there(tmp_path: Path, rules: Path) -
     assert pipe.is_fifo()
 
 
+def test_out_with_a_slash_is_a_folder(tmp_path: Path, rules: Path) -> None:
+    assert ask(rules, "--out", f"{tmp_path}/new/").exit_code == 0
+    assert (tmp_path / "new" / "P.csv").read_text() == "arg1,time\na,0\n"
+
+
 @pytest.mark.parametrize("option", ["--out", "--facts"])
 def test_an_empty_path_is_not_the_current_folder(rules: Path, option: str) -> None:
     result = ask(rules, option, "")

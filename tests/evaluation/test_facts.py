@@ -106,6 +106,31 @@ def test_a_subfolder_of_files(tmp_path: Path, write: Writer) -> None:
     assert ask(DECLARED, tmp_path) == in_order(ROWS)
 
 
+@pytest.mark.parametrize("name", ["E.CSV", "E.json", "E.csv.gz", "E"])
+def test_a_file_that_would_be_overlooked(tmp_path: Path, name: str) -> None:
+    (tmp_path / "notes.txt").write_text("not about an input")
+    (tmp_path / name).write_text("")
+    with pytest.raises(DataError, match=r"facts in a folder end in \.csv, \.parquet, \.jsonl"):
+        ask(DECLARED, tmp_path)
+
+
+def test_a_subfolder_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Patched, since root may read everything."""
+    write_csv(tmp_path, "E", COLUMNS, ROWS)
+    locked = tmp_path / "E" / "locked"
+    locked.mkdir(parents=True)
+    real = Path.iterdir
+
+    def refuse(path: Path) -> Iterable[Path]:
+        if path == locked:
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path)
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    with pytest.raises(DataError, match="locked: Permission denied"):
+        ask(DECLARED, tmp_path)
+
+
 def test_all_formats_together(tmp_path: Path) -> None:
     folder = tmp_path / "E"
     folder.mkdir()

@@ -86,7 +86,7 @@ def query_command(
         terminal.stderr().print(f"warning: {left_out}: NULL or NaN in a column")
     blocks = {q: answers.lines(q, found.answers[q], chosen) for q in asked}
     if out is not None:
-        _write(Path(out), blocks, answers.FORMATS[chosen])
+        _write(out, blocks, answers.FORMATS[chosen])
         return
     for lines in blocks.values():
         for line in lines:
@@ -111,13 +111,13 @@ def _format(format_: str | None, as_json: bool, out: str | None, queries: int) -
     return format_
 
 
-def _write(out: Path, blocks: dict[str, Iterator[str]], ending: str) -> None:
+def _write(out: str, blocks: dict[str, Iterator[str]], ending: str) -> None:
     """One query to a file, several to a folder, a file each; whole files or none."""
-    one = len(blocks) == 1 and not out.is_dir() and not str(out).endswith("/")
+    folder = len(blocks) != 1 or out.endswith("/") or Path(out).is_dir()
     written: list[tuple[str, Path]] = []
     try:
         for query in blocks:
-            place = (out if one else out / f"{query}{ending}").resolve()
+            place = (Path(out, f"{query}{ending}") if folder else Path(out)).resolve()
             if place.exists() and not place.is_file():  # a pipe, /dev/null: there to be written to
                 with place.open("w", encoding="utf-8", newline="") as file:
                     file.writelines(f"{line}\n" for line in blocks[query])

@@ -111,7 +111,7 @@ def find_facts(program: Program, facts: FactsLike, ticks: Ticks | None) -> dict[
         return {}
     if isinstance(facts, Mapping):
         return {
-            name: [_in_memory(_schema(known, program, name, "facts"), rows, ticks)]
+            name: [in_memory(_schema(known, program, name, "facts"), rows, ticks)]
             for name, rows in facts.items()
         }
     path = Path(facts)
@@ -152,12 +152,15 @@ def _folder(
         if entry.name.startswith((".", "_")):
             continue
         if entry.is_dir():
-            paths = [p for p in sorted(entry.rglob("*")) if _is_facts(p, entry)]
+            paths = _below(entry)
             if not paths:
                 continue
             name = entry.name
         elif entry.suffix in _FORMATS:
             paths, name = [entry], entry.stem
+        elif entry.name.split(".")[0] in known:
+            endings = ", ".join(_FORMATS)
+            raise DataError(f"{entry}: facts in a folder end in {endings}; rename or convert it")
         else:
             continue
         schema = _schema(known, program, name, str(entry))
@@ -171,9 +174,17 @@ def _folder(
     return found
 
 
-def _is_facts(path: Path, below: Path) -> bool:
-    hidden = any(part.startswith((".", "_")) for part in path.relative_to(below).parts)
-    return path.is_file() and path.suffix in _FORMATS and not hidden
+def _below(folder: Path) -> list[Path]:
+    """The files of facts in a folder and its subfolders; one that cannot be read is an error."""
+    found: list[Path] = []
+    for entry in sorted(folder.iterdir()):
+        if entry.name.startswith((".", "_")):
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            found += _below(entry)
+        elif entry.is_file() and entry.suffix in _FORMATS:
+            found.append(entry)
+    return found
 
 
 def _rules_file(path: Path, program: Program, known: Mapping[str, Schema]) -> dict[str, list[Part]]:
@@ -276,7 +287,7 @@ def _record(record: dict[str, Any], schema: Schema, where: str) -> tuple[Any, ..
     return tuple(record[name] for name in names)
 
 
-def _in_memory(schema: Schema, rows: Rows, ticks: Ticks | None) -> Part:
+def in_memory(schema: Schema, rows: Rows, ticks: Ticks | None) -> Part:
     """Rows, an Arrow table, or anything that can become one (pandas, polars)."""
     import pyarrow as pa
 
