@@ -315,6 +315,8 @@ def _implied(source: Core, target: Core, rule: Rule, budget: Budget) -> bool:
         left, right = dependencies(source, wanted), dependencies(target, wanted)
         searcher = Searcher(left, right, same=True)
         start = searcher.unfolder.start_rule(rule)
+        if start is None:
+            return True  # its comparisons contradict each other
         recursive = bool(left.recursive)
         if recursive:
             # Unfolding may not end: only what follows at once counts.

@@ -80,12 +80,13 @@ class Unfolder:
         goal = Fact(query, head, 0 if predicate.temporal else None)
         return self._classified(Unfolded(head), [goal], [])
 
-    def start_rule(self, rule: Rule) -> Unfolded:
-        """The body of one rule, its head at the answer's time."""
+    def start_rule(self, rule: Rule) -> Unfolded | None:
+        """The body of one rule, its head at the answer's time; None if it can never hold."""
         found = self._instantiate(rule, {})
         base = rule.head.time.offset if isinstance(rule.head.time, TimeOffset) else 0
         order = Order().assume(*found.assumptions)
-        assert order is not None
+        if order is None:
+            return None
         time = rule.head.time.tick if isinstance(rule.head.time, TimePoint) else None
         empty = Unfolded(found.head, order=order, time=time, rules=(rule,))
         return self._classified(empty, found.at(-base), found.pinned)
