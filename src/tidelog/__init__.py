@@ -35,8 +35,19 @@ if TYPE_CHECKING:
     from tidelog.evaluation.engines import Moment
     from tidelog.evaluation.facts import FactsLike
     from tidelog.evaluation.problems import Problem
+    from tidelog.streaming.offline import Step, Stream
 
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> object:
+    # Streams need DuckDB, which `import tidelog` does not load.
+    if name in ("Step", "Stream"):
+        from tidelog.streaming import offline
+
+        return getattr(offline, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "Code",
@@ -45,6 +56,8 @@ __all__ = [
     "ProgramError",
     "Report",
     "Severity",
+    "Step",
+    "Stream",
     "analyze",
     "check",
     "contained",

@@ -14,7 +14,7 @@ from typing import TypeAlias
 from tidelog.analysis.containment import Budget
 from tidelog.analysis.core import Predicate, relative
 from tidelog.analysis.dependencies import Dependencies
-from tidelog.evaluation.ranges import ALWAYS, Range, ranges
+from tidelog.evaluation.ranges import ALWAYS, EMPTY, Range, ranges
 from tidelog.language.program import (
     Atom,
     Comparison,
@@ -138,6 +138,11 @@ def plan(
         if name in deps.recursive and name in found and not found[name].finite:
             raise Unbounded(_carrier(deps, name), name, found[name])
     return _Planner(deps, found, dict(data), asked).plan()
+
+
+def stream_plan(deps: Dependencies) -> Plan:
+    """The steps of the queries without any range: a stream sets them as time goes on."""
+    return _Planner(deps, {}, {}, EMPTY).plan()
 
 
 def planning_budget() -> Budget:

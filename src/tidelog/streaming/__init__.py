@@ -1,0 +1,1 @@
+"""Facts over time to answers over time."""

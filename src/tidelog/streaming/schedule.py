@@ -1,0 +1,188 @@
+"""When each predicate is computed, and what of it is kept: the schedule of a stream.
+
+At input time tin, predicate P is computed up to tin - phi(P); any phi with phi(P) >= phi(Q) + o
+for a body atom Q at offset o will do. A slice is kept as long as a rule still has to look at it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from tidelog.analysis.dependencies import Class, Dependencies
+from tidelog.analysis.graph import Arc, Bound, longest
+from tidelog.evaluation.plan import Derive, Fixpoint, Join, Plan, Scan, stream_plan
+from tidelog.evaluation.ranges import EMPTY, Range
+from tidelog.language.program import TIME_MAX, TimeOffset, TimePoint
+
+WHOLE = Range(-TIME_MAX, TIME_MAX)
+
+
+class Blocking(Exception):
+    """A query whose answers may wait for ever cannot be streamed on a schedule."""
+
+    def __init__(self, deps: Dependencies) -> None:
+        places = ", ".join(dict.fromkeys(str(r.origin) for r in deps.reason.rules))
+        super().__init__(
+            f"{', '.join(deps.queries)} cannot be streamed with a fixed delay:"
+            f" {deps.reason.message} ({places})"
+        )
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The schedule of some queries of class 1 or 2."""
+
+    deps: Dependencies
+
+    def __post_init__(self) -> None:
+        if self.deps.cls is Class.BLOCKING:
+            raise Blocking(self.deps)
+
+    @cached_property
+    def plan(self) -> Plan:
+        return stream_plan(self.deps)
+
+    @cached_property
+    def phi(self) -> dict[str, int]:
+        """Settling times to compute by; never below 0 for a query, since answers wait for tin."""
+        core = self.deps.core
+        nodes = tuple(name for name, p in core.predicates.items() if p.temporal)
+        arcs = [Arc(e.body, e.head, e.offset) for e in self.deps.edges if e.offset is not None]
+        inputs = {name: 0 for name in nodes if core.predicates[name].input}
+        asked = {q: 0 for q in self.deps.queries if core.predicates[q].temporal}
+        best, _ = longest(nodes, arcs, {**inputs, **asked})
+        # What no input reaches comes from facts of the program: as late as its users allow.
+        known = [name for name in nodes if best[name] == -math.inf]
+        inner, _ = longest(
+            known, [a for a in arcs if a.tail in known and a.head in known], dict.fromkeys(known, 0)
+        )
+        slack = [
+            best[a.head] - a.weight - inner[a.tail]
+            for a in arcs
+            if a.tail in known and a.head not in known
+        ]
+        shift = min(slack, default=0)
+        return {
+            name: int(best[name] if name not in known else inner[name] + shift) for name in nodes
+        }
+
+    @cached_property
+    def pins(self) -> dict[str, Bound]:
+        """The input time before which a predicate cannot be computed at all: explicit atoms."""
+        pins: dict[str, Bound] = dict.fromkeys(self.deps.core.predicates, -math.inf)
+        changed = True
+        while changed:
+            changed = False
+            for edge in self.deps.edges:
+                pin = pins[edge.body]
+                if edge.point is not None:
+                    pin = max(pin, edge.point + self.phi[edge.body])
+                if pin > pins[edge.head]:
+                    pins[edge.head] = pin
+                    changed = True
+        return pins
+
+    def first(self, earliest: int | None) -> int:
+        """The input time to start before, the data's first tick being `earliest`."""
+        heads = (rule.head for rule in self.deps.core.rules)
+        times = [
+            head.time.tick + self.phi[head.predicate]
+            for head in heads
+            if isinstance(head.time, TimePoint)
+        ]
+        times += [] if earliest is None else [earliest]
+        return min(times, default=0) - 1
+
+    def last(self, tick: int) -> int:
+        """The input time at which every answer up to a tick is computed."""
+        ends: list[Bound] = [tick]
+        for query in self.deps.queries:
+            if query in self.phi:
+                ends += [tick + self.phi[query], self.pins[query]]
+        return int(max(ends))
+
+    def frontier(self, name: str, tin: int, start: int) -> int:
+        """Up to where a predicate is computed at tin; `start` is where the schedule began."""
+        at = tin if tin >= self.pins[name] else start
+        return at - self.phi[name]
+
+    @cached_property
+    def uses(self) -> dict[str, list[tuple[str, int]]]:
+        """Per table, the predicates whose rules look at it and at which offsets."""
+        found: dict[str, list[tuple[str, int]]] = {}
+
+        def add(join: Join, head: str) -> None:
+            time = join.rule.head.time
+            if not isinstance(time, TimeOffset):
+                return
+            for source in join.sources:
+                if isinstance(source.atom.time, TimeOffset):
+                    offset = source.atom.time.offset - time.offset
+                    found.setdefault(source.table, []).append((head, offset))
+
+        for step in self.plan.steps:
+            match step:
+                case Derive():
+                    for join in step.joins:
+                        add(join, step.predicate.name)
+                case Fixpoint():
+                    for join in (*step.start, *step.repeat):
+                        add(join, join.rule.head.predicate)
+                    for fill in step.fills:
+                        table = self.plan.tables[fill.predicate]
+                        found.setdefault(table, []).append((fill.predicate, -fill.step))
+                        if fill.guard is not None:
+                            add(fill.guard, fill.predicate)
+                case Scan():
+                    pass
+        return found
+
+    @cached_property
+    def pinned(self) -> dict[str, set[int]]:
+        """Per table, explicit times whose slices are kept for ever."""
+        found: dict[str, set[int]] = {}
+        for join in self._joins():
+            for source in join.sources:
+                if isinstance(source.atom.time, TimePoint):
+                    found.setdefault(source.table, set()).add(source.atom.time.tick)
+        return found
+
+    def _joins(self) -> Iterable[Join]:
+        for step in self.plan.steps:
+            match step:
+                case Derive():
+                    yield from step.joins
+                case Fixpoint():
+                    yield from (*step.start, *step.repeat)
+                    for fill in step.fills:
+                        yield from (part for part in (fill.filter, fill.guard) if part is not None)
+                case Scan():
+                    pass
+
+    def kept_from(self, table: str, tin: int, start: int) -> int | None:
+        """The first tick of a table that is still looked at after tin; None for nothing."""
+        ticks = [
+            self.frontier(head, tin, start) + 1 + offset
+            for head, offset in self.uses.get(table, ())
+        ]
+        return min(ticks, default=None)
+
+    def ranges(self, tin: int, to: int, start: int) -> dict[str, Range]:
+        """What each predicate is computed on when the input time moves from tin to `to`."""
+        found: dict[str, Range] = {}
+        for name, predicate in self.deps.core.predicates.items():
+            if not predicate.temporal:
+                continue
+            if predicate.input:
+                found[name] = WHOLE
+                continue
+            low, high = self.frontier(name, tin, start) + 1, self.frontier(name, to, start)
+            if name in self.deps.recursive:
+                # Carrying on starts from the slices that are kept.
+                kept = self.kept_from(self.plan.tables[name], tin, start)
+                low = low if kept is None else min(low, kept)
+            found[name] = EMPTY if low > high else Range(low, high)
+        return found
