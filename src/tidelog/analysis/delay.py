@@ -50,13 +50,13 @@ def delay(deps: Dependencies, budget: Budget) -> Measure:
     if deps.cls is Class.BLOCKING:
         cycle = endless(deps, ahead=True)
         if cycle:
-            return Measure(None, None, True, reason=f"{_walked(cycle)} looks ahead without end")
+            return Measure(None, None, True, reason=f"{walked(cycle)} looks ahead without end")
         return Measure(0, None, False, reason=deps.reason.message)
     most = deps.phi[query]
     upper = max(0, int(most)) if not math.isinf(most) else 0
     searcher = Searcher(deps, deps, same=True)
     return least(
-        lambda d: _holds(searcher, query, Cut(high=d), budget),
+        lambda d: cut_holds(searcher, query, Cut(high=d), budget),
         0,
         upper,
         "the rules look no further",
@@ -71,7 +71,7 @@ def delay_holds(deps: Dependencies, d: int, budget: Budget) -> Verdict:
             return Verdict(False)
         return Verdict(None)
     searcher = Searcher(deps, deps, same=True)
-    return _holds(searcher, query, Cut(high=d), budget)
+    return cut_holds(searcher, query, Cut(high=d), budget)
 
 
 def checked(deps: Dependencies) -> str:
@@ -89,7 +89,8 @@ def checked(deps: Dependencies) -> str:
     return query
 
 
-def _holds(searcher: Searcher, query: str, cut: Cut, budget: Budget) -> Verdict:
+def cut_holds(searcher: Searcher, query: str, cut: Cut, budget: Budget) -> Verdict:
+    """Whether the query needs nothing that the cut takes away."""
     return searcher.search(searcher.unfolder.start(query), query, cut, budget.share(0.5))
 
 
@@ -195,6 +196,6 @@ def _satisfiable(deps: Dependencies, name: str) -> bool:
     return False
 
 
-def _walked(cycle: tuple[Edge, ...]) -> str:
+def walked(cycle: tuple[Edge, ...]) -> str:
     places = dict.fromkeys(str(edge.rule.origin) for edge in cycle)
     return f"the cycle through {cycle[0].head} ({', '.join(places)})"

@@ -7,9 +7,10 @@ inputs at most s - d ticks before the answer; it depends on d - s only.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from tidelog.analysis.containment import Budget, Cut, Searcher, Verdict
-from tidelog.analysis.delay import Measure, _holds, _walked, checked, delay, endless, least
+from tidelog.analysis.delay import Measure, checked, cut_holds, endless, least, walked
 from tidelog.analysis.dependencies import Class, Dependencies
 
 # How far a window that the rules do not bound is looked for.
@@ -21,13 +22,13 @@ def window(deps: Dependencies, d: int, budget: Budget) -> Measure:
     query = checked(deps)
     cycle = endless(deps, ahead=False)
     if cycle:
-        return Measure(None, None, True, reason=f"{_walked(cycle)} looks back without end")
+        return Measure(None, None, True, reason=f"{walked(cycle)} looks back without end")
     if deps.cls is Class.BLOCKING:
         return Measure(0, None, False, reason=deps.reason.message)
     searcher = Searcher(deps, deps, same=True)
 
     def test(s: int) -> Verdict:
-        return _holds(searcher, query, Cut(low=d - s), budget)
+        return cut_holds(searcher, query, Cut(low=d - s), budget)
 
     first = deps.input_offsets[query].low
     if not math.isinf(first):
@@ -37,12 +38,11 @@ def window(deps: Dependencies, d: int, budget: Budget) -> Measure:
     return _unbounded_rules(test, deps)
 
 
-def _unbounded_rules(test: object, deps: Dependencies) -> Measure:
+def _unbounded_rules(test: Callable[[int], Verdict], deps: Dependencies) -> Measure:
     """Recursion looks back for ever, but what it finds there may never matter."""
-    assert callable(test)
     lower, witness, s = 0, None, 0
     while s <= FAR:
-        verdict: Verdict = test(s)
+        verdict = test(s)
         if verdict.holds is True:
             found = least(test, lower, s, "shown by containment")
             return (
@@ -66,7 +66,4 @@ def window_holds(deps: Dependencies, d: int, s: int, budget: Budget) -> Verdict:
     if deps.cls is Class.BLOCKING:
         return Verdict(None)
     searcher = Searcher(deps, deps, same=True)
-    return _holds(searcher, query, Cut(low=d - s), budget)
-
-
-__all__ = ["delay", "window", "window_holds"]
+    return cut_holds(searcher, query, Cut(low=d - s), budget)
