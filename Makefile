@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 .PHONY: help setup demo test test-deep bench lint clean
 
 # An environment knows its own place: after the folder was moved or copied, or its Python is gone, it is built anew.
-ifneq ($(shell $(BIN)/python -c '' 2>&1 && cat $(READY) 2>&1),$(shell pwd -P))
+ifneq ($(shell test -x $(BIN)/python && $(BIN)/python -c '' 2>&1 && cat $(READY) 2>&1),$(shell pwd -P))
 .PHONY: $(READY)
 endif
 
