@@ -106,8 +106,7 @@ class Problem:
         made = possible(deps)
         names = {made.name(self.query, p): p for p in made.patterns[self.query]}
         whole = made.core(tin).below([self.query, *names])
-        places = ", ".join(dict.fromkeys(str(r.origin) for r in deps.reason.rules))
-        limit = Limit(budget, f"{deps.reason.message} ({places})", self.engine.progress)
+        limit = Limit.of(deps, budget, self.engine.progress)
         facts = history(self.engine, whole, tin)
         found = evaluate(whole, facts, [self.query, *names], asked, limit)
         certain = found[self.query].rows

@@ -14,16 +14,17 @@ import time as clock
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import count
 from typing import TypeAlias
 
 import pyarrow as pa
 
 from tidelog.analysis.core import Core, core
-from tidelog.analysis.dependencies import dependencies
+from tidelog.analysis.dependencies import Dependencies, dependencies
 from tidelog.analysis.order import decide
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.facts import arrow_type
-from tidelog.evaluation.ranges import Range
+from tidelog.evaluation.ranges import EMPTY, Range
 from tidelog.evaluation.sql import columns
 from tidelog.language.program import (
     Atom,
@@ -61,6 +62,12 @@ class Limit:
     _end: float = field(init=False)
     _steps: int = 0
 
+    @staticmethod
+    def of(deps: Dependencies, budget: float, progress: Callable[[str], None]) -> Limit:
+        """A limit that names the rules that decide the class of some queries."""
+        places = ", ".join(dict.fromkeys(str(rule.origin) for rule in deps.reason.rules))
+        return Limit(budget, deps.reason.message + (f" ({places})" if places else ""), progress)
+
     def __post_init__(self) -> None:
         self._end = clock.monotonic() + self.seconds
 
@@ -71,7 +78,7 @@ class Limit:
             self._steps = 0
             if clock.monotonic() > self._end:
                 raise TooHard(
-                    f"no answer within {self.seconds:g} seconds on the timeline; {self.hard};"
+                    f"no answer within {self.seconds:g} seconds on the timeline: {self.hard};"
                     " allow more with --budget, or ask for less"
                 )
             self.progress(what)
@@ -120,8 +127,9 @@ def answers(
     deps = dependencies(whole, queries)
     span = engine.span
     asked = Range(span.low if from_ is None else from_, span.high if to is None else to)
-    places = ", ".join(dict.fromkeys(str(r.origin) for r in deps.reason.rules))
-    limit = Limit(budget, f"{deps.reason.message} ({places})", engine.progress)
+    if asked.low == math.inf or asked.high == -math.inf:
+        asked = EMPTY
+    limit = Limit.of(deps, budget, engine.progress)
     found = evaluate(deps.core, history(engine, deps.core), queries, asked, limit)
     return {query: _table(engine, query, deps.core, found[query], asked) for query in queries}
 
@@ -163,8 +171,14 @@ def _table(engine: Engine, query: str, whole: Core, found: Timeline, asked: Rang
     table = engine._named(predicate, pa.table(arrays, names=names))
     if predicate.temporal and endless:
         periods = pa.array([period for _, _, period in rows], pa.int64())
-        table = table.append_column(PERIOD_COLUMN, periods)
+        name = next(n for n in _period_names() if n not in table.column_names)
+        table = table.append_column(name, periods)
     return table
+
+
+def _period_names() -> Iterator[str]:
+    yield PERIOD_COLUMN
+    yield from (f"{PERIOD_COLUMN}{n}" for n in count(2))
 
 
 # Rules in the form the line needs
