@@ -6,10 +6,10 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
@@ -22,8 +22,30 @@ from tidelog.views import terminal
 if TYPE_CHECKING:
     from tidelog.evaluation.ticks import Ticks
 
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
 RULES = click.Path(dir_okay=False, allow_dash=True)
 json_option = click.option("--json", "as_json", is_flag=True, help="Report as JSON.")
+facts_option = click.option(
+    "--facts", metavar="PATH", help="A folder of facts, or one file of them."
+)
+tick_option = click.option(
+    "--tick", metavar="LENGTH", help="Times are timestamps, in ticks this long: 10m."
+)
+origin_option = click.option(
+    "--origin", metavar="TIME", help="Where tick 0 starts; 1970-01-01T00:00Z by default."
+)
+
+
+def budget_option(seconds: float, help_: str) -> Callable[[_Command], _Command]:
+    return click.option(
+        "--budget",
+        type=click.FloatRange(min=0.0),
+        default=seconds,
+        show_default=True,
+        metavar="SECONDS",
+        help=help_,
+    )
 
 
 def name_of(rules: str) -> str:

@@ -11,10 +11,14 @@ import click
 from tidelog.cli.common import (
     RULES,
     accepted,
+    budget_option,
     chosen_queries,
     data_errors,
+    facts_option,
     json_option,
+    origin_option,
     print_json,
+    tick_option,
     ticks_of,
 )
 from tidelog.language.program import Program
@@ -26,17 +30,7 @@ if TYPE_CHECKING:
     from tidelog.evaluation.ticks import Ticks
 
 _query = click.option("--query", metavar="P", help="The predicate asked about; the only output.")
-_budget = click.option(
-    "--budget",
-    type=click.FloatRange(min=0.0),
-    default=10.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Answer with what is proved by then.",
-)
-_facts = click.option("--facts", metavar="PATH", help="A folder of facts, or one file of them.")
-_tick = click.option("--tick", metavar="LENGTH", help="Times are timestamps, in ticks this long.")
-_origin = click.option("--origin", metavar="TIME", help="Where tick 0 starts.")
+_budget = budget_option(10.0, "Answer with what is proved by then.")
 
 
 @click.command("analyze")
@@ -140,12 +134,12 @@ def window_command(
 
 @click.command("definitive")
 @click.argument("rules", type=RULES)
-@_facts
+@facts_option
 @_query
 @click.option("--tin", required=True, metavar="N", help="Everything up to here has arrived.")
 @click.option("--tout", metavar="N", help="The time asked about; without it, all open ones.")
-@_tick
-@_origin
+@tick_option
+@origin_option
 @json_option
 def definitive_command(
     rules: str,
@@ -194,13 +188,13 @@ def definitive_command(
 
 @click.command("forgettable")
 @click.argument("rules", type=RULES)
-@_facts
+@facts_option
 @_query
 @click.option("--tin", required=True, metavar="N", help="Everything up to here has arrived.")
 @click.option("--tout", required=True, metavar="N", help="Everything before is answered.")
 @click.option("--tmem", required=True, metavar="N", help="May everything up to here go?")
-@_tick
-@_origin
+@tick_option
+@origin_option
 @_budget
 @json_option
 def forgettable_command(

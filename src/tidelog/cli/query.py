@@ -10,31 +10,34 @@ from pathlib import Path
 
 import click
 
-from tidelog.cli.common import RULES, accepted, chosen_queries, data_errors, ticks_of
+from tidelog.cli.common import (
+    RULES,
+    accepted,
+    budget_option,
+    chosen_queries,
+    data_errors,
+    facts_option,
+    origin_option,
+    tick_option,
+    ticks_of,
+)
 from tidelog.language.diagnostics import visible
 from tidelog.views import terminal
 
 
 @click.command("query")
 @click.argument("rules", type=RULES)
-@click.option("--facts", metavar="PATH", help="A folder of facts, or one file of them.")
+@facts_option
 @click.option("--query", "queries", multiple=True, metavar="P", help="This predicate; repeatable.")
 @click.option("--from", "from_", metavar="TIME", help="First time, or -inf; default the data's.")
 @click.option("--to", metavar="TIME", help="Last time, or inf; default the data's.")
-@click.option(
-    "--budget",
-    type=click.FloatRange(min=0.0),
-    default=60.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="For programs that need the timeline.",
-)
+@budget_option(60.0, "For programs that need the timeline.")
 @click.option("--engine", type=click.Choice(["duckdb"]), default="duckdb", show_default=True)
 @click.option("--format", "format_", type=click.Choice(["csv", "json", "table"]))
 @click.option("--json", "as_json", is_flag=True, help="Short for --format json.")
 @click.option("--out", metavar="FILE|DIR", help="Write there; a folder when there are several.")
-@click.option("--tick", metavar="LENGTH", help="Times are timestamps, in ticks this long: 10m.")
-@click.option("--origin", metavar="TIME", help="Where tick 0 starts; 1970-01-01T00:00Z by default.")
+@tick_option
+@origin_option
 @click.option("--ticks", "as_ticks", is_flag=True, help="With --tick, give times as whole ticks.")
 def query_command(
     rules: str,
