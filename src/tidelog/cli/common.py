@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 import tempfile
@@ -37,6 +38,12 @@ origin_option = click.option(
 )
 
 
+def _number(_: click.Context, __: click.Parameter, value: float) -> float:
+    if math.isnan(value):
+        raise click.BadParameter("not a number")
+    return value
+
+
 def budget_option(seconds: float, help_: str) -> Callable[[_Command], _Command]:
     return click.option(
         "--budget",
@@ -44,6 +51,7 @@ def budget_option(seconds: float, help_: str) -> Callable[[_Command], _Command]:
         default=seconds,
         show_default=True,
         metavar="SECONDS",
+        callback=_number,
         help=help_,
     )
 

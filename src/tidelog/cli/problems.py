@@ -163,8 +163,8 @@ def definitive_command(
         if then is not None:
             found = problem.definitive(now, then)
         else:
-            first = problem.engine.span.low
-            points = [] if first > now else problem.open_points(now, int(first), now)
+            first = int(min(problem.engine.span.low, now))
+            points = problem.open_points(now, first, now)
     if then is None:
         if as_json:
             print_json({"query": problem.query, "tin": now, "open": points})

@@ -423,6 +423,7 @@ class Engine(Runner):
         run(f"CREATE OR REPLACE TEMP TABLE {TEXTS} (i BIGINT, v VARCHAR)")
         for text, i in writer.texts.items():
             run(f"INSERT INTO {TEXTS} VALUES (?, ?)", [i, text])
+        copied: dict[str, str] = {}
         try:
             for step in plan.steps:
                 match step:
@@ -436,7 +437,11 @@ class Engine(Runner):
                     case Derive():
                         self.progress(f"deriving {step.predicate.name}")
                         if writer.is_copy(step):
-                            self.view(step.table, writer.join(step.joins[0]))
+                            # A copy of a copy looks at the first: views do not nest far.
+                            source = step.joins[0].sources[0].table
+                            copied[step.table] = copied.get(source, source)
+                            join = writer.join(step.joins[0], {0: copied[step.table]})
+                            self.view(step.table, join)
                         else:
                             self.table(step.table, writer.derive(step))
                     case Fixpoint():

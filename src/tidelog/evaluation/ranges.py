@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from tidelog.analysis.core import Core, relative
+from tidelog.analysis.core import relative
 from tidelog.analysis.dependencies import Dependencies
 from tidelog.analysis.graph import Bound
 from tidelog.language.program import Atom, Rule, TimePoint
@@ -58,25 +58,24 @@ def ranges(deps: Dependencies, data: Mapping[str, Range], asked: Range) -> dict[
 
     `data` gives the times at which each temporal input has facts.
     """
-    supply = _supply(deps.core, data)
+    supply = _supply(deps, data)
     demand = _demand(deps, supply, asked)
     return {name: supply[name] & demand[name] for name in supply}
 
 
-def _supply(core: Core, data: Mapping[str, Range]) -> dict[str, Range]:
+def _supply(deps: Dependencies, data: Mapping[str, Range]) -> dict[str, Range]:
+    core = deps.core
     start = {
         name: data.get(name, EMPTY) if p.input else EMPTY
         for name, p in core.predicates.items()
         if p.temporal
     }
 
-    def step(supply: dict[str, Range]) -> dict[str, Range]:
-        found = dict(start)
-        for rule in core.rules:
-            name = rule.head.predicate
-            if name in found:
-                found[name] = found[name] | _reach(rule, supply)
-        return found
+    rules = [rule for rule in _in_order(deps) if rule.head.predicate in start]
+
+    def step(supply: dict[str, Range], found: dict[str, Range]) -> None:
+        for rule in rules:
+            found[rule.head.predicate] |= _reach(rule, supply)
 
     return _fixpoint(start, step)
 
@@ -103,9 +102,10 @@ def _reach(rule: Rule, supply: Mapping[str, Range]) -> Range:
 def _demand(deps: Dependencies, supply: Mapping[str, Range], asked: Range) -> dict[str, Range]:
     start = {name: asked if name in deps.queries else EMPTY for name in supply}
 
-    def step(demand: dict[str, Range]) -> dict[str, Range]:
-        found = dict(start)
-        for rule in deps.core.rules:
+    rules = _in_order(deps)[::-1]
+
+    def step(demand: dict[str, Range], found: dict[str, Range]) -> None:
+        for rule in rules:
             head = ALWAYS
             if rule.head.time is not None:
                 name = rule.head.predicate
@@ -116,9 +116,14 @@ def _demand(deps: Dependencies, supply: Mapping[str, Range], asked: Range) -> di
                 for atom in rule.atoms:
                     if atom.time is not None:
                         found[atom.predicate] |= _needed(rule, atom, head)
-        return found
 
     return _fixpoint(start, step)
+
+
+def _in_order(deps: Dependencies) -> list[Rule]:
+    """Rules after those for what they look at, so that one round mostly does."""
+    place = {name: i for i, component in enumerate(deps.components) for name in component}
+    return sorted(deps.core.rules, key=lambda rule: place[rule.head.predicate])
 
 
 def _needed(rule: Rule, atom: Atom, head: Range) -> Range:
@@ -131,9 +136,11 @@ def _needed(rule: Rule, atom: Atom, head: Range) -> Range:
 
 
 def _fixpoint(
-    start: dict[str, Range], step: Callable[[dict[str, Range]], dict[str, Range]]
+    start: dict[str, Range], step: Callable[[dict[str, Range], dict[str, Range]], None]
 ) -> dict[str, Range]:
     """The least fixpoint of a monotone step, or a little more where it would take for ever.
+
+    `step(known, found)` adds to `found` what follows from `known`; they may be one.
 
     What still grows after as many rounds as there are predicates grows along a cycle: that end
     becomes infinite. Applying the step again can only bring it back to what is still needed.
@@ -141,14 +148,22 @@ def _fixpoint(
     now = start
     rounds = len(start) + 1
     for _ in range(rounds):
-        following = step(now)
+        following = dict(now)
+        step(following, following)
         if following == now:
             return now
         now = following
-    while (grown := _widen(now, step(now))) != now:
+    while True:
+        following = dict(now)
+        step(now, following)
+        grown = _widen(now, following)
+        if grown == now:
+            break
         now = grown
     for _ in range(rounds):
-        following = {name: now[name] & again for name, again in step(now).items()}
+        again = dict(start)
+        step(now, again)
+        following = {name: now[name] & found for name, found in again.items()}
         if following == now:
             break
         now = following

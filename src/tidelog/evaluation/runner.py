@@ -8,8 +8,12 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from tidelog.evaluation.facts import DataError
 from tidelog.evaluation.plan import Fill, Fixpoint
 from tidelog.evaluation.sql import Writer
+
+# Ticks that something which holds for ever may be written out on: 60 to a row, per object.
+MOST_TICKS = 1_000_000_000
 
 
 class Runner:
@@ -89,6 +93,14 @@ class Runner:
                 self.table(f"{table}_new", f"SELECT * FROM {table}_next")
                 self.table(table, writer.merged(predicate, table, f"{table}_new"))
 
+    def _check_size(self, fill: Fill, writer: Writer) -> None:
+        range_ = writer.plan.ranges[fill.predicate]
+        if not range_.empty and range_.high - range_.low > MOST_TICKS:
+            raise DataError(
+                f"`{fill.predicate}` may hold at each of {int(range_.high - range_.low)} ticks"
+                f" ({fill.rule.origin}): ask for a shorter range, or for one without end"
+            )
+
     def _guards(self, fill: Fill, writer: Writer, number: int) -> list[tuple[str | None, int]]:
         """Pairs of a guard and a step, doubling, as far as anything can be carried."""
         range_ = writer.plan.ranges[fill.predicate]
@@ -120,6 +132,7 @@ class Runner:
     ) -> str:
         self.table(table, writer.fill_start(fill, source))
         if fill.ever:
+            self._check_size(fill, writer)
             self.table(f"{table}_ever", writer.fill_ever(fill, table))
             return f"{table}_ever"
         for guard, step in guards:
