@@ -42,6 +42,7 @@ test-deep: $(READY)  ## the generated tests, ten times as many
 	TIDELOG_DEEP=10 $(BIN)/pytest -q -n 2 tests
 
 bench: $(READY)  ## the benchmarks, as ratios
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-bench.txt
 	$(BIN)/python -m benchmarks
 
 clean:  ## remove what the other targets made
