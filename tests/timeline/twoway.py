@@ -22,7 +22,6 @@ Facts = dict[str, set[tuple[Value, ...]]]
 
 # Periods are 1 to 5, and two of them meet within their product.
 MARGIN = 50
-OBJECTS = ("a", "b", "c")
 
 
 class Case(NamedTuple):
@@ -38,6 +37,8 @@ class Shape:
     """What a program may have; without arguments, everything is propositional."""
 
     arguments: bool = True
+    arities: tuple[int, ...] = (1, 0, 1, 2)
+    objects: tuple[str, ...] = ("a", "b", "c")
     points: bool = True  # explicit times
     free: bool = True  # rigid heads over times, heads at fixed times, two time variables
     comparisons: bool = True
@@ -55,7 +56,7 @@ class _Predicate:
 class _Generator:
     def __init__(self, draw: st.DrawFn, shape: Shape) -> None:
         self.draw, self.shape = draw, shape
-        arities = (1, 0, 1, 2) if shape.arguments else (0,)
+        arities = shape.arities if shape.arguments else (0,)
         self.inputs = [_Predicate(n, self.one_of(arities)) for n in "EF"[: self.number(1, 2)]]
         self.rigid: list[_Predicate] = []
         if shape.rigid and self.chance(1, 3):
@@ -209,7 +210,7 @@ class _Generator:
         for p in (*self.inputs, *self.rigid):
             rows = found[p.name] = set()
             for _ in range(self.one_of((1, 1, 2, 2, 3, 4, 0))):
-                row: list[Value] = [self.one_of(OBJECTS) for _ in range(p.arity)]
+                row: list[Value] = [self.one_of(self.shape.objects) for _ in range(p.arity)]
                 rows.add((*row, self.number(0, self.shape.last)) if p.temporal else tuple(row))
         return found
 
