@@ -58,6 +58,8 @@ def _quoted(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _plain(value: object) -> str:
     match value:
+        case None:  # the period of a single answer
+            return ""
         case bool():
             return "true" if value else "false"
         case datetime():
