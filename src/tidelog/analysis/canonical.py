@@ -75,8 +75,8 @@ class Canonical:
 
     def derives(
         self, facts: Iterable[Fact], goal: Fact, order: Order
-    ) -> tuple[bool, tuple[Object, Object] | None]:
-        """Whether the goal follows; and if not, two values whose comparison was left open."""
+    ) -> tuple[bool, Assumption | None]:
+        """Whether the goal follows; and if not, a comparison that the order left open."""
         run = _Run(self, [*facts, *self._facts], order)
         holds = run.holds(goal)
         return holds, None if holds else run.open
@@ -91,7 +91,7 @@ class _Run:
     def __init__(self, canonical: Canonical, facts: list[Fact], order: Order) -> None:
         self.canonical = canonical
         self.order = order
-        self.open: tuple[Object, Object] | None = None
+        self.open: Assumption | None = None
         self.given: dict[Goal, Rows] = {}
         times = []
         for fact in facts:
@@ -202,7 +202,7 @@ class _Run:
             return True
         bools = all(v.type is Type.BOOL for v in (one, other))
         if bools and self.order.entails(one, Operator.EQ, other) is None:
-            self.open = self.open or (one, other)
+            self.open = self.open or (one, Operator.EQ, other)
         return False
 
     def compare(self, comparison: Comparison, binding: dict[str, Object]) -> bool:
@@ -210,26 +210,22 @@ class _Run:
         right = self.value(comparison.right, binding)
         known = self.order.entails(left, comparison.operator, right)
         if known is None:
-            self.open = self.open or (left, right)
+            self.open = self.open or (left, comparison.operator, right)
         return known is True
 
 
-def splits(order: Order, one: Object, other: Object) -> Iterator[Order]:
-    """The ways two values can compare, each as an order of its own."""
+def splits(order: Order, one: Object, op: Operator, other: Object) -> Iterator[Order]:
+    """The ways a comparison of two values can turn out, each as an order of its own."""
+    cases: tuple[Assumption, ...]
     if Type.BOOL in (one.type, other.type):
-        cases: tuple[tuple[Assumption, ...], ...]
-        if isinstance(one, Symbol) and isinstance(other, Symbol):
-            true, false = Constant(True, Type.BOOL), Constant(False, Type.BOOL)
-            cases = (((one, Operator.EQ, true),), ((one, Operator.EQ, false),))
-        else:
-            symbol, constant = (one, other) if isinstance(one, Symbol) else (other, one)
-            assert isinstance(constant, Constant)
-            opposite = Constant(not constant.value, Type.BOOL)
-            cases = (((symbol, Operator.EQ, constant),), ((symbol, Operator.EQ, opposite),))
+        symbol = one if isinstance(one, Symbol) else other
+        cases = tuple((symbol, Operator.EQ, Constant(v, Type.BOOL)) for v in (True, False))
+    elif op in (Operator.EQ, Operator.NE):
+        cases = ((one, Operator.EQ, other), (one, Operator.NE, other))
     else:
-        cases = tuple(((one, op, other),) for op in (Operator.LT, Operator.EQ, Operator.GT))
+        cases = tuple((one, way, other) for way in (Operator.LT, Operator.EQ, Operator.GT))
     for case in cases:
-        following = order.assume(*case)
+        following = order.assume(case)
         if following is not None:
             yield following
 

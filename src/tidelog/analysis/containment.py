@@ -17,7 +17,7 @@ from tidelog.analysis.canonical import Canonical, Exhausted, Fact, splits
 from tidelog.analysis.core import Core
 from tidelog.analysis.dependencies import Class, Dependencies, dependencies
 from tidelog.analysis.graph import Bound
-from tidelog.analysis.order import Object, Order, Symbol
+from tidelog.analysis.order import Assumption, Object, Order, Symbol
 from tidelog.analysis.unfolding import Unfolded, Unfolder
 from tidelog.language.program import Atom, Constant, Rule, TimeOffset, TimePoint, Value, type_of
 
@@ -105,6 +105,9 @@ class Searcher:
         self.target = Canonical(target)
         self.replay = Canonical(source)
         self.same = same  # whether derived predicates mean the same in both
+        inputs = {p.source: p.name for p in target.core.inputs}
+        # What a fact of the source is called in the target, where it is an input there too.
+        self._there = {p.name: inputs.get(p.source) for p in source.core.inputs}
 
     def search(self, start: Unfolded, query: str, cut: Cut, budget: Budget) -> Verdict:
         """Whether everything that becomes of `start` is derived from what the cut leaves of it."""
@@ -129,9 +132,12 @@ class Searcher:
                     stack.extend(replace(found, order=o) for o in splits(found.order, *open_))
                 else:
                     witness = self._witness(found, query, cut)
-                    if witness is not None:
+                    if isinstance(witness, Witness):
                         return Verdict(False, witness)
-                    unknown = True
+                    if witness is None:
+                        unknown = True
+                    else:
+                        stack.extend(replace(found, order=o) for o in witness)
         except Exhausted:
             return Verdict(None)
         return Verdict(None if unknown else True)
@@ -141,9 +147,7 @@ class Searcher:
         reaches = [self.unfolder.reach(f) for f in (*found.atoms, *found.open)]
         return all(r.low > r.high or (cut.keeps(r.low) and cut.keeps(r.high)) for r in reaches)
 
-    def _derived(
-        self, found: Unfolded, query: str, cut: Cut
-    ) -> tuple[bool, tuple[Object, Object] | None]:
+    def _derived(self, found: Unfolded, query: str, cut: Cut) -> tuple[bool, Assumption | None]:
         """Whether what is already unfolded, as far as the cut leaves it, gives the answer.
 
         An atom still open counts as a fact where the programs agree on what it means and nothing it
@@ -162,7 +166,14 @@ class Searcher:
         moved = [f if f.time is None else replace(f, time=f.time + base) for f in facts]
         temporal = self.source.core.predicates[query].temporal
         goal = Fact(query, found.head, base if temporal else None)
-        return self.target.derives([*moved, *pinned], goal, found.order)
+        return self.target.derives(self._translated([*moved, *pinned]), goal, found.order)
+
+    def _translated(self, facts: Iterable[Fact]) -> list[Fact]:
+        """The facts as the target knows them."""
+        if self.same:
+            return list(facts)
+        names = ((fact, self._there[fact.predicate]) for fact in facts)
+        return [replace(fact, predicate=name) for fact, name in names if name is not None]
 
     def _base(self, found: Unfolded) -> int:
         """The answer's time: where facts fix it, there; else far before every explicit time."""
@@ -196,39 +207,51 @@ class Searcher:
         # The last one is looked at first: the furthest that ends, then what recurses on.
         return sorted(ways, key=promise)
 
-    def _witness(self, found: Unfolded, query: str, cut: Cut) -> Witness | None:
-        """The frozen facts with concrete values, if the whole program really tells them apart."""
+    def _witness(self, found: Unfolded, query: str, cut: Cut) -> Witness | list[Order] | None:
+        """The frozen facts with concrete values, if the whole program really tells them apart.
+
+        Where there are too few values to keep all symbols distinct: the cases to look at instead.
+        """
         base = self._base(found)
         constants = _constants(self.source.core) | _constants(self.target.core)
         try:
             values = found.order.model(found.symbols(), constants)
         except ValueError:
-            return None
+            return cases(found.order, found.symbols(), constants)
 
-        def ground(fact: Fact, shift: int) -> Ground:
-            args = tuple(values[v] if isinstance(v, Symbol) else v.value for v in fact.args)
-            return Ground(fact.predicate, args, None if fact.time is None else fact.time + shift)
+        def concrete(fact: Fact, shift: int) -> Fact:
+            args = (values[v] if isinstance(v, Symbol) else v.value for v in fact.args)
+            time = None if fact.time is None else fact.time + shift
+            return Fact(fact.predicate, objects(args), time)
 
         temporal = self.source.core.predicates[query].temporal
-        answer = ground(Fact(query, found.head, 0 if temporal else None), base)
-        facts = {ground(f, base) for f in found.atoms} | {ground(f, 0) for f in found.pinned}
-        witness = Witness(answer, tuple(sorted(facts, key=_sorting)), found.rules)
-        given = derives(self.replay, witness.facts, answer)
-        left = derives(self.target, witness.kept(cut), answer)
-        return witness if given and not left else None
+        answer = concrete(Fact(query, found.head, 0 if temporal else None), base)
+        facts = {concrete(f, base) for f in found.atoms} | {concrete(f, 0) for f in found.pinned}
+        left = {f for f in facts if f.time is None or cut.keeps(f.time - base)}
+        given, _ = self.replay.derives(facts, answer, Order())
+        still, _ = self.target.derives(self._translated(left), answer, Order())
+        if still or not given:
+            return None
+        shown = sorted((ground(f, self.source.core) for f in facts), key=_sorting)
+        return Witness(ground(answer, self.source.core), tuple(shown), found.rules)
 
 
-def derives(canonical: Canonical, facts: Iterable[Ground], answer: Ground) -> bool:
-    """Whether concrete facts give an answer."""
-    frozen = [Fact(f.predicate, _objects(f.args), f.time) for f in facts]
-    holds, _ = canonical.derives(
-        frozen, Fact(answer.predicate, _objects(answer.args), answer.time), Order()
-    )
-    return holds
+def cases(
+    order: Order, symbols: Iterable[Symbol], constants: Iterable[Constant]
+) -> list[Order] | None:
+    """The orders that settle one more equality, where there is one left to settle."""
+    open_ = order.unsettled(symbols, constants)
+    return None if open_ is None else list(splits(order, *open_))
 
 
-def _objects(values: Iterable[Value]) -> tuple[Object, ...]:
+def objects(values: Iterable[Value]) -> tuple[Object, ...]:
     return tuple(Constant(v, type_of(v)) for v in values)
+
+
+def ground(fact: Fact, core: Core) -> Ground:
+    """A fact of constants only, under the name its predicate has in the rules."""
+    args = tuple(v.value for v in fact.args if isinstance(v, Constant))
+    return Ground(core.predicates[fact.predicate].source, args, fact.time)
 
 
 def _sorting(fact: Ground) -> tuple[bool, int, str, str]:

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tidelog.analysis.canonical import Canonical, Exhausted, Fact, splits
-from tidelog.analysis.containment import Budget, Ground, _constants, derives
+from tidelog.analysis.containment import Budget, Ground, _constants, cases, ground, objects
 from tidelog.analysis.dependencies import Class, Dependencies
 from tidelog.analysis.order import Object, Order, Symbol
 from tidelog.analysis.unfolding import Unfolded, Unfolder
-from tidelog.language.program import Constant, TimePoint, type_of
+from tidelog.language.program import Constant, TimePoint
 
 
 @dataclass(frozen=True)
@@ -94,13 +94,10 @@ class _Check:
         self.unfolder = Unfolder(deps)
         self.canonical = Canonical(deps)
         self.rows: dict[tuple[str, int | None], list[tuple[Object, ...]]] = {}
-        self.kept: list[Fact] = []
-        self.history = history
-        for fact in history:
-            args = tuple(Constant(v, type_of(v)) for v in fact.args)
-            self.rows.setdefault((fact.predicate, fact.time), []).append(args)
-            if fact.time is None or fact.time > tmem:
-                self.kept.append(Fact(fact.predicate, args, fact.time))
+        self.all = [Fact(f.predicate, objects(f.args), f.time) for f in history]
+        self.kept = [f for f in self.all if f.time is None or f.time > tmem]
+        for fact in self.all:
+            self.rows.setdefault((fact.predicate, fact.time), []).append(fact.args)
         self.seen: set[_Rest] = set()
 
     def times(self, found: Unfolded, tout: int, last: int) -> Iterable[int]:
@@ -177,29 +174,36 @@ class _Check:
                 stack.extend(splits(order, *open_))
                 continue
             update = self._update(rest, order)
-            if update is not None:
+            if isinstance(update, Update):
                 return update
-            unknown = True
+            if update is None:
+                unknown = True
+            else:
+                stack.extend(update)
         return unknown
 
-    def _update(self, rest: _Rest, order: Order) -> Update | None:
+    def _update(self, rest: _Rest, order: Order) -> Update | list[Order] | None:
+        """Concrete values for a rest that is lost, or the cases to look at where they run out."""
         symbols = [v for f in (rest.answer, *rest.open) for v in f.args if isinstance(v, Symbol)]
-        seen = {Constant(v, type_of(v)) for f in self.history for v in f.args}
+        seen = {v for f in self.all for v in f.args if isinstance(v, Constant)}
+        constants = _constants(self.deps.core) | seen
         try:
-            values = order.model(symbols, _constants(self.deps.core) | seen)
+            values = order.model(symbols, constants)
         except ValueError:
+            return cases(order, symbols, constants)
+
+        def concrete(fact: Fact) -> Fact:
+            args = (values[v] if isinstance(v, Symbol) else v.value for v in fact.args)
+            return Fact(fact.predicate, objects(args), fact.time)
+
+        answer = concrete(rest.answer)
+        facts = sorted(map(concrete, rest.open), key=lambda f: (f.time or 0, str(f)))
+        given, _ = self.canonical.derives([*self.all, *facts], answer, Order())
+        left, _ = self.canonical.derives([*self.kept, *facts], answer, Order())
+        if left or not given:
             return None
-
-        def ground(fact: Fact) -> Ground:
-            args = tuple(values[v] if isinstance(v, Symbol) else v.value for v in fact.args)
-            return Ground(fact.predicate, args, fact.time)
-
-        answer = ground(rest.answer)
-        facts = sorted((ground(f) for f in rest.open), key=lambda f: (f.time or 0, str(f)))
-        kept = [f for f in self.history if f.time is None or f.time > self.tmem]
-        given = derives(self.canonical, [*self.history, *facts], answer)
-        left = derives(self.canonical, [*kept, *facts], answer)
-        return Update(tuple(facts), answer) if given and not left else None
+        core = self.deps.core
+        return Update(tuple(ground(f, core) for f in facts), ground(answer, core))
 
 
 def _bind(value: Object, bound: dict[Symbol, Object]) -> Object:

@@ -1,14 +1,15 @@
 """What comparisons entail: equalities, inequalities and orders among symbols and constants.
 
-Reasoning is over dense orders. Integers and texts are orders too, so that whatever is entailed here
-holds for them; what is not entailed may still hold for integers (nothing lies between 3 and 4).
+Floats and texts are taken to be dense: something lies between any two of them. Integers are not, so
+that `2 < X, X < 4` makes X three; a bool that is not true is false.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -50,9 +51,8 @@ class Order:
 
     assumptions: tuple[Assumption, ...] = ()
     _class: dict[Object, Object] = field(default_factory=dict, compare=False, repr=False)
-    _below: dict[tuple[Object, Object], bool] = field(
-        default_factory=dict, compare=False, repr=False
-    )  # True: strictly
+    # a + gap <= b for integers; for the others 0 is `<=` and 1 is `<`.
+    _gaps: dict[tuple[Object, Object], int] = field(default_factory=dict, compare=False, repr=False)
     _apart: frozenset[frozenset[Object]] = field(default=frozenset(), compare=False, repr=False)
 
     def assume(self, *more: Assumption) -> Order | None:
@@ -67,29 +67,26 @@ class Order:
 
     def entails(self, left: Object, op: Operator, right: Object) -> bool | None:
         """True or False when the assumptions settle the comparison, None when they do not."""
-        if isinstance(left, Constant) and isinstance(right, Constant):
-            return decide(op, left.value, right.value)
-        if op in _FLIPPED:
-            left, op, right = right, _FLIPPED[op], left
         a, b = self.same(left), self.same(right)
+        if isinstance(a, Constant) and isinstance(b, Constant):
+            return decide(op, a.value, b.value)
+        if op in _FLIPPED:
+            a, op, b = b, _FLIPPED[op], a
         equal = a == b
-        less = self._less(a, b)
-        more = self._less(b, a)
+        less, more = self._gap(a, b), self._gap(b, a)
         match op:
             case Operator.EQ | Operator.NE:
-                apart = less is True or more is True or frozenset((a, b)) in self._apart
+                apart = less > 0 or more > 0 or frozenset((a, b)) in self._apart
                 known = True if equal else False if apart else None
                 return known if op is Operator.EQ or known is None else not known
             case Operator.LT:
-                if equal or more is not None:
+                if equal or more >= 0:
                     return False
-                if less is not None and (less or frozenset((a, b)) in self._apart):
-                    return True
-                return None
+                return True if less > 0 else None
             case Operator.LE:
-                if equal or less is not None:
+                if equal or less >= 0:
                     return True
-                return False if more is True else None
+                return False if more > 0 else None
             case _:
                 raise AssertionError(op)
 
@@ -97,19 +94,60 @@ class Order:
         """What stands for everything assumed equal to a value; a constant where there is one."""
         return self._class.get(value, value)
 
-    def _less(self, a: Object, b: Object) -> bool | None:
-        """True for strictly below, False for below or equal, None for unknown."""
-        if isinstance(a, Constant) and isinstance(b, Constant):
-            return True if _lower(a, b) else None
-        return self._below.get((a, b))
+    def _gap(self, a: Object, b: Object) -> float:
+        """How far a lies below b at least; negative when nothing is known."""
+        known = self._gaps.get((a, b))
+        if known is not None:
+            return known
+        # A constant that no assumption names: by way of those that are named.
+        best = -math.inf
+        if isinstance(a, Constant):
+            for (k, x), gap in self._gaps.items():
+                if x == b and isinstance(k, Constant):
+                    best = max(best, _join(_between(a, k), gap, k))
+        elif isinstance(b, Constant):
+            for (x, k), gap in self._gaps.items():
+                if x == a and isinstance(k, Constant):
+                    best = max(best, _join(gap, _between(k, b), k))
+        return best
+
+    def unsettled(self, symbols: Iterable[Symbol], avoid: Iterable[Constant]) -> Assumption | None:
+        """An equality with few ways to turn out that the assumptions leave open, if there is one.
+
+        Only bools and integers can run out of values, so that no distinct ones are left.
+        """
+        few = [s for s in symbols if s.type in (Type.BOOL, Type.INT)]
+        known = sorted(avoid, key=str)
+        for one in few:
+            truth = Constant(True, Type.BOOL)
+            others: list[Object] = [truth] if one.type is Type.BOOL else [*few, *known]
+            for other in others:
+                if other.type is one.type and self.entails(one, Operator.EQ, other) is None:
+                    return one, Operator.EQ, other
+        return None
 
     def model(self, symbols: Iterable[Symbol], avoid: Iterable[Constant]) -> dict[Symbol, Value]:
-        """Concrete values: distinct, new, in the order assumed; ValueError when there are none."""
+        """Concrete values: distinct, new, in the order assumed; ValueError when there are none.
+
+        Only bools need not be distinct or new.
+        """
         return _model(self, list(dict.fromkeys(symbols)), list(avoid))
 
 
-def _lower(a: Constant, b: Constant) -> bool:
-    return a.type is b.type and decide(Operator.LT, a.value, b.value)
+def _between(a: Constant, b: Constant) -> float:
+    """The gap from a constant to another of its type."""
+    if a.type is not b.type:
+        return -math.inf
+    if a.type is Type.INT:
+        return int(b.value) - int(a.value)
+    return 1 if decide(Operator.LT, a.value, b.value) else 0 if a.value == b.value else -math.inf
+
+
+def _join(one: float, other: float, at: Object) -> float:
+    """The gap over a value in the middle."""
+    if at.type is Type.INT:
+        return one + other
+    return max(one, other) if one >= 0 and other >= 0 else -math.inf
 
 
 def _close(assumptions: tuple[Assumption, ...]) -> Order | None:
@@ -135,7 +173,7 @@ def _close(assumptions: tuple[Assumption, ...]) -> Order | None:
         if op is Operator.EQ and not unite(left, right):
             return None
     while True:
-        below: dict[tuple[Object, Object], bool] = {}
+        gaps: dict[tuple[Object, Object], int] = {}
         apart: set[frozenset[Object]] = set()
         nodes: dict[Object, None] = {}
         for left, op, right in assumptions:
@@ -148,42 +186,73 @@ def _close(assumptions: tuple[Assumption, ...]) -> Order | None:
                     return None
                 apart.add(frozenset((a, b)))
             elif op in (Operator.LT, Operator.LE):
-                below[a, b] = below.get((a, b), False) or op is Operator.LT
+                gaps[a, b] = max(gaps.get((a, b), 0), int(op is Operator.LT))
         known = [n for n in nodes if isinstance(n, Constant)]
-        below.update({(a, b): True for a in known for b in known if _lower(a, b)})
+        for first, second in itertools.permutations(known, 2):
+            between = _between(first, second)
+            if not math.isinf(between):
+                told = gaps.get((first, second), between)
+                gaps[first, second] = int(max(told, between))
+        if not _shortest(gaps, list(nodes), apart):
+            return None
+        merged = False
+        for pair in apart:
+            for one, other in itertools.permutations(pair):
+                if (
+                    one.type is Type.BOOL
+                    and isinstance(one, Constant)
+                    and isinstance(other, Symbol)
+                ):
+                    merged = True
+                    if not unite(other, Constant(not one.value, Type.BOOL)):
+                        return None
+        for (low, high), gap in gaps.items():
+            back = gaps.get((high, low))
+            if back != -gap or isinstance(high, Constant) or find(low) == find(high):
+                continue
+            value = _offset(low, gap)
+            if value is not None or gap == 0:
+                if not unite(high, low if value is None else value):
+                    return None
+                merged = True
+        if not merged:
+            classes = {x: find(x) for x in parent}
+            return Order(assumptions, classes, gaps, frozenset(apart))
+
+
+def _offset(value: Object, gap: int) -> Constant | None:
+    if isinstance(value, Constant) and value.type is Type.INT:
+        return Constant(int(value.value) + gap, Type.INT)
+    return None
+
+
+def _shortest(
+    gaps: dict[tuple[Object, Object], int], nodes: list[Object], apart: set[frozenset[Object]]
+) -> bool:
+    """Close gaps over paths and tighten those between values that differ; False if impossible."""
+    while True:
         for k in nodes:
             for i in nodes:
-                first = below.get((i, k))
+                first = gaps.get((i, k))
                 if first is None:
                     continue
                 for j in nodes:
-                    second = below.get((k, j))
+                    second = gaps.get((k, j))
                     if second is not None:
-                        below[i, j] = below.get((i, j), False) or first or second
-        merged = False
-        for (a, b), strict in list(below.items()):
-            if a == b:
-                if strict:
-                    return None
-                continue
-            if (b, a) in below:
-                if strict or below[b, a] or not unite(a, b):
-                    return None
-                merged = True
-            elif frozenset((a, b)) in apart:
-                below[a, b] = True
-        if any(len(pair) == 1 for pair in apart):
-            return None
-        bad = any(
-            isinstance(a, Constant) and isinstance(b, Constant) and not _lower(a, b)
-            for a, b in below
-            if a != b
-        )
-        if bad:
-            return None
-        if not merged:
-            classes = {x: find(x) for x in parent}
-            return Order(assumptions, classes, below, frozenset(apart))
+                        joined = _join(first, second, k)
+                        if joined > gaps.get((i, j), -math.inf):
+                            gaps[i, j] = int(joined)
+            if any(gaps.get((i, i), 0) > 0 for i in nodes):
+                return False
+        tighter = [
+            (a, b)
+            for pair in apart
+            for a, b in itertools.permutations(pair)
+            if gaps.get((a, b)) == 0
+        ]
+        if not tighter:
+            return True
+        gaps.update(dict.fromkeys(tighter, 1))
 
 
 _NAMES = ("x", "y", "z", "u", "v", "w")
@@ -196,17 +265,33 @@ def _model(order: Order, symbols: list[Symbol], avoid: list[Constant]) -> dict[S
     values: dict[Object, Value] = {}
     free = [s for s in symbols if not isinstance(order.same(s), Constant)]
     classes = list(dict.fromkeys(order.same(s) for s in free))
+    # Known values bound the others, those below first.
+    constants = dict.fromkeys(v for pair in order._gaps for v in pair if isinstance(v, Constant))
+    values.update((c, c.value) for c in constants)
 
     def rank(node: Object) -> int:
-        return sum(1 for other in classes if order._less(other, node) is not None)
+        return sum(1 for other in classes if order._gap(other, node) >= 0)
 
     for node in sorted(classes, key=rank):
         assert isinstance(node, Symbol)
-        low = [_value(order, n, values) for n in _neighbours(order, node, below=True)]
-        high = [_value(order, n, values) for n in _neighbours(order, node, below=False)]
-        bounds = ([v for v in low if v is not None], [v for v in high if v is not None])
-        values[node] = _pick(node.type or Type.TEXT, *bounds, used[node.type or Type.TEXT])
-        used[node.type or Type.TEXT].add(values[node])
+        type_ = node.type or Type.TEXT
+        alike = [(n, v) for n, v in values.items() if (n.type or Type.TEXT) is type_]
+        below = [(v, order._gap(n, node)) for n, v in alike]
+        above = [(v, order._gap(node, n)) for n, v in alike]
+        match type_:
+            case Type.BOOL:
+                others = {values.get(v) for pair in order._apart if node in pair for v in pair}
+                value: Value = _first(v for v in (True, False) if v not in others)
+            case Type.INT:
+                low = max((int(v) + g for v, g in below if not math.isinf(g)), default=-math.inf)
+                high = min((int(v) - g for v, g in above if not math.isinf(g)), default=math.inf)
+                value = _first(v for v in _integers(low, high) if v not in used[type_])
+            case _:
+                under = [v for v, gap in below if gap >= 0]
+                over = [v for v, gap in above if gap >= 0]
+                value = _pick(type_, under, over, used[type_])
+        values[node] = value
+        used[type_].add(value)
     return {s: _required(order, s, values) for s in symbols}
 
 
@@ -215,37 +300,42 @@ def _required(order: Order, symbol: Symbol, values: dict[Object, Value]) -> Valu
     return same.value if isinstance(same, Constant) else values[same]
 
 
-def _value(order: Order, node: Object, values: dict[Object, Value]) -> Value | None:
-    return node.value if isinstance(node, Constant) else values.get(node)
+def _first(values: Iterator[Value]) -> Value:
+    for value in values:
+        return value
+    raise ValueError("the assumptions leave no distinct values")
 
 
-def _neighbours(order: Order, node: Object, *, below: bool) -> list[Object]:
-    return [a if below else b for (a, b) in order._below if (b if below else a) == node and a != b]
+def _integers(low: float, high: float) -> Iterator[Value]:
+    """The integers from low to high, at most a few thousand, small ones first."""
+    if math.isinf(low):
+        start, step, stop = (1, 1, high) if math.isinf(high) else (int(high), -1, low)
+    else:
+        start, step, stop = int(low), 1, high
+    for i in range(5000):
+        value = start + i * step
+        if value > stop if step > 0 else value < stop:
+            return
+        yield value
 
 
 def _pick(type_: Type, low: list[Value], high: list[Value], used: set[Value]) -> Value:
     """A value strictly between the bounds that is not used yet."""
-    match type_:
-        case Type.BOOL:
-            for flag in (True, False):
-                if flag not in used:
-                    return flag
-        case Type.INT | Type.FLOAT:
-            floor = max((float(v) for v in low), default=-math.inf)
-            roof = min((float(v) for v in high), default=math.inf)
-            for value in _numbers(floor, roof, type_ is Type.INT):
-                if floor < value < roof and value not in used:
-                    return value
-        case Type.TEXT:
-            lowest = max((str(v) for v in low), default="")
-            for text in _texts(lowest):
-                above = all(text > str(v) for v in low)
-                if above and all(text < str(v) for v in high) and text not in used:
-                    return text
+    if type_ is Type.FLOAT:
+        floor = max((float(v) for v in low), default=-math.inf)
+        roof = min((float(v) for v in high), default=math.inf)
+        for value in _numbers(floor, roof):
+            if floor < value < roof and value not in used:
+                return value
+    else:
+        for text in _texts(max((str(v) for v in low), default="")):
+            above = all(text > str(v) for v in low)
+            if above and all(text < str(v) for v in high) and text not in used:
+                return text
     raise ValueError(f"no {type_.value} lies between {low} and {high}")
 
 
-def _numbers(floor: float, roof: float, whole: bool) -> Iterable[int | float]:
+def _numbers(floor: float, roof: float) -> Iterator[float]:
     if math.isinf(floor) and math.isinf(roof):
         start = 1.0
     elif math.isinf(floor):
@@ -253,12 +343,11 @@ def _numbers(floor: float, roof: float, whole: bool) -> Iterable[int | float]:
     else:
         start = math.floor(floor) + 1.0
     for i in range(2000):
-        yield int(start) + i if whole else start + i
-    if not whole:
-        width = roof - floor
-        for parts in (2, 3, 5, 7, 11, 101, 1009):
-            for i in range(1, parts):
-                yield floor + width * i / parts
+        yield start + i
+    width = roof - floor
+    for parts in (2, 3, 5, 7, 11, 101, 1009):
+        for i in range(1, parts):
+            yield floor + width * i / parts
 
 
 def _texts(lowest: str) -> Iterable[str]:
