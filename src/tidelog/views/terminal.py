@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterable, Sequence
 from rich.console import Console
 from rich.text import Text
 
+from tidelog.analysis.advice import Suggestion, advice
 from tidelog.analysis.dependencies import Class, Dependencies, Edge
 from tidelog.analysis.graph import Bound
 from tidelog.language.checks import Report
 from tidelog.language.diagnostics import Diagnostic, Source, render, visible
-from tidelog.language.printer import print_rule
+from tidelog.language.printer import print_literal, print_rule
+from tidelog.language.program import Rule
 from tidelog.views.plans import plan_lines, sql_lines, ucq_lines
 
 WIDTH = 80
@@ -132,10 +134,36 @@ def _class_lines(deps: Dependencies) -> list[str]:
         rows.append(("radius", str(deps.radius)))
     rows.append(("state", _state(deps)))
     rows.append(("key", _key(deps)))
-    lines = []
-    for name, text in rows:
-        wrapped = _wrap(text, WIDTH - 12)
-        lines += [f"{name:<10}{wrapped[0]}", *(" " * 10 + more for more in wrapped[1:])]
+    if deps.cls is Class.BLOCKING:
+        rows.append(("promise", _promise(deps)))
+    lines = [line for name, text in rows for line in _row(name, text)]
+    if deps.cls is Class.BLOCKING:
+        for suggestion in advice(deps.core.program, query):
+            lines += _suggestion_lines(suggestion)
+    return lines
+
+
+def _row(name: str, text: str) -> list[str]:
+    first, *rest = _wrap(text, WIDTH - 12)
+    return [f"{name:<10}{first}", *(" " * 10 + more for more in rest)]
+
+
+def _promise(deps: Dependencies) -> str:
+    """What holds of every query, blocking ones too."""
+    (query,) = deps.queries
+    always = "what holds stays true, and answers over finite data are exact"
+    if not deps.core.predicates[query].temporal:
+        return always
+    return f"{always}; `tidelog definitive` says of one time whether they can still change"
+
+
+def _suggestion_lines(suggestion: Suggestion) -> list[str]:
+    """What to write instead, as a difference."""
+    lines = _row("suggest", f"for class {suggestion.cls.value}: {suggestion.text}")
+    for sign, rules in (("-", suggestion.before), ("+", suggestion.after)):
+        for rule in rules:
+            first, *rest = _filled(_parts(rule), WIDTH - 18)
+            lines += [f"{'':<10}{sign} {first}", *(" " * 16 + more for more in rest)]
     return lines
 
 
@@ -239,9 +267,21 @@ def table(rows: Sequence[tuple[str, ...]]) -> list[str]:
     ]
 
 
+def _parts(rule: Rule) -> list[str]:
+    """A rule in parts that stay whole: the head, then literal by literal."""
+    if not rule.body:
+        return [print_rule(rule)]
+    *body, last = map(print_literal, rule.body)
+    return [f"{print_literal(rule.head)} :-", *(f"{literal}," for literal in body), f"{last}."]
+
+
 def _wrap(text: str, width: int) -> list[str]:
+    return _filled(text.split(" "), width)
+
+
+def _filled(words: Iterable[str], width: int) -> list[str]:
     lines = [""]
-    for word in text.split(" "):
+    for word in words:
         if lines[-1] and len(lines[-1]) + 1 + len(word) > width:
             lines.append(word)
         else:
@@ -268,6 +308,15 @@ def explain_json(deps: Dependencies) -> dict[str, object]:
         "radius": deps.radius,
         "phi": _number(deps.phi[query]),
         "pinned": [{"predicate": name, "time": k} for name, k in deps.pinned],
+        "advice": [
+            {
+                "text": s.text,
+                "before": [print_rule(r) for r in s.before],
+                "after": [print_rule(r) for r in s.after],
+                "class": s.cls.value,
+            }
+            for s in advice(deps.core.program, query)
+        ],
         "key": key.positions and {name: i + 1 for name, i in key.positions.items()},
         "no_key": key.reason or None,
         "components": [list(c) for c in deps.components],

@@ -1,0 +1,334 @@
+"""What to change so that a blocking query becomes one whose answers can be waited for.
+
+Each kind of deciding rule has its small changes. They change what the rules say, a little and on
+purpose: usually from "some time" to "up to now". A suggestion is made only if the changed program
+is accepted and the query is then in class 1 or 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import NamedTuple
+
+from tidelog.analysis.core import core, relative
+from tidelog.analysis.dependencies import Class, dependencies, is_connected
+from tidelog.language.checks import check
+from tidelog.language.printer import print_program
+from tidelog.language.program import (
+    Atom,
+    Literal,
+    Program,
+    Rule,
+    Statement,
+    TimeOffset,
+    TimePoint,
+    Variable,
+)
+
+# How far ahead the unrolled variant of a rule looks that looks ahead without end.
+STEPS_AHEAD = 2
+# So many changes together are still a small change.
+MOST_CHANGES = 3
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """A change of some rules, what it means, and the class the query is in then."""
+
+    text: str
+    before: tuple[Rule, ...]
+    after: tuple[Rule, ...]
+    cls: Class
+
+
+class _Change(NamedTuple):
+    text: str
+    program: Program
+
+
+def advice(program: Program, query: str) -> list[Suggestion]:
+    """Small changes after which a blocking query is no longer blocking.
+
+    >>> from tidelog.language.printer import print_rule
+    >>> program = check("Late @ T :- Alarm @ T. Late @ T :- Late @ T+1.").accepted()
+    >>> forward, ahead = advice(program, "Late")
+    >>> [print_rule(rule) for rule in forward.after]
+    ['Late @ T+1 :- Late @ T.']
+    >>> [print_rule(rule) for rule in ahead.after]
+    ['Late @ T :- Alarm @ T+1.', 'Late @ T :- Alarm @ T+2.']
+    """
+    if _class(program, query) is not Class.BLOCKING:
+        return []
+    found: list[Suggestion] = []
+    for change in _changes(program, query):
+        repaired = _repaired(change, query, MOST_CHANGES - 1)
+        if repaired is not None:
+            text, changed, cls = repaired
+            before = tuple(r for r in program.rules if r not in changed.rules)
+            after = tuple(r for r in changed.rules if r not in program.rules)
+            found.append(Suggestion(text, before, after, cls))
+    return found
+
+
+def _repaired(change: _Change, query: str, more: int) -> tuple[str, Program, Class] | None:
+    """The changed program once nothing blocks any more, with further changes if need be."""
+    if check(print_program(change.program)).errors:
+        return None
+    cls = _class(change.program, query)
+    if cls is not Class.BLOCKING:
+        return change.text, change.program, cls
+    if more:
+        for further in _changes(change.program, query):
+            both = further._replace(text=f"{change.text}; {further.text}")
+            found = _repaired(both, query, more - 1)
+            if found is not None:
+                return found
+    return None
+
+
+def _class(program: Program, query: str) -> Class:
+    return dependencies(core(program, [query]), [query]).cls
+
+
+def _changes(program: Program, query: str) -> Iterator[_Change]:
+    """Changes of the rule that decides, if one alone does."""
+    whole = core(program, [query])
+    deps = dependencies(whole, [query])
+    if len(deps.reason.rules) != 1:
+        return
+    # The core begins with the program's own rules, in their order.
+    number = next(i for i, r in enumerate(whole.rules) if r is deps.reason.rules[0])
+    if number >= len(program.rules):
+        return
+    rule = program.rules[number]
+    if is_connected(rule):
+        yield from _carried_forward(program, rule)
+        yield from _unrolled(program, rule)
+    elif len(_time_variables(rule)) > 1:
+        yield _seen_before(program, rule)
+    elif rule.head.time is None:
+        yield from _with_a_time(program, rule.head.predicate)
+    else:
+        yield _at_its_time(program, rule)
+
+
+# Looking ahead without end
+
+
+def _carried_forward(program: Program, rule: Rule) -> Iterator[_Change]:
+    """`P @ T :- P @ T+k.` becomes `P @ T+k :- P @ T.`; the rest stays at the head's time."""
+    own = _looked_ahead_at(rule)
+    if own is None:
+        return
+    ahead = relative(rule, own)
+    assert ahead is not None
+    assert isinstance(rule.head.time, TimeOffset)
+    assert isinstance(own.time, TimeOffset)
+    by = ahead - rule.head.time.offset
+    body = tuple(_moved(x, -own.time.offset if x is own else by) for x in rule.body)
+    head = replace(rule.head, time=TimeOffset(rule.head.time.variable, ahead))
+    turned = replace(rule, head=head, body=body)
+    name = rule.head.predicate
+    text = f"carry {name} forward, not back: it then holds after what starts it, not before"
+    yield _Change(text, _with_rules(program, {id(rule): (turned,)}))
+
+
+def _unrolled(program: Program, rule: Rule) -> Iterator[_Change]:
+    """`P @ T :- P @ T+k.` becomes `P @ T :- E @ T+k.` and so on, for each `P @ T :- E @ T.`"""
+    own = _looked_ahead_at(rule)
+    plain = own is not None and rule.body == (own,) and own.args == rule.head.args
+    distinct = len(set(rule.head.args)) == len(rule.head.args)
+    if own is None or not plain or not distinct:
+        return
+    if not all(isinstance(term, Variable) for term in rule.head.args):
+        return
+    name = rule.head.predicate
+    others = [r for r in program.rules if r.head.predicate == name and r is not rule]
+    starts = [r for r in others if all(a.predicate != name for a in r.atoms)]
+    timed = all(isinstance(r.head.time, TimeOffset) for r in starts)
+    if not starts or not timed or name in program.declarations:
+        return
+    ahead = relative(rule, own)
+    assert ahead is not None
+    added = tuple(
+        replace(start, body=tuple(_moved(x, n * ahead) for x in start.body))
+        for start in starts
+        for n in range(1, STEPS_AHEAD + 1)
+    )
+    text = f"look ahead a fixed number of ticks, here {STEPS_AHEAD * ahead}"
+    yield _Change(text, _with_rules(program, {id(rule): added}))
+
+
+def _looked_ahead_at(rule: Rule) -> Atom | None:
+    """The body atom of the head's own predicate, if there is one and it lies ahead."""
+    own = [a for a in rule.atoms if a.predicate == rule.head.predicate]
+    if len(own) != 1 or (relative(rule, own[0]) or 0) <= 0:
+        return None
+    return own[0]
+
+
+# Times that the head does not share
+
+
+def _seen_before(program: Program, rule: Rule) -> _Change:
+    """What happens at another time is remembered, and joined at the head's time."""
+    kept = _variable(rule.head) or _time_variables(rule)[0]
+    other = next(name for name in _time_variables(rule) if name != kept)
+    group = [a for a in rule.atoms if _variable(a) == other]
+    rest = [x for x in rule.body if _variable(x) != other]
+    wanted = {v.name for x in (rule.head, *rest) for v in x.variables}
+    args = tuple(dict.fromkeys(v for a in group for v in a.variables if v.name in wanted))
+    one = len(group) == 1
+    seen = _fresh(program, f"Seen{group[0].predicate if one else rule.head.predicate}")
+    clock = _unused(rule)
+    remembered = Rule(
+        Atom(seen, args, _latest(group, clock)), tuple(_timed(a, clock) for a in group)
+    )
+    # Without a time of its own the head will be at the latest of its body.
+    own = clock if Variable(kept).anonymous else Variable(kept)
+    rest = [_timed(x, own) if _variable(x) == kept else x for x in rest]
+    time = rule.head.time
+    if not isinstance(time, TimeOffset):
+        time = _latest((x for x in rest if isinstance(x, Atom)), own)
+    joined = replace(rule, body=(*rest, Atom(seen, args, time)))
+    what = group[0].predicate if one else "what happens at another time"
+    text = f"remember {what} from when it is seen: only what came up to then counts"
+    changed = (remembered, _carried(seen, args), joined)
+    return _Change(text, _with_rules(program, {id(rule): changed}))
+
+
+def _with_a_time(program: Program, predicate: str) -> Iterator[_Change]:
+    """A rigid predicate gets a time: from when it is known on. So do rigid ones that need it."""
+    timed = {predicate}
+    grew = True
+    while grew:
+        above = {
+            rule.head.predicate
+            for rule in program.rules
+            if rule.head.time is None and any(a.predicate in timed for a in rule.atoms)
+        }
+        grew = not above <= timed
+        timed |= above
+    if timed & set(program.declarations):
+        return
+    changed: dict[int, tuple[Rule, ...]] = {}
+    last: dict[str, Rule] = {}
+    for rule in program.rules:
+        if rule.head.predicate in timed or any(a.predicate in timed for a in rule.atoms):
+            given = _given_times(rule, timed)
+            if given is None:
+                return
+            changed[id(rule)] = (given,)
+            if rule.head.predicate in timed and _time_variables(rule):
+                last[rule.head.predicate] = rule
+    # What is derived from carried facts alone is carried with them.
+    for name, rule in last.items():
+        args = tuple(Variable(f"X{i}") for i in range(1, len(rule.head.args) + 1))
+        own = tuple(rule.head.variables)
+        if len({v.name for v in own}) == len(args):  # the rule's own names read better
+            args = own
+        changed[id(rule)] = (*changed[id(rule)], _carried(name, args))
+    one = len(timed) == 1
+    then = "it then holds from when it is known on" if one else "from when they are known on"
+    text = f"give {', '.join(sorted(timed))} a time: {then}"
+    yield _Change(text, _with_rules(program, changed))
+
+
+def _given_times(rule: Rule, timed: set[str]) -> Rule | None:
+    """The rule with times for some predicates; None where it has none to give."""
+    variables = _time_variables(rule)
+    if len(variables) > 1:
+        return None
+    clock = Variable(variables[0]) if variables else _unused(rule)
+    if clock.anonymous:
+        clock = _unused(rule)
+    body = [_timed(x, clock) for x in rule.body]
+    time = rule.head.time
+    if rule.head.predicate in timed:
+        if not rule.atoms or (not variables and not any(a.predicate in timed for a in rule.atoms)):
+            return None
+        time = _latest(body, clock) if variables else TimeOffset(clock)
+    return replace(
+        rule,
+        head=replace(rule.head, time=time),
+        body=tuple(
+            replace(x, time=time) if isinstance(x, Atom) and x.predicate in timed else x
+            for x in body
+        ),
+    )
+
+
+def _at_its_time(program: Program, rule: Rule) -> _Change:
+    """`P @ 5 :- E @ T.` becomes `P @ T :- E @ T.`"""
+    assert isinstance(rule.head.time, TimePoint)
+    clock = Variable(_time_variables(rule)[0])
+    if clock.anonymous:
+        clock = _unused(rule)
+    body = tuple(_timed(x, clock) for x in rule.body)
+    changed = replace(rule, head=replace(rule.head, time=_latest(body, clock)), body=body)
+    text = f"let {rule.head.predicate} hold when it happens, not at {rule.head.time.tick}"
+    return _Change(text, _with_rules(program, {id(rule): (changed,)}))
+
+
+# Parts of rules
+
+
+def _time_variables(rule: Rule) -> list[str]:
+    names = (_variable(a) for a in (rule.head, *rule.atoms))
+    return list(dict.fromkeys(name for name in names if name is not None))
+
+
+def _variable(literal: Literal) -> str | None:
+    if isinstance(literal, Atom) and isinstance(literal.time, TimeOffset):
+        return literal.time.variable.name
+    return None
+
+
+def _unused(rule: Rule) -> Variable:
+    """A name for a time variable: T, unless an object goes by it."""
+    taken = {v.name for x in (rule.head, *rule.body) for v in x.variables}
+    return Variable(next(n for n in _numbered("T") if n not in taken))
+
+
+def _timed(literal: Literal, variable: Variable) -> Literal:
+    """The literal with another time variable, where it has one."""
+    if isinstance(literal, Atom) and isinstance(literal.time, TimeOffset):
+        return replace(literal, time=TimeOffset(variable, literal.time.offset))
+    return literal
+
+
+def _moved(literal: Literal, by: int) -> Literal:
+    if isinstance(literal, Atom) and isinstance(literal.time, TimeOffset):
+        return replace(literal, time=replace(literal.time, offset=literal.time.offset + by))
+    return literal
+
+
+def _latest(literals: Iterable[Literal], variable: Variable) -> TimeOffset:
+    times = [x.time for x in literals if isinstance(x, Atom)]
+    return TimeOffset(variable, max(t.offset for t in times if isinstance(t, TimeOffset)))
+
+
+def _carried(name: str, args: tuple[Variable, ...]) -> Rule:
+    """`P(X) @ T+1 :- P(X) @ T.`"""
+    clock = _unused(Rule(Atom(name, args)))
+    return Rule(Atom(name, args, TimeOffset(clock, 1)), (Atom(name, args, TimeOffset(clock)),))
+
+
+def _numbered(name: str) -> Iterator[str]:
+    yield name
+    yield from (f"{name}{n}" for n in count(2))
+
+
+def _fresh(program: Program, name: str) -> str:
+    taken = {*program.heads, *program.inputs}
+    return next(n for n in _numbered(name) if n not in taken)
+
+
+def _with_rules(program: Program, changed: dict[int, tuple[Rule, ...]]) -> Program:
+    """The program with some rules, by identity, replaced by others."""
+    statements: list[Statement] = []
+    for statement in program.statements:
+        statements += changed.get(id(statement), (statement,))
+    return Program(tuple(statements))
