@@ -28,21 +28,24 @@ class Budget:
 
     seconds: float = 10.0
     steps: int = 200_000
+    parent: Budget | None = None
     _end: float = field(init=False)
 
     def __post_init__(self) -> None:
         self._end = time.monotonic() + self.seconds
 
-    def spend(self) -> None:
-        """One step; Exhausted when there are none left."""
-        self.steps -= 1
+    def spend(self, steps: int = 1) -> None:
+        """Some steps; Exhausted when there are none left, here or where this came from."""
+        self.steps -= steps
+        if self.parent is not None:
+            self.parent.spend(steps)
         if self.steps < 0 or time.monotonic() > self._end:
             raise Exhausted
 
     def share(self, part: float) -> Budget:
-        """A budget of its own with part of what is left."""
+        """Part of what is left, to be spent from here."""
         left = max(0.0, self._end - time.monotonic())
-        return Budget(left * part, max(1, int(self.steps * part)))
+        return Budget(left * part, max(1, int(self.steps * part)), self)
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,10 @@ class Verdict:
     witness: Witness | None = None
 
 
+# Goals and rows an evaluation may look at for one step of a budget.
+_WORK_PER_STEP = 1000
+
+
 class Searcher:
     """Searches the unfolding of one program against another (often the same) program."""
 
@@ -121,6 +128,7 @@ class Searcher:
                     continue
                 try:
                     derived, open_ = self._derived(found, query, cut)
+                    budget.spend(self.target.work // _WORK_PER_STEP)
                 except Exhausted:
                     unknown = True
                     continue
@@ -179,7 +187,7 @@ class Searcher:
         """The answer's time: where facts fix it, there; else far before every explicit time."""
         if found.time is not None:
             return found.time
-        points = [p for core in (self.source.core, self.target.core) for p in _points(core)]
+        points = [p for core in (self.source.core, self.target.core) for p in explicit_times(core)]
         if not points:
             return 0
         ahead = max((a for a in self.target._ahead.values() if not math.isinf(a)), default=0)
@@ -258,7 +266,7 @@ def _sorting(fact: Ground) -> tuple[bool, int, str, str]:
     return (fact.time is not None, fact.time or 0, fact.predicate, str(fact.args))
 
 
-def _points(core: Core) -> list[int]:
+def explicit_times(core: Core) -> list[int]:
     atoms = (a for rule in core.rules for a in (rule.head, *rule.atoms))
     return [a.time.tick for a in atoms if isinstance(a.time, TimePoint)]
 
@@ -300,10 +308,13 @@ def reduced(core: Core, queries: Iterable[str], budget: Budget) -> tuple[Core, l
     current = core.below(queries)
     if dependencies(core, queries).cls is Class.BLOCKING:
         return current, found
+    place = {n: i for i, c in enumerate(dependencies(current, queries).components) for n in c}
     try:
-        for rule in current.rules:
+        # What others are built on first: with less below, there is less to look through above.
+        for rule in sorted(current.rules, key=lambda r: place[r.head.predicate]):
             if not rule.body:
                 continue
+            budget.spend()
             rivals = current.rules_for[rule.head.predicate]
             without = _replaced(current, rule, None)
             if len(rivals) > 1 and _implied(current, without, rule, budget):
@@ -345,7 +356,7 @@ def _implied(source: Core, target: Core, rule: Rule, budget: Budget) -> bool:
             # Unfolding may not end: only what follows at once counts.
             derived, _ = searcher._derived(start, name, Cut())
             return derived
-        return searcher.search(start, name, Cut(), budget.share(0.2)).holds is True
+        return searcher.search(start, name, Cut(), budget.share(0.1)).holds is True
     except Exhausted:
         return False
 

@@ -9,7 +9,7 @@ arguments says for all of them. Rigid inputs are never arbitrary, and a bool is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from typing import TypeAlias
@@ -72,10 +72,10 @@ class Possible:
     def ground(self, pattern: Pattern) -> bool:
         return all(label is None for label in pattern)
 
-    def core(self, tin: int, extra: Iterable[Rule] = (), inputs: Iterable[str] = ()) -> Core:
+    def core(self, tin: int, until: int | None = None) -> Core:
         """Certain and possible rules together, over the history up to tin.
 
-        `extra` adds rules, `inputs` further inputs without arguments.
+        Later input is possible for ever, or `until` a tick beyond which it does not matter.
         """
         own = self.deps.core
         predicates = dict(own.predicates)
@@ -85,18 +85,12 @@ class Possible:
                     spec = _narrowed(own.predicates[name], pattern)
                     predicates[spec.name] = spec
         predicates[FUTURE] = Predicate(FUTURE, True, (), False, FUTURE)
-        for name in inputs:
-            predicates[name] = Predicate(name, True, (), True, name)
-        added = tuple(extra)
-        for rule in added:
-            name = rule.head.predicate
-            if name not in predicates:
-                raise KeyError(name)
-        later = (
-            Rule(Atom(FUTURE, (), TimePoint(tin + 1))),
-            Rule(Atom(FUTURE, (), TimeOffset(_T, 1)), (Atom(FUTURE, (), TimeOffset(_T)),)),
-        )
-        rules = (*own.rules, *later, *(p.rule for p in self.rules), *added)
+        last = tin + 1 if until is None else until
+        later = [Rule(Atom(FUTURE, (), TimePoint(t))) for t in range(tin + 1, last + 1)]
+        if until is None:
+            following = Atom(FUTURE, (), TimeOffset(_T, 1))
+            later.append(Rule(following, (Atom(FUTURE, (), TimeOffset(_T)),)))
+        rules = (*own.rules, *later, *(p.rule for p in self.rules))
         return Core(own.program, rules, predicates)
 
 
@@ -105,7 +99,10 @@ def pattern_name(predicate: str, pattern: Pattern) -> str:
     >>> pattern_name("P", (None, 0, 0))
     'P?_00'
     """
-    return f"{predicate}?{''.join('_' if label is None else str(label) for label in pattern)}"
+    labels = (
+        "_" if label is None else f"{label}" if label < 10 else f"<{label}>" for label in pattern
+    )
+    return f"{predicate}?{''.join(labels)}"
 
 
 def _narrowed(predicate: Predicate, pattern: Pattern) -> Predicate:

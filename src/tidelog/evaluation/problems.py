@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeAlias
 
 import pyarrow as pa
 
-from tidelog.analysis.containment import Budget, Ground
+from tidelog.analysis.containment import Budget, Ground, explicit_times
 from tidelog.analysis.core import Core, Predicate, core
 from tidelog.analysis.definitive import Definitive, Pending, Premise
 from tidelog.analysis.delay import Refused
@@ -36,7 +37,7 @@ from tidelog.language.program import (
 # Pending answers that are explained one by one; all are counted.
 MOST_PENDING = 20
 # Output times that are listed one by one when explicit times matter.
-MOST_DUE = 100_000
+MOST_DUE = 1_000
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Problem:
         if not deps.core.predicates[self.query].temporal:
             raise Refused(f"{self.query} has no time: the question concerns temporal queries")
 
-    @property
+    @cached_property
     def deps(self) -> Dependencies:
         return dependencies(core(self.engine.typed, [self.query]), [self.query])
 
@@ -128,17 +129,26 @@ class Problem:
         The selects give the arguments and the time. Rigid facts are always live and not listed.
         """
         deps = self.deps
-        if self.blocking:
-            # Any fact may matter at any later time: all of them are kept.
-            return {p.source: self._everything(p, tin) for p in deps.core.inputs if p.temporal}
+        everything = {p.source: self._everything(p, tin) for p in deps.core.inputs if p.temporal}
+        # Where any fact may matter at any later time, all of them are kept.
+        due = None if self.blocking else self._due(deps, tin, tout)
+        if due is None:
+            return everything
+        try:
+            return self._used(deps, tin, *due)
+        except Unbounded:
+            return everything
+
+    def _used(
+        self, deps: Dependencies, tin: int, due: list[Rule], bounded: bool, until: int | None
+    ) -> dict[str, str]:
         made = possible(deps)
-        due, bounded = self._due(deps, tin, tout)
         seeds = list(_seeds(made, deps, everything=not bounded))
         # Where every possible fact of a recursive predicate counts as used, none need be derived.
         settled = frozenset() if bounded else deps.recursive
         rules = [*due, *seeds, *_used(made, settled)]
         predicates = _used_predicates(made, rules)
-        whole = made.core(tin)
+        whole = made.core(tin, until)
         whole = Core(whole.program, (*whole.rules, *rules), {**whole.predicates, **predicates})
         if not any(p.temporal for p in deps.core.inputs):
             return {}
@@ -204,28 +214,28 @@ class Problem:
         view = self.engine.loaded[predicate.source].view
         return f"SELECT DISTINCT {names} FROM {view} WHERE t <= {tin} ORDER BY t, {names}"
 
-    def _due(self, deps: Dependencies, tin: int, tout: int) -> tuple[list[Rule], bool]:
-        """Rules that say which output times are open, and whether a fact's reach is bounded."""
-        first = Rule(Atom(DUE, (), TimePoint(tout)))
-        on = Rule(Atom(DUE, (), TimeOffset(_T, 1)), (Atom(DUE, (), TimeOffset(_T)),))
+    def _due(
+        self, deps: Dependencies, tin: int, tout: int
+    ) -> tuple[list[Rule], bool, int | None] | None:
+        """Rules for the open output times; whether a fact's reach is bounded; until when later
+        input matters (None: for ever). None when there are too many times to look at.
+        """
         low = deps.input_offsets[self.query].low
-        if low == -math.inf:
-            last = tin + _reach(deps)
-            return [first, on] if not deps.pinned else _ticks(tout, last), False
+        bounded = low > -math.inf
         if not deps.pinned:
-            return [first, on], True
+            first = Rule(Atom(DUE, (), TimePoint(tout)))
+            on = Rule(Atom(DUE, (), TimeOffset(_T, 1)), (Atom(DUE, (), TimeOffset(_T)),))
+            return [first, on], bounded, None
         # One output time beyond the reach of every offset stands for all later ones.
-        last = max(tout, tin - (int(low) if not math.isinf(low) else 0)) + 1
-        return _ticks(tout, last), True
+        reach = _reach(deps)
+        last = max(tout, tin, *explicit_times(deps.core)) + reach
+        if last - tout > MOST_DUE:
+            return None
+        due = [Rule(Atom(DUE, (), TimePoint(t))) for t in range(tout, last + 1)]
+        return due, bounded, last + reach
 
 
 _T = Variable("T")
-
-
-def _ticks(first: int, last: int) -> list[Rule]:
-    if last - first > MOST_DUE:
-        raise Refused(f"{last - first} output times are open: too many to look at one by one")
-    return [Rule(Atom(DUE, (), TimePoint(t))) for t in range(first, last + 1)]
 
 
 def _reach(deps: Dependencies) -> int:
