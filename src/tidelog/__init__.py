@@ -174,9 +174,17 @@ def contained(
 
 
 def definitive(
-    program: _program.Program, query: str, facts: FactsLike, tin: int, tout: int
+    program: _program.Program,
+    query: str,
+    facts: FactsLike,
+    tin: int,
+    tout: int,
+    *,
+    budget: float = 60.0,
 ) -> Definitive:
     """Whether the answers at tout can no longer change, everything up to tin having arrived.
+
+    `budget` bounds the seconds that blocking queries may take, on the timeline.
 
     >>> program = parse("P(X) @ T :- E(X) @ T, F(X) @ T+1.")
     >>> found = definitive(program, "P", {"E": [("a", 0)], "F": []}, 0, 0)
@@ -186,7 +194,7 @@ def definitive(
     if tout > tin:
         raise ValueError(f"tout {tout} lies after tin {tin}: only the past can be definitive")
     with _problem(program, query, facts) as problem:
-        return problem.definitive(tin, tout)
+        return problem.definitive(tin, tout, budget)
 
 
 def open_points(
@@ -196,10 +204,12 @@ def open_points(
     tin: int,
     from_: int,
     to: int | None = None,
+    *,
+    budget: float = 60.0,
 ) -> list[int]:
     """The time points from a tick up to tin (or `to`) that are not definitive yet."""
     with _problem(program, query, facts) as problem:
-        return problem.open_points(tin, from_, tin if to is None else min(to, tin))
+        return problem.open_points(tin, from_, tin if to is None else min(to, tin), budget)
 
 
 def forgettable(

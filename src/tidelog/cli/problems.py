@@ -140,6 +140,7 @@ def window_command(
 @click.option("--tout", metavar="N", help="The time asked about; without it, all open ones.")
 @tick_option
 @origin_option
+@budget_option(60.0, "For queries that need the timeline.")
 @json_option
 def definitive_command(
     rules: str,
@@ -149,6 +150,7 @@ def definitive_command(
     tout: str | None,
     tick: str | None,
     origin: str | None,
+    budget: float,
     as_json: bool,
 ) -> None:
     """Say whether the answers at --tout can still change, and what they wait for."""
@@ -161,10 +163,10 @@ def definitive_command(
         raise click.UsageError("--tout lies after --tin: only the past can be definitive")
     with _problem(rules, facts, query, ticks) as problem:
         if then is not None:
-            found = problem.definitive(now, then)
+            found = problem.definitive(now, then, budget)
         else:
             first = int(min(problem.engine.span.low, now))
-            points = problem.open_points(now, first, now)
+            points = problem.open_points(now, first, now, budget)
     if then is None:
         if as_json:
             print_json({"query": problem.query, "tin": now, "open": points})
