@@ -143,10 +143,13 @@ def delay(program: _program.Program, query: str, *, budget: float = 10.0) -> Mea
     >>> found.lower, found.upper, found.exact
     (2, 2, True)
     """
+    from tidelog.analysis.analyze import simplified
     from tidelog.analysis.containment import Budget
     from tidelog.analysis.delay import delay
 
-    return delay(_dependencies(program, query), Budget(budget))
+    allowed = Budget(budget)
+    deps, _ = simplified(_dependencies(program, query), allowed.share(0.3))
+    return delay(deps, allowed)
 
 
 def window(
@@ -154,11 +157,12 @@ def window(
 ) -> Measure:
     """How much history to keep when answers wait for `delay` (by default the least one)."""
     from tidelog.analysis import delay as delays
+    from tidelog.analysis.analyze import simplified
     from tidelog.analysis.containment import Budget
     from tidelog.analysis.window import window
 
-    deps = _dependencies(program, query)
     allowed = Budget(budget)
+    deps, _ = simplified(_dependencies(program, query), allowed.share(0.3))
     if delay is None:
         delay = delays.delay(deps, allowed.share(0.5)).upper or 0
     return window(deps, delay, allowed)

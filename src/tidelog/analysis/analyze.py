@@ -57,16 +57,21 @@ class Analysis:
 
 def analyze(program: Program, query: str, budget: Budget) -> Analysis:
     """Analyse one query within a budget."""
-    whole = core(program, [query])
-    deps = dependencies(whole, [query])
-    _, redundant = reduced(whole, [query], budget.share(0.3))
+    deps = dependencies(core(program, [query]), [query])
+    simple, redundant = simplified(deps, budget.share(0.3))
     try:
-        least_delay = delay(deps, budget.share(0.5))
+        least_delay = delay(simple, budget.share(0.5))
         waited = least_delay.upper or 0
-        least_window = window(deps, waited, budget)
+        least_window = window(simple, waited, budget)
     except Refused as error:
         return Analysis(deps, None, None, 0, str(error), tuple(redundant))
     return Analysis(deps, least_delay, least_window, waited, None, tuple(redundant))
+
+
+def simplified(deps: Dependencies, budget: Budget) -> tuple[Dependencies, list[Redundant]]:
+    """The same query without redundant rules and atoms, which would only hide what is least."""
+    needed, redundant = reduced(deps.core, deps.queries, budget)
+    return dependencies(needed, deps.queries), redundant
 
 
 def measure_json(measure: Measure | None) -> dict[str, object] | None:

@@ -45,8 +45,8 @@ class Fact:
 Goal: TypeAlias = tuple[str, int | None]
 Rows: TypeAlias = set[tuple[Object, ...]]
 
-# Goals one evaluation may open before it gives up.
-MOST_GOALS = 50_000
+# Goals and rows one evaluation may look at before it gives up.
+MOST_WORK = 200_000
 
 
 @dataclass
@@ -55,6 +55,7 @@ class Canonical:
 
     deps: Dependencies
     core: Core = field(init=False)
+    work: int = field(default=0, init=False)  # what the last evaluation looked at
 
     def __post_init__(self) -> None:
         self.core = self.deps.core
@@ -78,7 +79,10 @@ class Canonical:
     ) -> tuple[bool, Assumption | None]:
         """Whether the goal follows; and if not, a comparison that the order left open."""
         run = _Run(self, [*facts, *self._facts], order)
-        holds = run.holds(goal)
+        try:
+            holds = run.holds(goal)
+        finally:
+            self.work = run.work
         return holds, None if holds else run.open
 
     def answers(self, facts: Iterable[Fact], query: str, time: int | None) -> Rows:
@@ -102,6 +106,7 @@ class _Run:
         self.first = min(times, default=0)
         self.last = max(times, default=-1)
         self.tables: dict[Goal, Rows] = {}
+        self.work = 0
 
     def holds(self, goal: Fact) -> bool:
         wanted = tuple(self.order.same(value) for value in goal.args)
@@ -143,8 +148,7 @@ class _Run:
             if found in seen or not self.possible(found):
                 continue
             seen[found] = None
-            if len(seen) > MOST_GOALS:
-                raise Exhausted
+            self._spend()
             for rule in self.canonical._rules.get(found[0], ()):
                 if not isinstance(rule.head.time, TimePoint) or rule.head.time.tick == found[1]:
                     shift = _shift(rule, found[1])
@@ -178,9 +182,15 @@ class _Run:
             return
         atom = atoms[index]
         for row in self.tables.get((atom.predicate, _at(atom.time, shift)), ()):
+            self._spend()
             extended = self.unify(atom, row, binding)
             if extended is not None:
                 yield from self.match(rule, shift, index + 1, extended)
+
+    def _spend(self) -> None:
+        self.work += 1
+        if self.work > MOST_WORK:
+            raise Exhausted
 
     def unify(
         self, atom: Atom, row: tuple[Object, ...], binding: dict[str, Object]

@@ -25,7 +25,8 @@ from tidelog.language.program import Program
 from tidelog.views import terminal
 
 if TYPE_CHECKING:
-    from tidelog.analysis.containment import Verdict
+    from tidelog.analysis.containment import Budget, Verdict
+    from tidelog.analysis.dependencies import Dependencies
     from tidelog.evaluation.problems import Problem
     from tidelog.evaluation.ticks import Ticks
 
@@ -72,19 +73,18 @@ def delay_command(
     from tidelog.analysis import delay
     from tidelog.analysis.analyze import measure_json
     from tidelog.analysis.containment import Budget, Cut
-    from tidelog.analysis.core import core
-    from tidelog.analysis.dependencies import dependencies
     from tidelog.views import problems
 
     program = accepted(rules).program
     asked = _one_query(program, query)
-    deps = dependencies(core(program, [asked]), [asked])
+    allowed = Budget(budget)
     with _refusals(), terminal.Progress():
+        deps = _simplified(program, asked, allowed)
         if holds is not None:
-            verdict = delay.delay_holds(deps, holds, Budget(budget))
+            verdict = delay.delay_holds(deps, holds, allowed)
             _print_verdict(verdict, Cut(high=holds), as_json, {"query": asked, "delay": holds})
             return
-        measure = delay.delay(deps, Budget(budget))
+        measure = delay.delay(deps, allowed)
     if as_json:
         print_json({"query": asked, **(measure_json(measure) or {})})
     else:
@@ -110,15 +110,13 @@ def window_command(
     from tidelog.analysis import delay, window
     from tidelog.analysis.analyze import measure_json
     from tidelog.analysis.containment import Budget, Cut
-    from tidelog.analysis.core import core
-    from tidelog.analysis.dependencies import dependencies
     from tidelog.views import problems
 
     program = accepted(rules).program
     asked = _one_query(program, query)
-    deps = dependencies(core(program, [asked]), [asked])
     allowed = Budget(budget)
     with _refusals(), terminal.Progress():
+        deps = _simplified(program, asked, allowed)
         d = delay.delay(deps, allowed.share(0.5)).upper or 0 if waited is None else waited
         if holds is not None:
             verdict = window.window_holds(deps, d, holds, allowed)
@@ -284,6 +282,15 @@ def _print_verdict(verdict: Verdict, cut: object, as_json: bool, about: dict[str
         print_json({"holds": verdict.holds, **about, "witness": witness_json(verdict.witness)})
     else:
         terminal.print_lines(problems.verdict_lines(verdict, cut))
+
+
+def _simplified(program: Program, query: str, budget: Budget) -> Dependencies:
+    from tidelog.analysis.analyze import simplified
+    from tidelog.analysis.core import core
+    from tidelog.analysis.dependencies import dependencies
+
+    deps = dependencies(core(program, [query]), [query])
+    return simplified(deps, budget.share(0.3))[0]
 
 
 def _one_query(program: Program, query: str | None) -> str:
