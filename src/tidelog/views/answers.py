@@ -72,7 +72,11 @@ def json_lines(predicate: str, answers: pa.Table) -> Iterator[str]:
     """`{"predicate": ..., <columns>, "time": ...}` a line, as facts are read."""
     for batch in answers.to_batches(max_chunksize=10_000):
         for row in batch.to_pylist():
-            values = {k: _plain(v) if isinstance(v, datetime) else v for k, v in row.items()}
+            values = {
+                # The key that says which predicate it is stays what it is.
+                "predicate2" if k == "predicate" else k: _plain(v) if isinstance(v, datetime) else v
+                for k, v in row.items()
+            }
             yield json.dumps({"predicate": predicate, **values}, ensure_ascii=False)
 
 

@@ -20,8 +20,8 @@ from tidelog.evaluation.plan import (
     planning_budget,
 )
 from tidelog.evaluation.ranges import Range
-from tidelog.evaluation.sql import Writer
-from tidelog.language.printer import print_literal, print_rule, print_term
+from tidelog.evaluation.sql import TEXTS, Writer
+from tidelog.language.printer import print_literal, print_rule, print_term, print_value
 
 # Conjunctive queries that are listed; there can be exponentially many.
 MOST_CQS = 20
@@ -105,6 +105,10 @@ def sql_lines(deps: Dependencies) -> list[str]:
         lines.extend([f"-- {comment}", f"CREATE {kind} {name} AS", *select.split("\n")])
         lines[-1] += ";"
 
+    lines += [
+        f"-- {TEXTS} has a row ({i}, v) with v = {print_value(text)}"
+        for text, i in writer.texts.items()
+    ]
     for step in found.steps:
         match step:
             case Scan():
