@@ -171,3 +171,27 @@ def test_python(folder: Path) -> None:
     bounded = program.query("Shift", facts, to=3)
     assert bounded.column_names == ["x", "time"]
     assert bounded.num_rows == 3
+
+
+def definitive(*args: str) -> Result:
+    return CliRunner().invoke(cli, ["definitive", *args], catch_exceptions=False)
+
+
+def test_definitive_of_a_blocking_query(folder: Path) -> None:
+    """B may come at any tick, so that C at 0 may still come; with both it holds already."""
+    alone = definitive("meeting.tdl", "--facts", "alone.tdl", "--tin", "1", "--tout", "0")
+    assert (alone.exit_code, alone.stdout.splitlines()) == (
+        0,
+        ["no: 1 answer at 0 may still come", "  C @ 0 may still come"],
+    )
+    both = definitive("meeting.tdl", "--facts", "both.tdl", "--tin", "1", "--tout", "0", "--json")
+    assert json.loads(both.stdout)["holds"] is True
+
+
+def test_definitive_has_a_budget(folder: Path) -> None:
+    # Without input nothing is pending, but that must be found out.
+    (folder / "long.tdl").write_text(f"{LONG}Met @ T :- Never @ T, Met @ 1.\n")
+    args = ("long.tdl", "--query", "Met", "--tin", "5", "--tout", "5", "--budget", "0.3")
+    result = definitive(*args)
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: no answer within 0.3 seconds on the timeline: Met @ T")
