@@ -147,3 +147,14 @@ def test_the_future_meets_what_is_carried_on() -> None:
     assert definitive(text, "C", {"A": {(0,)}, "B": set()}, 1, 0) == ["C @ 0 may still come"]
     # Once it holds nothing can be added.
     assert definitive(text, "C", {"A": {(0,)}, "B": {(1,)}}, 1, 0) is None
+
+
+def test_the_future_starts_right_after_tin() -> None:
+    """F may come at any time, but G is needed at the tick after the answer's."""
+    text = """
+    input E @ t. input F @ t. input G @ t.
+    P @ T :- E @ T, G @ T+1, F @ _.
+    """
+    facts: twoway.Facts = {"E": {(0,)}, "F": set(), "G": set()}
+    assert definitive(text, "P", facts, 0, 0) == ["P @ 0 may still come"]
+    assert definitive(text, "P", facts, 1, 0) is None

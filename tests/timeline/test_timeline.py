@@ -91,6 +91,31 @@ def test_it_comes_back_no_further_than_it_should() -> None:
     assert as_rows(found["C"]) == {(-11,), (0,), (11,)}
 
 
+@pytest.mark.parametrize("way", [1, -1])
+def test_out_and_back_and_out_again(way: int) -> None:
+    """C comes back from where A and B meet and lets D start, which goes out to meet B: that is F.
+
+    A holds at 0, 4, 8, ..; B at 1, 6, 11, ..; they meet at 16. D holds at -1, 2, 5, ..; it meets B
+    at 11. No rule spans more than 5 ticks, so that both lie on the half line.
+    """
+    text = f"""
+    input A @ time. input B @ time. input E @ time.
+    A @ T{4 * way:+d} :- A @ T.
+    B @ T{5 * way:+d} :- B @ T.
+    C @ T :- A @ T, B @ T.
+    C @ T{-way:+d} :- C @ T.
+    D @ T :- C @ T, E @ T.
+    D @ T{3 * way:+d} :- D @ T.
+    F @ T :- D @ T, B @ T.
+    F @ T{-way:+d} :- F @ T.
+    """
+    program = tidelog.parse(text)
+    facts: twoway.Facts = {"A": {(0,)}, "B": {(way,)}, "E": {(-way,)}}
+    assert as_rows(evaluated(program, facts, Range(0, 1))["F"]) == {(0,), (1,)}
+    facts["E"] = set()
+    assert as_rows(evaluated(program, facts, Range(0, 1))["F"]) == set()
+
+
 @pytest.mark.parametrize("n", [2, 5])
 def test_a_counter_takes_as_many_ticks_as_it_has_states(n: int) -> None:
     """Carriers with the first n primes as periods meet once in their product."""

@@ -63,7 +63,7 @@ class _Generator:
             self.rigid = [_Predicate("N", 2 if shape.arguments else 0, False)]
         self.derived = [_Predicate(n, self.one_of(arities)) for n in "PQRS"[: self.number(3, 4)]]
         self.known: list[_Predicate] = []  # rigid, derived from what happens in time
-        if shape.free and self.chance(1, 2):
+        if shape.free and self.chance(2, 3):
             self.known = [_Predicate("K", self.one_of(arities), False)]
 
     def number(self, low: int, high: int) -> int:
@@ -103,7 +103,7 @@ class _Generator:
         body = [self.plain(one, "T"), self.plain(two, _time(self.number(-1, 1)))]
         if self.rigid and self.chance(1, 3):
             body.append(self.atom(self.rigid[0], ""))
-        kind = self.number(0, 4)
+        kind = self.number(0, 3)
         if kind == 0 and self.known:
             rules.append(self.finished(self.known[0], "", body))
             body = [self.atom(self.known[0], ""), self.atom(self.one_of(self.inputs), "T")]
@@ -233,8 +233,9 @@ def cases(draw: st.DrawFn, shape: Shape) -> Case:
     made = _Generator(draw, shape)
     text = made.program()
     facts = made.facts()
-    low = draw(st.integers(-6, shape.last))
-    return Case(text, tidelog.parse(text), facts, low, low + draw(st.integers(0, 12)))
+    # Few ticks, so that what happens beyond them is on the half lines.
+    low = draw(st.integers(-3, shape.last))
+    return Case(text, tidelog.parse(text), facts, low, low + draw(st.integers(0, 4)))
 
 
 def closure(case: Case, facts: Facts | None = None, margin: int = MARGIN) -> Answers | None:
