@@ -61,7 +61,7 @@ def check(case: Case, lateness: int, random: Random) -> None:
         assert set(answers) == want[query]
 
 
-@examples(150)
+@examples(50)
 @given(
     programs_and_facts(connected=True, huge=False),
     st.integers(0, 3),
@@ -71,7 +71,7 @@ def test_stream_equals_naive_evaluation(case: Case, lateness: int, random: Rando
     check(case, lateness, random)
 
 
-@examples(150)
+@examples(50)
 @given(
     programs_and_facts(connected=True, explicit_times=False),
     st.integers(0, 3),
