@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from tidelog.analysis.core import Core
 from tidelog.analysis.dependencies import Dependencies
-from tidelog.analysis.graph import Arc, longest
+from tidelog.analysis.graph import Arc, Bound, longest
 from tidelog.analysis.order import Assumption, Object, Order, Symbol
 from tidelog.language.program import (
     Atom,
@@ -65,6 +65,12 @@ class Canonical:
         self._ahead, _ = longest(nodes, arcs, everywhere)
         negated = [Arc(a.tail, a.head, -a.weight) for a in arcs]
         self._behind, _ = longest(nodes, negated, everywhere)
+        # Where a head has an explicit time, nothing that it rests on need be near.
+        self._heads = [
+            rule.head.time.tick
+            for rule in self.core.rules
+            if rule.body and isinstance(rule.head.time, TimePoint)
+        ]
         self._facts = [_ground(rule) for rule in self.core.rules if not rule.body]
         self._rules = {
             name: tuple(rule for rule in rules if rule.body)
@@ -85,10 +91,15 @@ class Canonical:
             self.work = run.work
         return holds, None if holds else run.open
 
-    def answers(self, facts: Iterable[Fact], query: str, time: int | None) -> Rows:
-        """All answers at a time, over facts of constants only."""
-        run = _Run(self, [*facts, *self._facts], Order())
-        return run.solve((query, time))
+    @property
+    def ahead(self) -> Bound:
+        """How far ahead of a goal any derivation looks."""
+        return max(self._ahead.values(), default=0)
+
+    @property
+    def behind(self) -> Bound:
+        """How far back a derivation looks."""
+        return max(self._behind.values(), default=0)
 
 
 class _Run:
@@ -97,7 +108,7 @@ class _Run:
         self.order = order
         self.open: Assumption | None = None
         self.given: dict[Goal, Rows] = {}
-        times = []
+        times = list(canonical._heads)
         for fact in facts:
             row = tuple(order.same(value) for value in fact.args)
             self.given.setdefault((fact.predicate, fact.time), set()).add(row)

@@ -22,6 +22,10 @@ from tidelog.analysis.unfolding import Unfolded, Unfolder
 from tidelog.language.program import Atom, Constant, Rule, TimeOffset, TimePoint, Value, type_of
 
 
+class Refused(Exception):
+    """The question has no meaning, or no answer here, for this query; the text says why."""
+
+
 @dataclass
 class Budget:
     """Seconds and steps that may still be spent."""
@@ -148,7 +152,7 @@ class Searcher:
                         stack.extend(replace(found, order=o) for o in witness)
         except Exhausted:
             return Verdict(None)
-        return Verdict(None if unknown else True)
+        return Verdict(None if unknown or not self.timeless else True)
 
     def _inside(self, found: Unfolded, cut: Cut) -> bool:
         """Nothing lies or can come to lie outside the cut: it gives itself."""
@@ -183,16 +187,28 @@ class Searcher:
         names = ((fact, self._there[fact.predicate]) for fact in facts)
         return [replace(fact, predicate=name) for fact, name in names if name is not None]
 
+    @property
+    def timeless(self) -> bool:
+        """Whether what is derived at a time far before every explicit one is derived at any time.
+
+        So it is where that time and the explicit ones are out of each other's reach.
+        """
+        if not explicit_times(self.target.core):
+            return True
+        behind = 0 if not self.target.deps.pinned else self.target.behind
+        return not math.isinf(self.target.ahead) and not math.isinf(behind)
+
     def _base(self, found: Unfolded) -> int:
         """The answer's time: where facts fix it, there; else far before every explicit time."""
         if found.time is not None:
             return found.time
         points = [p for core in (self.source.core, self.target.core) for p in explicit_times(core)]
+        points += [f.time for f in (*found.pinned, *found.open_pinned) if f.time is not None]
         if not points:
             return 0
-        ahead = max((a for a in self.target._ahead.values() if not math.isinf(a)), default=0)
+        reach = sum(int(r) for r in (self.target.ahead, self.target.behind) if not math.isinf(r))
         latest = max((f.time for f in (*found.atoms, *found.open) if f.time is not None), default=0)
-        return min(points) - int(ahead) - max(latest, 0) - 1
+        return min(points) - reach - max(latest, 0) - 1
 
     def _expanded(self, found: Unfolded, cut: Cut) -> list[Unfolded]:
         """One atom resolved every way; first the one that can leave the cut furthest."""
@@ -281,9 +297,35 @@ def _constants(core: Core) -> set[Constant]:
 
 
 def contained(one: Dependencies, other: Dependencies, query: str, budget: Budget) -> Verdict:
-    """Whether the answers of a query in one program are always among those in another."""
+    """Whether the answers of a query in one program are always among those in another.
+
+    A predicate that is an input of one program and only derived in the other has no facts there.
+    """
+    one = _agreed(one, other, query)
+    if one.unconnected is not None or other.unconnected is not None:
+        return Verdict(None)
     searcher = Searcher(one, other, same=False)
     return searcher.search(searcher.unfolder.start(query), query, Cut(), budget)
+
+
+def _agreed(one: Dependencies, other: Dependencies, query: str) -> Dependencies:
+    """One program, its inputs typed as in the other where only that says how."""
+    there = {p.source: p for p in other.core.predicates.values() if p.input or p.name == query}
+    predicates = dict(one.core.predicates)
+    for name, mine in one.core.predicates.items():
+        theirs = there.get(mine.source) if mine.input or name == query else None
+        if theirs is None:
+            continue
+        if (mine.temporal, len(mine.types)) != (theirs.temporal, len(theirs.types)):
+            raise Refused(
+                f"{mine.source} has another form in the other program: nothing to compare"
+            )
+        for a, b in zip(mine.types, theirs.types, strict=True):
+            if a and b and a is not b:
+                raise Refused(f"{mine.source} has {a} where the other program has {b}")
+        types = tuple(a or b for a, b in zip(mine.types, theirs.types, strict=True))
+        predicates[name] = replace(mine, types=types)
+    return Dependencies(one.queries, Core(one.core.program, one.core.rules, predicates))
 
 
 # Redundancy
@@ -308,7 +350,9 @@ def reduced(core: Core, queries: Iterable[str], budget: Budget) -> tuple[Core, l
     current = core.below(queries)
     if dependencies(core, queries).cls is Class.BLOCKING:
         return current, found
-    place = {n: i for i, c in enumerate(dependencies(current, queries).components) for n in c}
+    deps = dependencies(current, queries)
+    place = {n: i for i, c in enumerate(deps.components) for n in c}
+    below = _inputs_below(deps)
     try:
         # What others are built on first: with less below, there is less to look through above.
         for rule in sorted(current.rules, key=lambda r: place[r.head.predicate]):
@@ -324,7 +368,7 @@ def reduced(core: Core, queries: Iterable[str], budget: Budget) -> tuple[Core, l
             now = rule
             for atom in rule.atoms:
                 shorter = Rule(now.head, tuple(x for x in now.body if x is not atom), now.origin)
-                if _worth_trying(current, atom, shorter) and _implied(
+                if _worth_trying(below, atom, shorter) and _implied(
                     current, current, shorter, budget
                 ):
                     found.append(Redundant(rule, atom))
@@ -335,10 +379,24 @@ def reduced(core: Core, queries: Iterable[str], budget: Budget) -> tuple[Core, l
     return current.below(queries), found
 
 
-def _worth_trying(core: Core, atom: Atom, shorter: Rule) -> bool:
-    """An atom can only follow from another of its predicate, or through rules for it."""
-    like = any(a.predicate == atom.predicate for a in shorter.atoms)
-    return _safe(shorter) and (like or not core.predicates[atom.predicate].input)
+def _worth_trying(below: dict[str, frozenset[str]], atom: Atom, shorter: Rule) -> bool:
+    """An input can only follow from other atoms that rest on it."""
+    others = frozenset[str]().union(*(below[a.predicate] for a in shorter.atoms))
+    return _safe(shorter) and (
+        below[atom.predicate] != {atom.predicate} or atom.predicate in others
+    )
+
+
+def _inputs_below(deps: Dependencies) -> dict[str, frozenset[str]]:
+    """The inputs that each predicate rests on."""
+    found: dict[str, frozenset[str]] = {}
+    for component in deps.components:
+        rules = [r for name in component for r in deps.core.rules_for.get(name, ())]
+        uses = {a.predicate for r in rules for a in r.atoms if a.predicate not in component}
+        below = frozenset[str]().union(*(found[name] for name in uses))
+        for name in component:
+            found[name] = below | {name} if deps.core.predicates[name].input else below
+    return found
 
 
 def _implied(source: Core, target: Core, rule: Rule, budget: Budget) -> bool:
@@ -355,7 +413,7 @@ def _implied(source: Core, target: Core, rule: Rule, budget: Budget) -> bool:
         if recursive:
             # Unfolding may not end: only what follows at once counts.
             derived, _ = searcher._derived(start, name, Cut())
-            return derived
+            return derived and searcher.timeless
         return searcher.search(start, name, Cut(), budget.share(0.1)).holds is True
     except Exhausted:
         return False

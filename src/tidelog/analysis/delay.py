@@ -12,14 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tidelog.analysis.canonical import Exhausted
-from tidelog.analysis.containment import Budget, Cut, Searcher, Verdict, Witness
+from tidelog.analysis.containment import Budget, Cut, Refused, Searcher, Verdict, Witness
 from tidelog.analysis.dependencies import Class, Dependencies, Edge
 from tidelog.analysis.unfolding import Unfolder
 from tidelog.language.program import TimeOffset, TimePoint, Variable
-
-
-class Refused(Exception):
-    """The question has no meaning, or no answer here, for this query; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +121,7 @@ def endless(deps: Dependencies, *, ahead: bool) -> tuple[Edge, ...]:
     (query,) = deps.queries
     if any(isinstance(r.head.time, TimePoint) for r in deps.core.rules) or deps.unconnected:
         return ()
-    edges = [e for e in deps.edges if e.offset is not None and _carries(e)]
+    edges = [e for e in deps.edges if e.offset is not None and _carries(deps, e)]
     out: dict[str, list[Edge]] = {}
     for edge in edges:
         out.setdefault(edge.head, []).append(edge)
@@ -143,9 +139,13 @@ def endless(deps: Dependencies, *, ahead: bool) -> tuple[Edge, ...]:
     return ()
 
 
-def _carries(edge: Edge) -> bool:
+def _carries(deps: Dependencies, edge: Edge) -> bool:
     rule = edge.rule
     temporal = [a for a in rule.atoms if a.time is not None]
+    # What only rules say of rigid atoms may end after a few rounds; input can go on.
+    given = {p.source for p in deps.core.inputs}
+    if any(a.time is None and a.predicate not in given for a in rule.atoms):
+        return False
     if len(temporal) != 1 or rule.comparisons or not isinstance(rule.head.time, TimeOffset):
         return False
     return all(_distinct_variables(args) for args in (rule.head.args, temporal[0].args))
@@ -199,3 +199,14 @@ def _satisfiable(deps: Dependencies, name: str) -> bool:
 def walked(cycle: tuple[Edge, ...]) -> str:
     places = dict.fromkeys(str(edge.rule.origin) for edge in cycle)
     return f"the cycle through {cycle[0].head} ({', '.join(places)})"
+
+
+__all__ = [
+    "Measure",
+    "Refused",
+    "checked",
+    "delay",
+    "delay_holds",
+    "endless",
+    "least",
+]

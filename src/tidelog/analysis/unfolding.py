@@ -261,8 +261,9 @@ def _unify(one: tuple[Object, ...], other: tuple[Object, ...]) -> dict[Symbol, O
         a, b = find(a), find(b)
         if a == b:
             continue
-        # The rule's symbol gives way, so that the query keeps its own.
-        if isinstance(a, Symbol):
+        # The rule's symbol gives way, so that the query keeps its own; but a type is kept.
+        untyped = isinstance(b, Symbol) and b.type is None
+        if isinstance(a, Symbol) and (a.type is None or not untyped):
             bound[a] = b
         elif isinstance(b, Symbol):
             bound[b] = a
