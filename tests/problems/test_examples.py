@@ -86,6 +86,12 @@ def test_atrisk_needs_one_slice_of_itself() -> None:
         ("P @ T :- E(V) @ T, V >= 3. P @ T :- E(V) @ T, V > 2, F @ T+1.", 0),
         # What cannot hold looks nowhere.
         ("P @ T :- E(V) @ T, V > 2, V < 1, F @ T+9. P @ T :- E(V) @ T.", 0),
+        # A body of constants only is a fact, or none.
+        ("P @ T :- E @ T+1, F @ T. F @ 5 :- 1 < 2.", 1),
+        ("P @ T :- E @ T+1, F @ T. F @ 5 :- 2 < 1. F @ T :- G @ T-1.", 1),
+        ("P @ T :- E @ T+1, F @ T. F @ 5 :- 2 < 1. P @ T :- E @ T.", 0),
+        # What only has to exist is not multiplied out.
+        ("P @ T :- " + "".join(f"E(X{i}, Y{i}) @ T, " for i in range(12)) + "F @ T+1.", 1),
         # Nothing but the program's own facts.
         ("P @ T :- F @ T+3. F @ 5.", 0),
     ],

@@ -49,6 +49,51 @@ Rows: TypeAlias = set[tuple[Object, ...]]
 MOST_WORK = 200_000
 
 
+@dataclass(frozen=True)
+class _Step:
+    """One atom of a join: what is known before it, what it settles, what is needed after it."""
+
+    atom: Atom
+    before: tuple[str, ...]
+    comparisons: tuple[Comparison, ...]
+    kept: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Join:
+    rule: Rule
+    steps: tuple[_Step, ...]
+
+
+def _join(rule: Rule) -> _Join:
+    """A rule's atoms in turn, those with most known arguments first.
+
+    Variables are forgotten when nothing later needs them, so that what only has to exist is not
+    multiplied out.
+    """
+    rest, comparisons = list(rule.atoms), list(rule.comparisons)
+    known: tuple[str, ...] = ()
+    steps: list[_Step] = []
+    while rest:
+        atom = max(rest, key=lambda a: _boundness(a, known))
+        rest.remove(atom)
+        bound = {*known, *(v.name for v in atom.variables)}
+        due = tuple(c for c in comparisons if {v.name for v in c.variables} <= bound)
+        comparisons = [c for c in comparisons if c not in due]
+        later = {v.name for a in (rule.head, *rest) for v in a.variables}
+        later |= {v.name for c in comparisons for v in c.variables}
+        kept = tuple(sorted(bound & later))
+        steps.append(_Step(atom, known, due, kept))
+        known = kept
+    return _Join(rule, tuple(steps))
+
+
+def _boundness(atom: Atom, known: tuple[str, ...]) -> float:
+    """The share of an atom's arguments that are known."""
+    fixed = sum(not isinstance(t, Variable) or t.name in known for t in atom.args)
+    return fixed / len(atom.args) if atom.args else 1.0
+
+
 @dataclass
 class Canonical:
     """Small-scale evaluation of one core of class 1 or 2."""
@@ -76,6 +121,7 @@ class Canonical:
             name: tuple(rule for rule in rules if rule.body)
             for name, rules in self.core.rules_for.items()
         }
+        self._joins = {name: tuple(map(_join, rules)) for name, rules in self._rules.items()}
         self._order_of = {
             name: i for i, component in enumerate(self.deps.components) for name in component
         }
@@ -145,8 +191,8 @@ class _Run:
                 for member in members:
                     rows = self.tables[member]
                     before = len(rows)
-                    for rule in self.canonical._rules.get(member[0], ()):
-                        rows.update(list(self.apply(rule, member[1])))
+                    for join in self.canonical._joins.get(member[0], ()):
+                        rows.update(self.apply(join, member[1]))
                     changed = changed or (recursive and len(rows) > before)
         return self.tables.get(goal, set())
 
@@ -175,47 +221,52 @@ class _Run:
             and time - self.canonical._behind[name] <= self.last
         )
 
-    def apply(self, rule: Rule, time: int | None) -> Iterator[tuple[Object, ...]]:
+    def apply(self, join: _Join, time: int | None) -> Rows:
         """Head rows of a rule at a time."""
+        rule = join.rule
         if isinstance(rule.head.time, TimePoint) and rule.head.time.tick != time:
-            return
+            return set()
+        if not join.steps and not all(self.compare(c, {}) for c in rule.comparisons):
+            return set()
         shift = _shift(rule, time)
-        for binding in self.match(rule, shift, 0, {}):
-            if all(self.compare(c, binding) for c in rule.comparisons):
-                yield tuple(self.value(t, binding) for t in rule.head.args)
+        partial: Rows = {()}
+        for step in join.steps:
+            following: Rows = set()
+            rows = self.tables.get((step.atom.predicate, _at(step.atom.time, shift)), ())
+            for known in partial:
+                for row in rows:
+                    self._spend()
+                    found = self.extended(step, known, row)
+                    if found is not None:
+                        following.add(found)
+            partial = following
+        names = join.steps[-1].kept if join.steps else ()
+        return {
+            tuple(self.value(t, dict(zip(names, known, strict=True))) for t in rule.head.args)
+            for known in partial
+        }
 
-    def match(
-        self, rule: Rule, shift: int | None, index: int, binding: dict[str, Object]
-    ) -> Iterator[dict[str, Object]]:
-        atoms = rule.atoms
-        if index == len(atoms):
-            yield binding
-            return
-        atom = atoms[index]
-        for row in self.tables.get((atom.predicate, _at(atom.time, shift)), ()):
-            self._spend()
-            extended = self.unify(atom, row, binding)
-            if extended is not None:
-                yield from self.match(rule, shift, index + 1, extended)
+    def extended(
+        self, step: _Step, known: tuple[Object, ...], row: tuple[Object, ...]
+    ) -> tuple[Object, ...] | None:
+        """What is known after one more atom, as far as it is still needed; None without a match."""
+        binding = dict(zip(step.before, known, strict=True))
+        for term, value in zip(step.atom.args, row, strict=True):
+            if isinstance(term, Variable) and term.name not in binding:
+                binding[term.name] = value
+            elif not self.equal(self.value(term, binding), value):
+                return None
+        if all(self.compare(c, binding) for c in step.comparisons):
+            return tuple(binding[name] for name in step.kept)
+        return None
+
+    def value(self, term: Term, binding: dict[str, Object]) -> Object:
+        return binding[term.name] if isinstance(term, Variable) else self.order.same(term)
 
     def _spend(self) -> None:
         self.work += 1
         if self.work > MOST_WORK:
             raise Exhausted
-
-    def unify(
-        self, atom: Atom, row: tuple[Object, ...], binding: dict[str, Object]
-    ) -> dict[str, Object] | None:
-        extended = dict(binding)
-        for term, value in zip(atom.args, row, strict=True):
-            if isinstance(term, Variable) and term.name not in extended:
-                extended[term.name] = value
-            elif not self.equal(self.value(term, extended), value):
-                return None
-        return extended
-
-    def value(self, term: Term, binding: dict[str, Object]) -> Object:
-        return binding[term.name] if isinstance(term, Variable) else self.order.same(term)
 
     def equal(self, one: Object, other: Object) -> bool:
         """Same representative. Two bools that are not known to differ are left open."""
