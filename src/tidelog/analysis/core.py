@@ -56,7 +56,7 @@ class Core:
 
     @cached_property
     def _derivable(self) -> set[str]:
-        return derivable_predicates(Program(self.rules)) | {p.name for p in self.inputs}
+        return derivable_predicates(Program(self.rules), [p.name for p in self.inputs])
 
     @cached_property
     def _order(self) -> dict[int, int]:

@@ -411,11 +411,14 @@ def _underivable(program: Program) -> Iterator[Diagnostic]:
             )
 
 
-def derivable_predicates(program: Program) -> set[str]:
-    """Inputs, and heads of rules all of whose body predicates are derivable."""
+def derivable_predicates(program: Program, inputs: Iterable[str] | None = None) -> set[str]:
+    """Inputs, and heads of rules all of whose body predicates are derivable.
+
+    Inputs are the program's, or others where they are known better.
+    """
     waiting: dict[str, list[int]] = {}
     missing: list[int] = []
-    ready = list(program.inputs)
+    ready = list(program.inputs if inputs is None else inputs)
     for i, rule in enumerate(program.rules):
         needs = {atom.predicate for atom in rule.atoms}
         missing.append(len(needs))
