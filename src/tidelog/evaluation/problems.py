@@ -10,10 +10,9 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from tidelog.analysis.containment import Budget, Ground, explicit_times
+from tidelog.analysis.containment import Budget, Ground, Refused, explicit_times
 from tidelog.analysis.core import Core, Predicate, core
 from tidelog.analysis.definitive import Definitive, Pending, Premise
-from tidelog.analysis.delay import Refused
 from tidelog.analysis.dependencies import Class, Dependencies, dependencies
 from tidelog.analysis.forgetting import Forgettable, decidable, forgettable
 from tidelog.analysis.possible import DUE, Open, Pattern, Possible, PossibleRule, possible
@@ -22,7 +21,8 @@ from tidelog.evaluation.facts import schemas
 from tidelog.evaluation.plan import Unbounded
 from tidelog.evaluation.ranges import Range
 from tidelog.evaluation.sql import CHUNK, Writer, chunk, columns
-from tidelog.evaluation.timeline import Limit, evaluate, history
+from tidelog.evaluation.stretch import Limit
+from tidelog.evaluation.timeline import evaluate, history
 from tidelog.language.program import (
     Atom,
     Constant,
@@ -36,6 +36,8 @@ from tidelog.language.program import (
 
 # Pending answers that are explained one by one; all are counted.
 MOST_PENDING = 20
+# Steps from a pending answer down to the history that are taken one by one.
+DEEPEST = 50
 # Output times that are listed one by one when explicit times matter.
 MOST_DUE = 1_000
 
@@ -99,7 +101,7 @@ class Problem:
         whole = made.core(tin)
         plan = self.engine.plan_core(whole, [self.query, *names], asked, tin)
         writer = self.engine.evaluate(plan)
-        return _Open(self.engine, made, writer)
+        return _Open(self.engine, made, writer, tin)
 
     def _on_timeline(self, tin: int, asked: Range, budget: float) -> tuple[Possible, list[Pending]]:
         """The paper's critical query, fresh objects as arbitrary arguments, on the timeline."""
@@ -306,6 +308,7 @@ class _Open:
     engine: Engine
     possible: Possible
     writer: Writer
+    tin: int
 
     def tables(self) -> Iterator[tuple[Pattern, str]]:
         """Per pattern of the query, a table of the answers still open."""
@@ -335,11 +338,16 @@ class _Open:
         return Pending(self.possible.query, args, tout, tuple(leaves.holds), tuple(waits))
 
     def _explain(
-        self, spec: str, args: _Args, time: int | None, leaves: _Leaves, above: frozenset[object]
+        self,
+        spec: str,
+        args: _Args,
+        time: int | None,
+        leaves: _Leaves,
+        above: frozenset[object],
     ) -> bool:
-        """Collect the leaves of one derivation; False when all lead round in a circle."""
+        """Collect the leaves of one derivation; False when all lead in a circle or too far."""
         goal = (spec, args, time)
-        if goal in above or len(above) > 500:
+        if goal in above or len(above) > DEEPEST:
             return False
         for rule in self.possible.rules:
             if rule.rule.head.predicate != spec:
@@ -375,7 +383,14 @@ class _Open:
             known = tuple(a for a in args if a is not None)
             leaves.holds[Ground(self._source(whole.predicate), known, time)] = None
             return True
-        return self._explain(atom.predicate, args, time, leaves, above)
+        if self._explain(atom.predicate, args, time, leaves, above):
+            return True
+        settled = self.possible.deps.settled(whole.predicate, time or 0) <= self.tin
+        if settled:
+            # Its history is long: it stands for what it rests on.
+            known = tuple(a for a in args if a is not None)
+            leaves.holds[Ground(self._source(whole.predicate), known, time)] = None
+        return settled
 
     def _source(self, predicate: str) -> str:
         return self.possible.deps.core.predicates[predicate].source
