@@ -31,6 +31,7 @@ class Shape:
     facts: bool = True
     points: bool = False  # explicit times in bodies
     rules: int = 4
+    atoms: int = 3
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,9 @@ class _Generator:
             below = self.rigid
         body = [
             self.atom(p)
-            for p in self.draw(st.lists(st.sampled_from(below), min_size=1, max_size=3))
+            for p in self.draw(
+                st.lists(st.sampled_from(below), min_size=1, max_size=self.shape.atoms)
+            )
         ]
         if head.temporal and not any(isinstance(at, int) for _, _, at in body):
             body.append(self.atom(self.draw(st.sampled_from(self.inputs)), anchored=True))

@@ -21,6 +21,7 @@ from tidelog.language.program import TimePoint, Type, Value
 
 COMPARED = Shape(types=("int", "float", "text", "bool"), comparisons=True)
 RECURSIVE = Shape(recursive=True, points=True)
+LONG = Shape(types=("text", "bool"), rules=2, atoms=7, points=True)
 TIN = 2
 
 
@@ -123,6 +124,12 @@ def test_definitive_over_all_updates(given_: tuple[Case, Facts]) -> None:
 @given(asked(COMPARED), tout)
 def test_definitive_with_comparisons(given_: tuple[Case, Facts], tout: int) -> None:
     compared(*given_, tout, fresh=2)
+
+
+@examples(50)
+@given(asked(LONG), tout)
+def test_definitive_with_long_rules(given_: tuple[Case, Facts], tout: int) -> None:
+    assert compared(*given_, tout)
 
 
 @examples(60)
@@ -236,6 +243,12 @@ def test_live_facts_are_enough(given_: tuple[Case, Facts], tout: int) -> None:
 @examples(50)
 @given(asked(COMPARED), next_tout)
 def test_live_facts_are_enough_with_comparisons(given_: tuple[Case, Facts], tout: int) -> None:
+    live_is_enough(*given_, tout)
+
+
+@examples(50)
+@given(asked(LONG), next_tout)
+def test_live_facts_are_enough_with_long_rules(given_: tuple[Case, Facts], tout: int) -> None:
     live_is_enough(*given_, tout)
 
 

@@ -15,7 +15,7 @@ from itertools import product
 from typing import TypeAlias
 
 from tidelog.analysis.core import Core, Predicate
-from tidelog.analysis.dependencies import Dependencies
+from tidelog.analysis.dependencies import Dependencies, is_connected
 from tidelog.analysis.order import Order, Symbol
 from tidelog.language.program import (
     Atom,
@@ -34,6 +34,8 @@ from tidelog.language.program import (
 # A known argument, or the label of an arbitrary one.
 Pattern: TypeAlias = tuple[int | None, ...]
 
+# Rules with more atoms than this are taken in steps.
+MOST_ATOMS = 3
 FUTURE = "[future]"  # holds at every tick after tin
 DUE = "[due]"  # holds at the output times still to be answered
 _T = Variable("T")
@@ -121,6 +123,7 @@ def possible(deps: Dependencies) -> Possible:
     [(None,), (0,)]
     """
     (query,) = deps.queries
+    deps = _shortened(deps)
     found = Possible(deps, query, [], {}, True)
     core = deps.core
     for name, predicate in core.predicates.items():
@@ -141,6 +144,45 @@ def possible(deps: Dependencies) -> Possible:
                         found.patterns[rule.head.predicate].append(pattern)
                     grew = True
     return found
+
+
+def _shortened(deps: Dependencies) -> Dependencies:
+    """Long rules in steps, each with two atoms and a predicate for what is known so far.
+
+    A rule is specialised for every combination of its atoms' patterns; over two atoms at a time
+    there are few. Variables are forgotten when nothing later needs them.
+    """
+    rules: list[Rule] = []
+    predicates = dict(deps.core.predicates)
+    for number, rule in enumerate(deps.core.rules):
+        if len(rule.atoms) <= MOST_ATOMS or not is_connected(rule) or rule.head.time is None:
+            rules.append(rule)
+            continue
+        types = _types(deps.core, rule)
+        # What carries the time comes first, so that every step has it.
+        first, *rest = sorted(rule.atoms, key=lambda a: not isinstance(a.time, TimeOffset))
+        comparisons = list(rule.comparisons)
+        while rest:
+            known = {v.name for v in first.variables}
+            # What shares variables with what is known joins; the rest would multiply.
+            second = max(rest, key=lambda a: len(known & {v.name for v in a.variables}))
+            rest.remove(second)
+            bound = known | {v.name for v in second.variables}
+            due = [c for c in comparisons if {v.name for v in c.variables} <= bound]
+            comparisons = [c for c in comparisons if c not in due]
+            later = {v.name for a in (rule.head, *rest) for v in a.variables}
+            later |= {v.name for c in comparisons for v in c.variables}
+            if rest:
+                kept = tuple(sorted(bound & later))
+                name = f"{rule.head.predicate}[{number}.{len(rest)}]"
+                step = tuple(types[v] for v in kept)
+                predicates[name] = Predicate(name, True, step, False, "")
+                head = Atom(name, tuple(map(Variable, kept)), rule.head.time)
+            else:
+                head = rule.head
+            rules.append(Rule(head, (first, second, *due), rule.origin))
+            first = head
+    return Dependencies(deps.queries, Core(deps.core.program, tuple(rules), predicates))
 
 
 _Choice: TypeAlias = "Pattern | str"

@@ -145,6 +145,7 @@ class Problem:
         self, deps: Dependencies, tin: int, due: list[Rule], bounded: bool, until: int | None
     ) -> dict[str, str]:
         made = possible(deps)
+        deps = made.deps
         seeds = list(_seeds(made, deps, everything=not bounded))
         # Where every possible fact of a recursive predicate counts as used, none need be derived.
         settled = frozenset() if bounded else deps.recursive
@@ -385,7 +386,9 @@ class _Open:
             return True
         if self._explain(atom.predicate, args, time, leaves, above):
             return True
-        settled = self.possible.deps.settled(whole.predicate, time or 0) <= self.tin
+        # A step within a rule is not a fact of its own.
+        named = bool(self._source(whole.predicate))
+        settled = named and self.possible.deps.settled(whole.predicate, time or 0) <= self.tin
         if settled:
             # Its history is long: it stands for what it rests on.
             known = tuple(a for a in args if a is not None)
