@@ -163,7 +163,11 @@ class _Generator:
                 old = self.draw(st.sampled_from(rules))
                 if "@ T" in old.split(":-")[0]:
                     rules.append(self.like(old))
-        if self.shape.facts and self.chance(1, 3):
+        if self.shape.recursive and self.chance(1, 2):
+            p = self.draw(st.sampled_from([d for d in self.derived if d.temporal]))
+            args = tuple(f"X{i}" for i in range(len(p.types)))
+            rules.append(f"{_atom(p, args, self.number(1, 2))} :- {_atom(p, args, 0)}.")
+        while self.shape.facts and self.chance(1, 3):
             p = self.draw(st.sampled_from([*self.derived, *self.inputs, *self.rigid]))
             args = tuple(self.constant(t) for t in p.types)
             time = str(self.number(0, 2)) if p.temporal else None

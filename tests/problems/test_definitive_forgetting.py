@@ -20,7 +20,8 @@ from tidelog.analysis.dependencies import Class, Dependencies, dependencies
 from tidelog.language.program import TimePoint, Type, Value
 
 COMPARED = Shape(types=("int", "float", "text", "bool"), comparisons=True)
-RECURSIVE = Shape(recursive=True, points=True)
+RECURSIVE = Shape(recursive=True)
+POINTS = Shape(recursive=True, points=True)
 LONG = Shape(types=("text", "bool"), rules=2, atoms=7, points=True)
 TIN = 2
 
@@ -133,7 +134,7 @@ def test_definitive_with_long_rules(given_: tuple[Case, Facts], tout: int) -> No
 
 
 @examples(60)
-@given(asked(RECURSIVE), tout)
+@given(asked(POINTS), tout)
 def test_definitive_with_recursion_and_explicit_times(
     given_: tuple[Case, Facts], tout: int
 ) -> None:
@@ -209,7 +210,7 @@ def test_forgettable_with_comparisons(given_: tuple[Case, Facts], at: tuple[int,
 
 
 @examples(60)
-@given(asked(RECURSIVE), times)
+@given(asked(POINTS), times)
 def test_forgettable_for_other_classes(given_: tuple[Case, Facts], at: tuple[int, int]) -> None:
     forget(*given_, *at, exact=False)
 
@@ -252,7 +253,13 @@ def test_live_facts_are_enough_with_long_rules(given_: tuple[Case, Facts], tout:
     live_is_enough(*given_, tout)
 
 
-@examples(60)
+@examples(50)
+@given(asked(POINTS), next_tout)
+def test_live_facts_are_enough_with_explicit_times(given_: tuple[Case, Facts], tout: int) -> None:
+    live_is_enough(*given_, tout)
+
+
+@examples(80)
 @given(asked(RECURSIVE), next_tout)
 def test_live_facts_are_enough_with_recursion(given_: tuple[Case, Facts], tout: int) -> None:
     live_is_enough(*given_, tout)

@@ -59,6 +59,8 @@ def test_atrisk_needs_one_slice_of_itself() -> None:
         ("P @ T :- E @ T+1, F @ T. F @ 5. P @ 5 :- N. N.", 0),
         ("P @ T :- E @ T+1, F @ T. F @ 5. P @ T :- F @ T.", 0),
         ("P @ T :- E @ T+1, F @ T. F @ 5. P @ 4.", 1),
+        ("P @ T :- E @ T+1, F @ T, G @ T. F @ 5. G @ 6. G @ T :- H @ T.", 1),
+        ("P @ T :- E @ T+1, F @ T, G @ T. F @ 5. G @ 6.", 0),
         # Through several levels.
         (
             "P @ T :- A @ T. A @ T :- B @ T+1. B @ T :- E @ T-1."
@@ -176,6 +178,13 @@ def test_a_fact_that_no_rule_wants_dies_on_arrival() -> None:
     facts = temp(("a", "high", 1), ("a", "low", 1), ("b", "low", 1), ("c", "high", 0))
     found = tidelog.live(program, "Shdn", facts, 1, 2)
     assert found["Temp"].to_pylist() == [{"device": "a", "level": "high", "time": 1}]
+
+
+def test_what_recursion_carries_on_stays_live() -> None:
+    """E @ 0 gives P at any later time, and so Q whenever F comes; the second F is spent."""
+    program = tidelog.parse("Q @ T :- P @ T, F @ T. P @ T :- E @ T. P @ T+1 :- P @ T.")
+    found = tidelog.live(program, "Q", {"E": [(0,)], "F": [(3,)]}, 5, 6)
+    assert (found["E"].num_rows, found["F"].num_rows) == (1, 0)
 
 
 def test_a_live_fact_may_be_forgettable() -> None:
