@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tidelog.evaluation.engines import Moment
     from tidelog.evaluation.facts import FactsLike
     from tidelog.evaluation.problems import Problem
-    from tidelog.streaming.offline import Step, Stream
+    from tidelog.streaming.stream import Step, Stream
 
 __version__ = "0.1.0"
 
@@ -43,9 +43,9 @@ __version__ = "0.1.0"
 def __getattr__(name: str) -> object:
     # Streams need DuckDB, which `import tidelog` does not load.
     if name in ("Step", "Stream"):
-        from tidelog.streaming import offline
+        from tidelog.streaming import stream
 
-        return getattr(offline, name)
+        return getattr(stream, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -14,6 +14,14 @@ from tidelog.language.program import Atom, Comparison, Constant, Operator, Rule,
 
 Row: TypeAlias = tuple[Value, ...]
 
+
+def at(row: Row) -> int:
+    """The time of a row that ends with it."""
+    time = row[-1]
+    assert type(time) is int
+    return time
+
+
 # Python nests no more loops than this.
 MOST_ATOMS = 18
 
@@ -75,6 +83,9 @@ class Joined:
 
     def fire(self, bodies: Sequence[Slice], out: set[Row], first: int | None = None) -> None:
         """Add the rows of the head; the join starts with an atom, by default the smallest."""
+        if not bodies:
+            out.add(tuple(t.value for t in self.rule.head.args if isinstance(t, Constant)))
+            return
         if first is None:
             first = 0
             if len(bodies) > 1:
@@ -236,7 +247,8 @@ class _Text:
     def _put(self, line: str) -> None:
         self.lines.append("    " * self.depth + line)
 
-    def made(self, lines: list[str]) -> Any:
+    def made(self, lines: list[str]) -> Callable[..., Any]:
         space: dict[str, Any] = dict(self.constants)
         exec(compile("\n".join(lines), "<rule>", "exec"), space)
-        return space["made"]
+        function: Callable[..., Any] = space["made"]
+        return function

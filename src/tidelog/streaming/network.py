@@ -32,7 +32,7 @@ _LATE = 1 << 69
 # How far ahead an explicit time may lie for facts to be carried on to it.
 FAR = 1_000
 # The layer of cells without a time.
-_NO_TIME = -LATER
+NO_TIME = -LATER
 
 Key: TypeAlias = tuple[int, int]  # a component and a layer
 
@@ -125,7 +125,7 @@ class Network:
         self.start: Bound = -math.inf
         self.due: dict[str, Bound] = dict.fromkeys(self.queries, -math.inf)
         self.cells: dict[Key, Cell] = {}
-        self.facts = 0  # input facts and carried ones that are kept
+        self.count = 0  # input facts and carried ones that are kept
         self._build()
         self.static: dict[str, Slice] = {}
         self._evaluate_static(rigid)
@@ -135,7 +135,6 @@ class Network:
         self._forced: set[Key] = set()
         self._alarms: list[tuple[int, int, int]] = []
         self._defaults: dict[tuple[int, Bound], dict[str, Slice]] = {}
-        self._touched: dict[Key, None] = {}
         self._open()
 
     # What follows from the rules
@@ -260,7 +259,10 @@ class Network:
                 names = [n for n in found.grounds if n in offsets]
                 ticks = {o - found.shifts[n] for n in names for o in offsets[n]}
                 found.wakes = tuple(sorted(ticks))
-        self._pins = sorted({c.pin for c in self.components if not math.isinf(c.pin)})
+        # When explicit times pass, what depends on them changes everywhere.
+        passing: set[Bound] = {c.pin for c in self.components if not math.isinf(c.pin)}
+        passing.update(*(c.points for c in self.components if c.input))
+        self._pins = sorted(passing)
         self.moving = any(c.carrying for c in self.components)
 
     def _input_offsets(self) -> dict[str, set[int]]:
@@ -324,10 +326,10 @@ class Network:
             for way in (*component.ways, *component.certain):
                 if way.point is not None:
                     self._touch((component.number, way.point + component.shifts[way.head]))
-            for layer in component.points:
+            for layer in () if component.input else component.points:
                 self._touch((component.number, layer))
             if not component.input and not self._is_fixed(component) and self._rigid(component):
-                self._touch((component.number, _NO_TIME))
+                self._touch((component.number, NO_TIME))
         if any(c.points for c in self.components) or self._timeless:
             for key in self._below_later():
                 self._touch(key)
@@ -373,7 +375,7 @@ class Network:
                 assert at is not None
                 return ONE if at > self.tin else EMPTY
             return self.static[body.name]
-        layer = _NO_TIME if at is None else at + body.shift
+        layer = NO_TIME if at is None else at + body.shift
         return self.slice(body.component, layer, body.name)
 
     def slice(self, number: int, layer: int, name: str) -> Slice:
@@ -519,7 +521,7 @@ class Network:
         if cell is None:
             cell = self.cells[key] = Cell()
         known = cell.slices.get(name, EMPTY).rows
-        self.facts += len(rows - known)
+        self.count += len(rows - known)
         cell.slices[name] = Slice(known | rows)
         self._spread(key)
         self._stale[key] = None
@@ -539,13 +541,13 @@ class Network:
         """A cell has changed: so may those that look at it."""
         number, layer = key
         component = self.components[number]
-        if layer != _NO_TIME:
+        if layer != NO_TIME:
             for above, step in component.above:
                 over = self.components[above]
                 if over.carrying and layer + step <= self.start:
                     continue
                 self._touch((above, layer + step))
-        if layer in component.points or layer == _NO_TIME:
+        if layer in component.points or layer == NO_TIME:
             self._touch_all(number)
 
     def _update(self) -> None:
@@ -570,7 +572,7 @@ class Network:
             far = component.carrying and layer > self.near(component)
             if component.carrying and layer <= self.tin and component.pin <= self.tin:
                 cell.frozen = True
-                self.facts += self._carried(component, cell)
+                self.count += self._carried(component, cell)
             forced = key in self._forced
             if not far and (forced or new or _differ(old, cell.slices)):
                 self._spread(key)
@@ -579,12 +581,30 @@ class Network:
     def _carried(self, component: Component, cell: Cell) -> int:
         return sum(len(cell.slices[g].rows) for g in component.grounds.values() if g in cell.slices)
 
+    def kept(self, name: str) -> dict[int, set[Row]]:
+        """The facts of an input, or of what is carried on, that are kept, by layer."""
+        number, _ = self.place[name]
+        component = self.components[number]
+        ground = component.grounds[name]
+        return {
+            layer: cell.slices[ground].rows
+            for (n, layer), cell in self.cells.items()
+            if n == number and ground in cell.slices and (component.input or cell.frozen)
+        }
+
     # What is used
 
-    def finished(self, query: str, time: int) -> None:
-        """The answers at a time are given: nothing is needed for them any more."""
+    def changed(self, query: str) -> list[int]:
+        """The times at which a query's cells were evaluated since the last `forget`."""
         number, shift = self.place[query]
-        key = (number, time + shift if self.deps.core.predicates[query].temporal else _NO_TIME)
+        return [layer - shift for n, layer in self._stale if n == number]
+
+    def finished(self, query: str, time: int | None) -> None:
+        """The answers at a time are given: nothing is needed for them any more."""
+        if query in self.fixed:
+            return
+        number, shift = self.place[query]
+        key = (number, NO_TIME if time is None else time + shift)
         if key in self.cells:
             self._stale[key] = None
 
@@ -679,7 +699,7 @@ class Network:
                                 grew = True
                         continue
                     at = body.point if body.offset is None else time + body.offset
-                    under = _NO_TIME if at is None else at + body.shift
+                    under = NO_TIME if at is None else at + body.shift
                     below = self.cells.get((body.component, under))
                     if below is None:
                         continue
@@ -701,19 +721,19 @@ class Network:
         if component.input:
             (name,) = component.grounds
             rows = used.get(name, set())
-            self.facts -= len(cell.slices[name].rows) - len(rows)
+            self.count -= len(cell.slices[name].rows) - len(rows)
             if not rows:
                 del self.cells[key]
             elif len(rows) < len(cell.slices[name].rows):
                 cell.slices[name] = Slice(rows)
             return
-        if layer == _NO_TIME or layer >= _LATE:
+        if layer == NO_TIME or layer >= _LATE:
             return
         if component.carrying and not cell.frozen:
             return
         before = self._carried(component, cell) if cell.frozen else 0
         if not used and (cell.frozen or self.is_final(component, layer)):
-            self.facts -= before
+            self.count -= before
             del self.cells[key]
             return
         for name, slice_ in list(cell.slices.items()):
@@ -724,7 +744,7 @@ class Network:
             elif not slice_.rows <= rows:
                 cell.slices[name] = Slice(slice_.rows & rows)
         if cell.frozen:
-            self.facts += self._carried(component, cell) - before
+            self.count += self._carried(component, cell) - before
 
 
 def _differ(old: Mapping[str, Slice], new: Mapping[str, Slice]) -> bool:
@@ -733,4 +753,4 @@ def _differ(old: Mapping[str, Slice], new: Mapping[str, Slice]) -> bool:
     )
 
 
-__all__ = ["LATER", "Network", "chosen", "fits"]
+__all__ = ["LATER", "NO_TIME", "Network", "chosen", "fits"]

@@ -6,20 +6,29 @@ every fact that no possible later answer rests on is forgotten.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeAlias
 
 from tidelog.analysis.dependencies import Dependencies
 from tidelog.analysis.possible import possible
-from tidelog.streaming.joins import EMPTY, Row, Slice
-from tidelog.streaming.network import Network, chosen
+from tidelog.streaming.joins import Row, Slice
+from tidelog.streaming.network import NO_TIME, Network, chosen
 
-Answers = dict[str, set[Row]]  # with the time last, where there is one
+Answers: TypeAlias = dict[str, set[Row]]  # with the time last, where there is one
+# Facts by input and time.
+Facts: TypeAlias = Mapping[str, Mapping[int, Iterable[Row]]]
 
 
 class Online:
     """Queries of class 1 or 2 over facts that arrive tick by tick."""
 
-    def __init__(self, deps: Dependencies, rigid: Mapping[str, set[Row]]) -> None:
+    def __init__(
+        self, deps: Dependencies, rigid: Mapping[str, set[Row]], *, eager: bool = False
+    ) -> None:
+        self.eager = eager
+        # With eager emission, answers given at times that are not final yet.
+        self.given: dict[tuple[str, int | None], set[Row]] = {}
         self.deps = deps
         self.queries = deps.queries
         made = possible(deps, anything=True)
@@ -40,19 +49,18 @@ class Online:
         }
 
     def begin(self, earliest: int) -> None:
+        """No fact lies before a tick."""
         self.network.begin(self.network.schedule.first(earliest))
 
-    def advance(
-        self, tin: int, facts: Mapping[str, Mapping[int, Iterable[Row]]], low: int
-    ) -> Answers:
+    def advance(self, tin: int, facts: Facts, low: int) -> Answers:
         """Everything up to tin has arrived; answers from `low` on are wanted."""
         network = self.network
         kept: dict[str, dict[int, set[Row]]] = {}
         for name, times in facts.items():
             for time, rows in times.items():
-                chosen_ = self.chosen[name](rows)
-                if chosen_:
-                    kept.setdefault(name, {})[time] = chosen_
+                useful = self.chosen[name](rows)
+                if useful:
+                    kept.setdefault(name, {})[time] = useful
         found: Answers = {q: set() for q in self.queries}
         # What is carried on is carried tick by tick.
         first = int(network.tin) + 1 if network.moving else tin
@@ -61,9 +69,12 @@ class Online:
                 new = kept
             else:
                 new = {n: {at: times[at]} for n, times in kept.items() if at in times}
+            before = network.tin
             network.advance(at, new)
             for query in self.temporal:
                 network.due[query] = max(network.due[query], min(low, at + 1))
+                if self.eager:
+                    self._give_early(query, low, int(before), at, found[query])
                 self._emit(query, low, at, found[query])
             for query in self.rigid:
                 self._emit_rigid(query, found[query])
@@ -74,51 +85,85 @@ class Online:
         """No more input: what is certain is all there is."""
         found: Answers = {q: set() for q in self.queries}
         for query in self.temporal:
-            number, shift = self.network.place[query]
-            for time in self._times(query, max(low, int(self.network.due[query])), last):
-                rows = self.network.slice(number, time + shift, query).rows
-                found[query].update((*row, time) for row in rows)
-            self.network.due[query] = last + 1
+            first = max(low, int(self.network.due[query]))
+            for time in self._times(query, first, last):
+                self._give(query, time, found[query])
+            self.network.due[query] = max(self.network.due[query], last + 1)
         for query in self.rigid:
             self._emit_rigid(query, found[query], closed=True)
         return found
+
+    @property
+    def history(self) -> int:
+        """How many facts are kept: inputs, and what recursion carries on."""
+        return self.network.count
+
+    def facts(self) -> dict[str, dict[int, set[Row]]]:
+        """The input facts that are live."""
+        return {name: self.network.kept(name) for name in self.inputs}
 
     def tout(self) -> int | None:
         """The time up to which every query is answered."""
         ends = [int(self.network.due[q]) - 1 for q in self.temporal]
         return min(ends, default=None)
 
-    def open(self, query: str, time: int) -> Iterator[tuple[str, Slice]]:
-        """What may still come to be an answer at a time, by pattern."""
-        number, shift = self.network.place[query]
-        for spec in self.specs[query]:
-            found = self.network.slice(number, time + shift, spec)
-            if found.rows:
-                yield spec, found
-        ground = self.network.slice(number, time + shift, self.ground[query]).rows
-        certain = self.network.slice(number, time + shift, query).rows
-        if ground is not certain and not ground <= certain:
-            yield self.ground[query], Slice(ground - certain)
+    # Definitive
 
-    def definitive(self, query: str, time: int) -> bool:
+    def open(self, query: str, time: int | None) -> Iterator[tuple[str, set[Row]]]:
+        """What may still come to be an answer at a time, by pattern."""
+        for spec in self.specs[query]:
+            rows = self._slice(query, time, spec).rows
+            if rows:
+                yield spec, rows
+        ground = self._slice(query, time, self.ground[query]).rows
+        certain = self._slice(query, time, query).rows
+        if ground is not certain and not ground <= certain:
+            yield self.ground[query], ground - certain
+
+    def definitive(self, query: str, time: int | None) -> bool:
         """Whether the answers at a time are final (Definition 2)."""
         return next(self.open(query, time), None) is None
+
+    def _slice(self, query: str, time: int | None, name: str) -> Slice:
+        fixed = self.network.static.get(name)
+        if fixed is not None:
+            return fixed
+        number, shift = self.network.place[query]
+        return self.network.slice(number, NO_TIME if time is None else time + shift, name)
+
+    # Answers
 
     def _emit(self, query: str, low: int, tin: int, found: set[Row]) -> None:
         network = self.network
         number, shift = network.place[query]
         time = max(low, int(network.due[query]))
-        times = self._times(query, time, tin)
         while time <= tin and self.definitive(query, time):
             if (number, time + shift) in network.cells:
-                rows = network.slice(number, time + shift, query).rows
-                found.update((*row, time) for row in rows)
+                self._give(query, time, found)
+                self.given.pop((query, time), None)
                 time += 1
                 network.due[query] = time
                 network.finished(query, time - 1)
             else:
-                time = self._until(query, time, tin, times)
+                time = self._until(query, time, tin)
                 network.due[query] = time
+
+    def _give(self, query: str, time: int, found: set[Row]) -> None:
+        rows = self._slice(query, time, query).rows
+        given = self.given.get((query, time))
+        found.update((*row, time) for row in (rows - given if given else rows))
+
+    def _give_early(self, query: str, low: int, before: int, tin: int, found: set[Row]) -> None:
+        """Answers that hold already at times that are not final yet."""
+        first = max(low, int(self.network.due[query]))
+        times = {t for t in self.network.changed(query) if first <= t <= tin}
+        times.update(self._times(query, max(first, before + 1), tin))
+        for time in times:
+            rows = self._slice(query, time, query).rows
+            if rows:
+                given = self.given.setdefault((query, time), set())
+                found.update((*row, time) for row in rows - given)
+                given |= rows
 
     def _times(self, query: str, first: int, last: int) -> list[int]:
         """The times at which there may be answers, in order."""
@@ -130,25 +175,30 @@ class Online:
             layer - shift for n, layer in cells if n == number and first <= layer - shift <= last
         )
 
-    def _until(self, query: str, time: int, tin: int, times: list[int]) -> int:
+    def _until(self, query: str, time: int, tin: int) -> int:
         """The next time after one without facts that may be different."""
-        component = self.network.components[self.network.place[query][0]]
-        shift = component.shifts[query]
-        steps = [tin - wake - shift for wake in component.wakes]
+        number, shift = self.network.place[query]
+        if (number, time + 1 + shift) in self.network.cells:
+            return time + 1
+        steps = [tin - wake - shift for wake in self.network.components[number].wakes]
+        times = self._times(query, time + 1, tin)[:1]
         later = (t for t in (*times, *steps, *(t + 1 for t in steps), tin + 1) if t > time)
         return min(later)
 
     def _emit_rigid(self, query: str, found: set[Row], *, closed: bool = False) -> None:
         network = self.network
-        if network.due[query] == 0:
+        if network.due[query] == math.inf:
             return
-        fixed = network.static.get(query)
-        if fixed is not None:
-            rows = fixed.rows
-        else:
-            raise NotImplementedError
-        found.update(rows)
-        network.due[query] = 0
+        final = closed or self.definitive(query, None)
+        if not final and not self.eager:
+            return
+        given = self.given.setdefault((query, None), set())
+        rows = self._slice(query, None, query).rows
+        found.update(rows - given)
+        given |= rows
+        if final:
+            network.due[query] = math.inf
+            network.finished(query, None)
 
 
-__all__ = ["EMPTY", "Answers", "Online"]
+__all__ = ["Answers", "Facts", "Online"]

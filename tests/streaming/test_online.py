@@ -1,0 +1,108 @@
+"""Online: what is streamed is what is evaluated, as early and from as little as can be proved."""
+
+from __future__ import annotations
+
+import warnings
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deep import examples
+from hypothesis import given
+from hypothesis import strategies as st
+from oracle import naive
+from oracle.generate import Case, programs_and_facts
+
+import tidelog
+from tidelog.evaluation.facts import schemas
+from tidelog.streaming.offline import Endless
+from tidelog.streaming.schedule import Blocking
+from tidelog.streaming.stream import Growing, Stream
+
+
+def rows(table: pa.Table) -> list[tuple[Any, ...]]:
+    if table.column_names == ["holds"]:
+        return [()] * table.num_rows
+    return list(zip(*(c.to_pylist() for c in table.columns), strict=True))
+
+
+def arrivals(case: Case, lateness: int, random: Random) -> dict[int, dict[str, list]]:
+    """The temporal facts by the tick they arrive at, each up to `lateness` ticks late."""
+    layout = schemas(case.program)
+    found: dict[int, dict[str, list]] = {}
+    for name, facts in case.facts.items():
+        if layout[name].time is not None:
+            for row in facts:
+                at = row[-1] + random.randint(0, lateness)
+                found.setdefault(at, {}).setdefault(name, []).append(row)
+    return dict(sorted(found.items()))
+
+
+def rigid_facts(case: Case) -> dict[str, list]:
+    layout = schemas(case.program)
+    return {n: r for n, r in case.facts.items() if layout[n].time is None}
+
+
+def streams_what_is_evaluated(case: Case, lateness: int, random: Random, **how: Any) -> None:
+    pushes = arrivals(case, lateness, random)
+    if not pushes:
+        return
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Growing)
+            stream = Stream(
+                case.program, case.queries, lateness=lateness, rigid=rigid_facts(case), **how
+            )
+    except (Blocking, Endless):
+        return
+    got: dict[str, list] = {query: [] for query in case.queries}
+    for step in stream.run(pushes.items()):
+        assert not step.late
+        for query, table in step.answers.items():
+            got[query] += rows(table)
+    times = [t for facts in pushes.values() for found in facts.values() for *_, t in found]
+    want = naive.evaluate(
+        case.program, case.facts, case.queries, min(*times, *pushes), max(*times, *pushes)
+    )
+    for query in case.queries:
+        assert len(got[query]) == len(set(got[query])), "an answer came twice"
+        assert set(got[query]) == want[query]
+
+
+ways = st.sampled_from(
+    [
+        {"mode": "online"},
+        {"mode": "online", "emit": "eager"},
+    ]
+)
+randoms = st.randoms(use_true_random=False)
+
+
+@examples(150)
+@given(programs_and_facts(connected=True, huge=False), st.integers(0, 3), randoms, ways)
+def test_online_equals_naive_evaluation(
+    case: Case, lateness: int, random: Random, how: dict[str, str]
+) -> None:
+    streams_what_is_evaluated(case, lateness, random, **how)
+
+
+@examples(50)
+@given(programs_and_facts(connected=True, explicit_times=False), st.integers(0, 3), randoms, ways)
+def test_online_with_huge_offsets_equals_naive_evaluation(
+    case: Case, lateness: int, random: Random, how: dict[str, str]
+) -> None:
+    streams_what_is_evaluated(case, lateness, random, **how)
+
+
+@pytest.mark.parametrize("query", ["Malfunc", "Shdn"])
+def test_history_stays_flat(query: str) -> None:
+    program = tidelog.load("examples/turbines/rules.tdl")
+    stream = Stream(program, [query], mode="online")
+    random = Random(7)
+    sizes = []
+    for tick in range(2_000):
+        found = [(d, random.choice(("high", "low"))) for d in "abcde"]
+        sizes.append(stream.push(tick, {"Temp": found}).history)
+    assert max(sizes[1000:]) <= max(sizes[:1000])
+    assert max(sizes) <= 15
