@@ -97,6 +97,8 @@ class Joined:
 
     def mark(self, heads: set[Row], bodies: Sequence[Slice]) -> list[set[Row]]:
         """Per body atom, the rows that the given rows of the head rest on."""
+        if not bodies:
+            return []
         if self._mark is None:
             self._mark = _Text(self.rule).mark()
         found: list[set[Row]] = [set() for _ in bodies]
