@@ -89,18 +89,20 @@ class Component:
 class Cell:
     """What a component holds at one layer; which rows are used, and by whom."""
 
-    __slots__ = ("frozen", "slices", "used", "used_by")
+    __slots__ = ("frozen", "shown", "slices", "used_by")
 
     def __init__(self) -> None:
         self.slices: dict[str, Slice] = {}
-        self.used: dict[str, set[Row]] = {}
         self.used_by: dict[str, dict[tuple[int, int, int], set[Row]]] = {}
-        self.frozen = False
+        self.frozen = False  # carried on, and final: a fact like those of inputs
+        self.shown = False  # those that look at it have been told
 
 
 def fits(deps: Dependencies) -> bool:
-    """Whether cells can be ordered: no recursion through fixed times, no endless rule."""
+    """Whether the network is the way: no recursion through fixed times or very far ahead."""
     if any(len(rule.atoms) > MOST_ATOMS for rule in deps.core.rules if rule.head.time is None):
+        return False
+    if any(deps.offsets[n].high + max(0, deps.phi[n]) > FAR for n in deps.carrying):
         return False
     place = {name: i for i, c in enumerate(deps.components) for name in c}
     return not any(
@@ -132,7 +134,6 @@ class Network:
         self._dirty: dict[Key, None] = {}
         self._heap: list[Key] = []
         self._stale: dict[Key, None] = {}
-        self._forced: set[Key] = set()
         self._alarms: list[tuple[int, int, int]] = []
         self._defaults: dict[tuple[int, Bound], dict[str, Slice]] = {}
         self._open()
@@ -272,7 +273,9 @@ class Network:
         todo = [(n, 0) for n in found if core.predicates[n].input]
         for component in self.components:
             if component.carrying:
-                todo += [(n, component.shifts[n] - component.ahead) for n in component.grounds]
+                # Near tin, what it may still come to hold is less at every tick.
+                near = range(component.ahead + 1)
+                todo += [(n, component.shifts[n] - i) for n in component.grounds for i in near]
         users: dict[str, list[tuple[str, int]]] = {}
         for edge in self.deps.edges:
             if edge.offset is not None and edge.head not in carrying:
@@ -401,14 +404,21 @@ class Network:
         if component.input or self.is_final(component, layer):
             return {}
         if component.carrying:
-            return {} if layer <= self.near(component) else self._wild
+            if layer > self.near(component):
+                return self._wild
+            found: dict[str, Slice] = {}
+            for n in range(1, int(layer - self.tin) + 1):
+                if (component.number, n) not in self._defaults:
+                    found = self._evaluated(component, int(self.tin) + n, untouched=True)
+                    self._defaults[component.number, n] = found
+            return self._defaults.get((component.number, layer - self.tin), {})
         # Beyond everything that has arrived all is alike.
         alike = not component.wakes or layer + component.wakes[0] > self.tin
         key = (component.number, math.inf if alike else layer - self.tin)
-        found = self._defaults.get(key)
-        if found is None:
-            found = self._defaults[key] = self._evaluated(component, layer, untouched=True)
-        return found
+        known = self._defaults.get(key)
+        if known is None:
+            known = self._defaults[key] = self._evaluated(component, layer, untouched=True)
+        return known
 
     def _read_default(self, body: Body, at: int | None) -> Slice:
         if body.component < 0 or body.offset is None:
@@ -482,11 +492,6 @@ class Network:
     def begin(self, start: int) -> None:
         """The input time before which there is no fact."""
         self.tin = self.start = start
-        for component in self.components:
-            if component.carrying:
-                for layer in range(start + 1, int(self.near(component)) + 1):
-                    self._touch((component.number, layer))
-                    self._forced.add((component.number, layer))
         self._update()
 
     def advance(self, tin: int, facts: Mapping[str, Mapping[int, Iterable[Row]]]) -> None:
@@ -502,15 +507,25 @@ class Network:
                 self._touch((number, layer))
         for component in self.components:
             if component.carrying:
-                last = int(self.near(component))
-                for layer in range(tin, last + 1):
-                    self._touch((component.number, layer))
-                if before + FAR < component.until <= tin + FAR:
-                    self._forced.update((component.number, n) for n in range(tin, last + 1))
-                self._forced.add((component.number, tin + component.ahead))
-        if any(before < pin <= tin for pin in self._pins):
+                for layer in range(tin, int(self.near(component)) + 1):
+                    if (component.number, layer) in self.cells:
+                        self._touch((component.number, layer))
+        if any(before < pin <= tin for pin in self._pins) or any(
+            before < component.until <= tin + FAR for component in self.components
+        ):
             self._touch_all(-1)
         self._update()
+
+    def next_event(self, tin: int) -> int:
+        """The next input time, at most tin, at which something happens without new facts."""
+        found = [tin, *(a[0] for a in self._alarms[:1]), *(p for p in self._pins if p > self.tin)]
+        for number, layer in self.cells:
+            component = self.components[number]
+            if component.carrying and layer > self.tin:
+                found.append(layer - component.ahead)
+        if any(c.until > self.tin for c in self.components):
+            found.append(self.tin + 1)
+        return max(int(min(found)), int(self.tin) + 1)
 
     def put(self, number: int, name: str, layer: int, rows: set[Row]) -> None:
         """Facts of an input, or of a predicate that is carried on, at a layer."""
@@ -560,7 +575,6 @@ class Network:
             cell = self.cells.get(key)
             if cell is not None and cell.frozen:
                 continue
-            new = cell is None
             if cell is None:
                 cell = self.cells[key] = Cell()
                 if layer < _LATE:
@@ -573,10 +587,16 @@ class Network:
             if component.carrying and layer <= self.tin and component.pin <= self.tin:
                 cell.frozen = True
                 self.count += self._carried(component, cell)
-            forced = key in self._forced
-            if not far and (forced or new or _differ(old, cell.slices)):
+            if far:
+                continue  # whatever looks at it takes anything to be possible
+            if not cell.shown:
+                # A cell that is settled and empty is what it was taken for.
+                changed = not cell.frozen or any(s.rows for s in cell.slices.values())
+            else:
+                changed = _differ(old, cell.slices)
+            if changed:
+                cell.shown = True
                 self._spread(key)
-        self._forced.clear()
 
     def _carried(self, component: Component, cell: Cell) -> int:
         return sum(len(cell.slices[g].rows) for g in component.grounds.values() if g in cell.slices)

@@ -63,13 +63,16 @@ class Online:
                     kept.setdefault(name, {})[time] = useful
         found: Answers = {q: set() for q in self.queries}
         # What is carried on is carried tick by tick.
-        first = int(network.tin) + 1 if network.moving else tin
-        for at in range(first, tin + 1):
-            if first == tin:
-                new = kept
-            else:
+        arriving = sorted({t for times in kept.values() for t in times}, reverse=True)
+        while network.tin < tin:
+            before, at, new = network.tin, tin, kept
+            if network.moving and before < tin - 1:
+                while arriving and arriving[-1] <= before:
+                    arriving.pop()
+                at = network.next_event(arriving[-1] if arriving else tin)
                 new = {n: {at: times[at]} for n, times in kept.items() if at in times}
-            before = network.tin
+            elif network.moving:
+                new = {n: {at: times[at]} for n, times in kept.items() if at in times}
             network.advance(at, new)
             for query in self.temporal:
                 network.due[query] = max(network.due[query], min(low, at + 1))
@@ -180,7 +183,11 @@ class Online:
         number, shift = self.network.place[query]
         if (number, time + 1 + shift) in self.network.cells:
             return time + 1
-        steps = [tin - wake - shift for wake in self.network.components[number].wakes]
+        component = self.network.components[number]
+        if component.carrying and time + shift >= tin:
+            return time + 1
+        wakes = (0,) if component.carrying else component.wakes
+        steps = [tin - wake - shift for wake in wakes]
         times = self._times(query, time + 1, tin)[:1]
         later = (t for t in (*times, *steps, *(t + 1 for t in steps), tin + 1) if t > time)
         return min(later)
