@@ -125,6 +125,7 @@ class Network:
         self.queries = tuple(queries)
         self.tin: Bound = -math.inf
         self.start: Bound = -math.inf
+        self.settled: Bound = -math.inf  # what is carried on is not derived again up to here
         self.due: dict[str, Bound] = dict.fromkeys(self.queries, -math.inf)
         self.cells: dict[Key, Cell] = {}
         self.count = 0  # input facts and carried ones that are kept
@@ -542,6 +543,8 @@ class Network:
         self._stale[key] = None
 
     def _touch(self, key: Key) -> None:
+        if self._is_settled(key):
+            return
         if key not in self._dirty:
             self._dirty[key] = None
             heapq.heappush(self._heap, key)
@@ -600,6 +603,42 @@ class Network:
 
     def _carried(self, component: Component, cell: Cell) -> int:
         return sum(len(cell.slices[g].rows) for g in component.grounds.values() if g in cell.slices)
+
+    def carried(self) -> dict[str, dict[int, set[Row]]]:
+        """The facts that are carried on and final, by predicate and layer."""
+        return {name: self.kept(name) for name in sorted(self.deps.carrying)}
+
+    def resume(
+        self,
+        start: int,
+        tin: int,
+        facts: Mapping[str, Mapping[int, set[Row]]],
+        carried: Mapping[str, Mapping[int, set[Row]]],
+    ) -> None:
+        """Go on from what was kept at tin, with `due` set already."""
+        self.start, self.tin = start, tin
+        if all(c.pin <= tin for c in self.components if c.carrying):
+            self.settled = tin
+            self._dirty = {k: None for k in self._dirty if not self._is_settled(k)}
+            self._heap = sorted(self._dirty)
+        for name, layers in facts.items():
+            for layer, rows in layers.items():
+                self.put(self.place[name][0], name, layer, rows)
+        for name, layers in carried.items():
+            number, _ = self.place[name]
+            for layer, rows in layers.items():
+                cell = self.cells.setdefault((number, layer), Cell())
+                cell.frozen = cell.shown = True
+                found = Slice(rows)
+                cell.slices[name] = cell.slices[self.components[number].grounds[name]] = found
+                self.count += len(rows)
+                self._spread((number, layer))
+                self._stale[number, layer] = None
+        self._update()
+        self.forget()
+
+    def _is_settled(self, key: Key) -> bool:
+        return key[1] <= self.settled and self.components[key[0]].carrying
 
     def kept(self, name: str) -> dict[int, set[Row]]:
         """The facts of an input, or of what is carried on, that are kept, by layer."""

@@ -14,6 +14,7 @@ import pyarrow as pa
 from tidelog.analysis.analyze import simplified
 from tidelog.analysis.containment import Budget, Refused
 from tidelog.analysis.core import core
+from tidelog.analysis.definitive import Pending
 from tidelog.analysis.delay import delay
 from tidelog.analysis.dependencies import Dependencies, dependencies
 from tidelog.analysis.window import window
@@ -23,6 +24,15 @@ from tidelog.language.program import Program, Type
 from tidelog.streaming.joins import Row, at
 from tidelog.streaming.online import Answers, Facts
 from tidelog.streaming.schedule import Schedule
+from tidelog.streaming.snapshot import (
+    State,
+    as_facts,
+    as_rows,
+    as_table,
+    plain,
+    plain_facts,
+    plain_table,
+)
 from tidelog.streaming.wave import Wave, bits
 
 ARROW = {
@@ -71,9 +81,8 @@ class Offline:
         self.done: int | None = None  # the input time up to which waves have run
         self.answered: dict[str, int] = {}  # per query, the last time answered
         self.given: dict[str, set[Row]] = {q: set() for q in self.queries}  # answered early
-        self.state: dict[str, pa.Table] = {}
+        self.slices: dict[str, pa.Table] = {}
         self.kept: dict[str, dict[int, set[Row]]] = {}  # strict: input facts in the window
-        self.rigid_done = False
         self.inputs: dict[str, str] = {}
         for number, predicate in enumerate(deps.core.inputs):
             self.inputs[predicate.name] = f"new{number}"
@@ -114,7 +123,31 @@ class Offline:
         """How many facts are kept, inputs and derived slices together."""
         if self.strict:
             return sum(len(rows) for times in self.kept.values() for rows in times.values())
-        return sum(bits(table) for table in self.state.values())
+        return sum(bits(table) for table in self.slices.values())
+
+    def facts(self) -> dict[str, dict[int, set[Row]]]:
+        """The input facts kept; the derived style keeps slices instead."""
+        return self.kept
+
+    def pending(self, most: int) -> list[Pending]:
+        raise ValueError("offline waits the same time for all answers; pending is for online")
+
+    def state(self) -> State:
+        """Everything needed to go on, as plain data."""
+        return {
+            "start": self.start,
+            "done": self.done,
+            "answered": self.answered,
+            "given": {q: plain(rows) for q, rows in self.given.items()},
+            "facts": plain_facts(self.kept),
+            "slices": {name: plain_table(table) for name, table in self.slices.items()},
+        }
+
+    def resume(self, state: State) -> None:
+        self.start, self.done, self.answered = state["start"], state["done"], state["answered"]
+        self.given = {q: as_rows(rows) for q, rows in state["given"].items()}
+        self.kept = as_facts(state["facts"])
+        self.slices = {name: as_table(table) for name, table in state["slices"].items()}
 
     def _look(
         self, tin: int, facts: Facts, low: int, until: dict[str, int], final: dict[str, int]
@@ -149,15 +182,15 @@ class Offline:
         found: list[dict[str, pa.Table]] = []
         if tin > self.done:
             self._offer(facts)
-            waved = self.wave.run(self.state, self.inputs, self.start, self.done, tin, emit)
-            self.state, self.done = waved.state, tin
+            waved = self.wave.run(self.slices, self.inputs, self.start, self.done, tin, emit)
+            self.slices, self.done = waved.state, tin
             found.append(waved.answers)
         if self.ahead or not found:
             # What would be final if nothing more came; the state stays as it is.
             self._offer({})
             to = tin + self.ahead
             found.append(
-                self.wave.run(self.state, self.inputs, self.start, self.done, to, emit).answers
+                self.wave.run(self.slices, self.inputs, self.start, self.done, to, emit).answers
             )
         return found
 

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import TypeAlias
 
 from tidelog.analysis.dependencies import Dependencies
+from tidelog.analysis.definitive import Pending
 from tidelog.analysis.possible import possible
 from tidelog.streaming.joins import Row, Slice
 from tidelog.streaming.network import NO_TIME, Network, chosen
+from tidelog.streaming.pending import Explainer
+from tidelog.streaming.snapshot import State, as_facts, as_rows, plain, plain_facts
 
 Answers: TypeAlias = dict[str, set[Row]]  # with the time last, where there is one
 # Facts by input and time.
@@ -109,6 +113,54 @@ class Online:
         """The time up to which every query is answered."""
         ends = [int(self.network.due[q]) - 1 for q in self.temporal]
         return min(ends, default=None)
+
+    # Snapshots
+
+    def state(self) -> State:
+        """Everything needed to go on, as plain data."""
+        network = self.network
+        return {
+            "tin": network.tin,
+            "start": network.start,
+            "due": {q: None if math.isinf(d) else d for q, d in network.due.items()},
+            "answered": [q for q in self.rigid if network.due[q] == math.inf],
+            "given": [[*key, plain(rows)] for key, rows in self.given.items()],
+            "facts": plain_facts(self.facts()),
+            "carried": plain_facts(network.carried()),
+        }
+
+    def resume(self, state: State) -> None:
+        network = self.network
+        for query, due in state["due"].items():
+            network.due[query] = -math.inf if due is None else due
+        for query in state["answered"]:
+            network.due[query] = math.inf
+        self.given = {(query, time): as_rows(rows) for query, time, rows in state["given"]}
+        network.resume(
+            state["start"], state["tin"], as_facts(state["facts"]), as_facts(state["carried"])
+        )
+
+    # What may still come
+
+    def pending(self, most: int) -> list[Pending]:
+        """Answers that may still come at times up to tin, with what each waits for."""
+        tin = int(self.network.tin)
+        found: list[Pending] = []
+        for query in self.temporal:
+            due = self.network.due[query]
+            if math.isinf(due):
+                continue
+            for time in range(int(due), tin + 1):
+                for spec, rows in self.open(query, time):
+                    for row in sorted(rows):
+                        if len(found) == most:
+                            return found
+                        found.append(self.explainer.pending(query, spec, row, time))
+        return found
+
+    @cached_property
+    def explainer(self) -> Explainer:
+        return Explainer(self.network)
 
     # Definitive
 

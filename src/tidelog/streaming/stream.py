@@ -5,20 +5,24 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from os import PathLike
 from typing import Any, Literal, Protocol, TypeAlias
 
 import pyarrow as pa
 
 from tidelog.analysis.containment import reduced
 from tidelog.analysis.core import core
+from tidelog.analysis.definitive import Pending
 from tidelog.analysis.dependencies import Class, Dependencies, dependencies
 from tidelog.evaluation.facts import DataError, Rows, Schema, in_memory, resolve, schemas
 from tidelog.evaluation.plan import planning_budget
+from tidelog.language.printer import print_program
 from tidelog.language.program import TIME_COLUMN, TIME_MAX, Program, Type
 from tidelog.streaming.joins import Row, at
 from tidelog.streaming.network import fits
 from tidelog.streaming.offline import ARROW, Offline, typed
 from tidelog.streaming.online import Answers, Facts, Online
+from tidelog.streaming.snapshot import State, as_facts, plain, plain_facts, read, write
 from tidelog.streaming.whole import Whole
 
 Late: TypeAlias = list[Row]
@@ -46,6 +50,12 @@ class Algorithm(Protocol):
     def history(self) -> int: ...
 
     def facts(self) -> dict[str, dict[int, set[Row]]]: ...
+
+    def pending(self, most: int) -> list[Pending]: ...
+
+    def state(self) -> State: ...
+
+    def resume(self, state: State) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -207,6 +217,66 @@ class Stream:
             source = self.deps.core.predicates[name].source
             found.setdefault(source, {}).update(times)
         return found
+
+    def pending(self, most: int = 100) -> list[Pending]:
+        """Answers at times up to tin that may still come: what each waits for, and until when.
+
+        At most `most` of them, the earliest first. Online only.
+
+        >>> import tidelog
+        >>> program = tidelog.parse("Hot(X) @ T :- Temp(X, high) @ T, Temp(X, high) @ T+1.")
+        >>> stream = Stream(program, ["Hot"], mode="online")
+        >>> step = stream.push(0, {"Temp": [("a", "high"), ("b", "low")]})
+        >>> [(str(p), p.until) for p in stream.pending()]
+        [('Hot(a) @ 0 waits for Temp(a, high) @ 1', 1)]
+        """
+        return self._algorithm.pending(most)
+
+    # Snapshots
+
+    def snapshot(self, path: str | PathLike[str], note: object = None) -> None:
+        """Write the stream's state to a file, all or nothing; `note` is kept with it (JSON)."""
+        write(path, self._identity(), {**self._state(), "note": note})
+
+    def restore(self, path: str | PathLike[str]) -> object:
+        """Go on where a snapshot was taken, in a new stream made in the same way; its note.
+
+        A damaged file, and one of other rules, queries or options, is refused.
+        """
+        if self.tin is not None or self.closed:
+            raise ValueError("only a stream that has not begun can be restored")
+        state = read(path, self._identity())
+        self.tin, self.closed = state["tin"], state["closed"]
+        self._first, self._last, self._begun = state["first"], state["last"], state["begun"]
+        self._waiting = as_facts(state["waiting"])
+        if self._begun:
+            self._algorithm.resume(state["algorithm"])
+        return state["note"]
+
+    def _state(self) -> State:
+        return {
+            "tin": self.tin,
+            "closed": self.closed,
+            "first": self._first,
+            "last": self._last,
+            "begun": self._begun,
+            "waiting": plain_facts(self._waiting),
+            "algorithm": self._algorithm.state() if self._begun else None,
+        }
+
+    def _identity(self) -> dict[str, object]:
+        """What must be the same for a snapshot to make sense; differences are named by key."""
+        return {
+            "rules": print_program(self.program),
+            "queries": list(self.queries),
+            "mode": self.mode,
+            "emit": self.emit,
+            "history": self.style,
+            "lateness": self.lateness,
+            "from": self.from_,
+            "max_jump": self.max_jump,
+            "rigid facts": {name: plain(rows) for name, rows in sorted(self._rigid.items())},
+        }
 
     # Facts in
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tidelog.analysis.core import Predicate, core
+from tidelog.analysis.definitive import Pending
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.engines import evaluate
 from tidelog.evaluation.problems import Problem
 from tidelog.language.program import Program
 from tidelog.streaming.joins import Row, at
 from tidelog.streaming.online import Answers, Facts
+from tidelog.streaming.snapshot import State, as_rows, plain
 
 
 class Whole:
@@ -29,11 +31,10 @@ class Whole:
         self.queries = tuple(queries)
         self.eager, self.budget = eager, budget
         self.predicates = core(program, self.queries).predicates
-        self.facts: dict[str, set[Row]] = {name: set() for name in program.inputs}
+        self.known: dict[str, set[Row]] = {name: set() for name in program.inputs}
         for name, rows in rigid.items():
-            self.facts[self.predicates[name].source] = set(rows)
+            self.known[self.predicates[name].source] = set(rows)
         self.due: dict[str, int | None] = dict.fromkeys(self.queries)
-        self.answered: set[str] = set()  # rigid queries
         self.given: dict[str, set[Row]] = {q: set() for q in self.queries}
         self.tin: int | None = None
 
@@ -43,7 +44,7 @@ class Whole:
     def advance(self, tin: int, facts: Facts, low: int) -> Answers:
         self.tin = tin
         for name, times in facts.items():
-            known = self.facts[self.predicates[name].source]
+            known = self.known[self.predicates[name].source]
             known.update((*row, time) for time, rows in times.items() for row in rows)
         found: Answers = {}
         for query in self.queries:
@@ -85,7 +86,43 @@ class Whole:
     @property
     def history(self) -> int:
         """How many temporal facts are kept."""
-        return sum(len(self.facts[p.source]) for p in self._temporal())
+        return sum(len(self.known[p.source]) for p in self._temporal())
+
+    def facts(self) -> dict[str, dict[int, set[Row]]]:
+        found: dict[str, dict[int, set[Row]]] = {}
+        for predicate in self._temporal():
+            times = found.setdefault(predicate.name, {})
+            for row in self.known[predicate.source]:
+                times.setdefault(at(row), set()).add(row[:-1])
+        return found
+
+    def pending(self, most: int) -> list[Pending]:
+        """Answers that may still come at times up to tin."""
+        found: list[Pending] = []
+        with Engine(self.program, self._tables()) as engine:
+            for query, due in self.due.items():
+                if due is not None and self.tin is not None:
+                    problem = Problem(engine, query)
+                    for time in problem.open_points(self.tin, due, self.tin, self.budget):
+                        if len(found) >= most:
+                            return found[:most]
+                        found += problem.definitive(self.tin, time, self.budget).pending
+        return found[:most]
+
+    def state(self) -> State:
+        """Everything needed to go on, as plain data."""
+        return {
+            "tin": self.tin,
+            "due": self.due,
+            "given": {q: plain(rows) for q, rows in self.given.items()},
+            "facts": {p.source: plain(self.known[p.source]) for p in self._temporal()},
+        }
+
+    def resume(self, state: State) -> None:
+        self.tin, self.due = state["tin"], state["due"]
+        self.given = {q: as_rows(rows) for q, rows in state["given"].items()}
+        for name, rows in state["facts"].items():
+            self.known[name] = as_rows(rows)
 
     def _temporal(self) -> list[Predicate]:
         return [p for p in self.predicates.values() if p.input and p.temporal]
@@ -107,7 +144,7 @@ class Whole:
         return set(zip(*(c.to_pylist() for c in table.columns), strict=True))
 
     def _tables(self) -> dict[str, list[Row]]:
-        return {name: sorted(rows, key=str) for name, rows in self.facts.items()}
+        return {name: sorted(rows, key=str) for name, rows in self.known.items()}
 
 
 __all__ = ["Whole"]
