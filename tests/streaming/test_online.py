@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -20,7 +22,7 @@ from tidelog.analysis.dependencies import Class, dependencies
 from tidelog.evaluation.facts import schemas
 from tidelog.streaming.offline import Endless
 from tidelog.streaming.schedule import Blocking
-from tidelog.streaming.stream import Growing, Stream
+from tidelog.streaming.stream import Growing, Step, Stream
 
 
 def rows(table: pa.Table) -> list[tuple[Any, ...]]:
@@ -46,20 +48,46 @@ def rigid_facts(case: Case) -> dict[str, list]:
     return {n: r for n, r in case.facts.items() if layout[n].time is None}
 
 
-def streams_what_is_evaluated(case: Case, lateness: int, random: Random, **how: Any) -> None:
+def interrupted(
+    stream: Stream, pushes: dict[int, dict[str, list]], again: Callable[[Stream], Stream]
+) -> Iterator[Step]:
+    """Take a snapshot after every tick, and go on from it in another stream."""
+    for tick, facts in pushes.items():
+        stream = again(stream)
+        yield stream.push(tick, facts)
+    yield again(stream).close()
+
+
+def streams_what_is_evaluated(
+    case: Case, lateness: int, random: Random, file: Path | None = None, **how: Any
+) -> None:
     pushes = arrivals(case, lateness, random)
     if not pushes:
         return
-    try:
+
+    def made() -> Stream:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Growing)
-            stream = Stream(
+            return Stream(
                 case.program, case.queries, lateness=lateness, rigid=rigid_facts(case), **how
             )
+
+    def restored(stream: Stream) -> Stream:
+        assert file is not None
+        stream.snapshot(file, {"kept": stream.history})
+        new = made()
+        assert new.restore(file) == {"kept": stream.history}
+        assert new.history == stream.history
+        assert new.facts() == stream.facts()
+        return new
+
+    try:
+        stream = made()
     except (Blocking, Endless):
         return
+    again = None if file is None else restored
     got: dict[str, list] = {query: [] for query in case.queries}
-    for step in stream.run(pushes.items()):
+    for step in stream.run(pushes.items()) if again is None else interrupted(stream, pushes, again):
         assert not step.late
         for query, table in step.answers.items():
             got[query] += rows(table)
@@ -76,6 +104,14 @@ ways = st.sampled_from(
     [
         {"mode": "online"},
         {"mode": "online", "emit": "eager"},
+    ]
+)
+offline = st.sampled_from(
+    [
+        {},
+        {"emit": "eager"},
+        {"history": "strict"},
+        {"history": "strict", "emit": "eager"},
     ]
 )
 randoms = st.randoms(use_true_random=False)
@@ -97,6 +133,40 @@ def test_online_with_huge_offsets_equals_naive_evaluation(
     # The timeline does not go that far.
     assume(dependencies(core(case.program), case.queries).cls is not Class.BLOCKING)
     streams_what_is_evaluated(case, lateness, random, **how)
+
+
+@examples(60)
+@given(programs_and_facts(connected=True, huge=False), st.integers(0, 3), randoms, offline)
+def test_offline_in_every_style_equals_naive_evaluation(
+    case: Case, lateness: int, random: Random, how: dict[str, str]
+) -> None:
+    streams_what_is_evaluated(case, lateness, random, **how)
+
+
+@examples(60)
+@given(programs_and_facts(connected=True, huge=False), st.integers(0, 3), randoms, ways)
+def test_online_across_snapshots_equals_naive_evaluation(
+    tmp_path_factory: pytest.TempPathFactory,
+    case: Case,
+    lateness: int,
+    random: Random,
+    how: dict[str, str],
+) -> None:
+    file = tmp_path_factory.getbasetemp() / "online.snapshot"
+    streams_what_is_evaluated(case, lateness, random, file, **how)
+
+
+@examples(30)
+@given(programs_and_facts(connected=True, huge=False), st.integers(0, 3), randoms, offline)
+def test_offline_across_snapshots_equals_naive_evaluation(
+    tmp_path_factory: pytest.TempPathFactory,
+    case: Case,
+    lateness: int,
+    random: Random,
+    how: dict[str, str],
+) -> None:
+    file = tmp_path_factory.getbasetemp() / "offline.snapshot"
+    streams_what_is_evaluated(case, lateness, random, file, **how)
 
 
 @pytest.mark.parametrize("query", ["Malfunc", "Shdn"])

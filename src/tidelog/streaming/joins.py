@@ -106,7 +106,6 @@ class Joined:
         return found
 
 
-
 def chosen(rules: Iterable[Rule], predicate: str) -> Callable[[Iterable[Row]], set[Row]]:
     """A filter for the rows of an input that an atom of some rule can match on its own."""
     text = _Text(None)
@@ -185,9 +184,7 @@ class _Text:
 
     def _loop(self, atom: Atom, i: int) -> str:
         known = [
-            n
-            for n, t in enumerate(atom.args)
-            if isinstance(t, Constant) or t.name in self.names
+            n for n, t in enumerate(atom.args) if isinstance(t, Constant) or t.name in self.names
         ]
         keys = [self._term(atom.args[n]) for n in known]
         if len(known) == len(atom.args):
@@ -230,9 +227,7 @@ class _Text:
             else:
                 self.names[term.name] = f"{row}[{n}]"
         found += [
-            self._compare(c)
-            for c in comparisons
-            if all(v.name in self.names for v in c.variables)
+            self._compare(c) for c in comparisons if all(v.name in self.names for v in c.variables)
         ]
         return found
 

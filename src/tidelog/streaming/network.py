@@ -358,11 +358,10 @@ class Network:
             if key in seen or component.input:
                 continue
             seen.add(key)
-            if component.carrying:
-                # One layer stands for all: nothing is carried on out there.
-                if any(k[0] == key[0] and k != key for k in seen):
-                    seen.discard(key)
-                    continue
+            # One layer stands for all of what is carried on: out there anything may hold.
+            if component.carrying and any(k[0] == key[0] and k != key for k in seen):
+                seen.discard(key)
+                continue
             yield key
             for way in component.ways:
                 for body in way.bodies:
@@ -722,7 +721,7 @@ class Network:
         *,
         closed: bool,
     ) -> list[Key]:
-        number, layer = key
+        layer = key[1]
         changed: dict[Key, None] = {}
         while True:
             grew = False
@@ -773,10 +772,8 @@ class Network:
             if not grew:
                 return list(changed)
 
-    def _prune(
-        self, key: Key, component: Component, cell: Cell, used: dict[str, set[Row]]
-    ) -> None:
-        number, layer = key
+    def _prune(self, key: Key, component: Component, cell: Cell, used: dict[str, set[Row]]) -> None:
+        layer = key[1]
         if component.input:
             (name,) = component.grounds
             rows = used.get(name, set())
@@ -807,9 +804,7 @@ class Network:
 
 
 def _differ(old: Mapping[str, Slice], new: Mapping[str, Slice]) -> bool:
-    return any(
-        old.get(name, EMPTY).rows != new.get(name, EMPTY).rows for name in {**old, **new}
-    )
+    return any(old.get(name, EMPTY).rows != new.get(name, EMPTY).rows for name in {**old, **new})
 
 
 __all__ = ["LATER", "NO_TIME", "Network", "chosen", "fits"]

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TypeAlias
 
-from tidelog.analysis.dependencies import Dependencies
 from tidelog.analysis.definitive import Pending
+from tidelog.analysis.dependencies import Dependencies
 from tidelog.analysis.possible import possible
 from tidelog.streaming.joins import Row, Slice
 from tidelog.streaming.network import NO_TIME, Network, chosen

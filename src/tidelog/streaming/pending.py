@@ -99,7 +99,9 @@ class Explainer:
         for term, value in zip(way.origin.head.args, args, strict=True):
             if value is None:
                 continue
-            known = term.value if isinstance(term, Constant) else binding.setdefault(term.name, value)
+            known = (
+                term.value if isinstance(term, Constant) else binding.setdefault(term.name, value)
+            )
             if known != value:
                 return None
         head: Row = tuple(

@@ -135,9 +135,7 @@ class Stream:
         whole = core(self.program, self.queries)
         needed, _ = reduced(whole, self.queries, planning_budget())
         self.deps = dependencies(needed, self.queries)
-        self._sources = {
-            p.source: p.name for p in self.deps.core.inputs if p.temporal
-        }
+        self._sources = {p.source: p.name for p in self.deps.core.inputs if p.temporal}
         self._kinds = {name: _Kinds(s) for name, s in self.schemas.items() if s.time is not None}
         self._shapes = {query: self._shape(query) for query in self.queries}
         self._algorithm: Algorithm = self._start(self.deps)
@@ -146,9 +144,7 @@ class Stream:
         rigid = {p.name: self._rigid.get(p.source, set()) for p in deps.core.inputs}
         eager = self.emit == "eager"
         if self.mode == "offline":
-            return Offline(
-                self.program, deps, rigid, eager=eager, strict=self.style == "strict"
-            )
+            return Offline(self.program, deps, rigid, eager=eager, strict=self.style == "strict")
         if deps.cls is Class.BLOCKING or not fits(deps):
             places = ", ".join(dict.fromkeys(str(r.origin) for r in deps.reason.rules))
             warnings.warn(
@@ -216,7 +212,7 @@ class Stream:
         for name, times in self._algorithm.facts().items():
             source = self.deps.core.predicates[name].source
             found.setdefault(source, {}).update(times)
-        return found
+        return {name: times for name, times in found.items() if times}
 
     def pending(self, most: int = 100) -> list[Pending]:
         """Answers at times up to tin that may still come: what each waits for, and until when.
@@ -285,7 +281,9 @@ class Stream:
             if name not in self.schemas or self.schemas[name].time is not None:
                 raise DataError(f"`{name}` is not a rigid input of the rules")
         return {
-            name: set(_as_rows(typed(in_memory(self.schemas[name], rows, None), self.schemas[name])))
+            name: set(
+                _as_rows(typed(in_memory(self.schemas[name], rows, None), self.schemas[name]))
+            )
             for name, rows in rigid.items()
         }
 
@@ -368,9 +366,7 @@ class Stream:
         if names == ["holds"] and not self.deps.core.predicates[query].temporal:
             return pa.table({"holds": pa.array([True for _ in ordered], pa.bool_())})
         columns = zip(*ordered, strict=True)
-        return pa.table(
-            [pa.array(c, t) for c, t in zip(columns, types, strict=True)], names=names
-        )
+        return pa.table([pa.array(c, t) for c, t in zip(columns, types, strict=True)], names=names)
 
 
 class _Kinds:
