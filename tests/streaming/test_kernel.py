@@ -22,9 +22,13 @@ from tidelog.evaluation.plan import Scan
 from tidelog.evaluation.sql import Writer
 from tidelog.streaming.clock import Clock, Pace
 from tidelog.streaming.kernel import Kernel, Worker, packed_tables
-from tidelog.streaming.layout import Keyless, Layout, partition
+from tidelog.streaming.layout import Keyless, Layout
 from tidelog.streaming.offline import _typed
 from tidelog.streaming.schedule import WHOLE, Blocking, Schedule
+
+
+def literal(value: object) -> str:
+    return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
 
 
 class Emulated:
@@ -86,7 +90,7 @@ class Emulated:
             self.state += [t.set_column(1, "old", pa.repeat(pa.scalar(True), len(t))) for t in new]
             return
         everything = pa.concat_tables([self.layout.schema.empty_table(), *self.state, *new])
-        home = partition("k", self.layout.key_type, len(self.workers), spark=False)
+        home = self.layout.home(len(self.workers), literal, spark=False)
         self.sql.register("everything", everything)
         out = []
         for number, worker in enumerate(self.workers):

@@ -86,6 +86,7 @@ class Engine(Runner):
     ticks: Ticks | None = None
     timestamps: bool = True
     progress: Callable[[str], None] = field(default=lambda _: None)
+    only: frozenset[str] | None = None  # load these inputs, not all
 
     def __post_init__(self) -> None:
         self.connection = duckdb.connect(
@@ -121,8 +122,10 @@ class Engine(Runner):
         self.narrowed: set[str] = set()  # sources with integers that may not fit 64 bits
         known = schemas(self.program)
         try:
-            parts = find_facts(self.program, self.facts, self.ticks)
+            parts = find_facts(self.program, self.facts, self.ticks, self.only)
             for number, name in enumerate(known, 1):
+                if self.only is not None and name not in self.only:
+                    continue
                 self.progress(f"reading {name}")
                 self.loaded[name] = self._input(known[name], parts.get(name, []), f"facts{number}")
         except OSError as error:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from tidelog.analysis.core import Predicate
 from tidelog.evaluation.ranges import Range
 from tidelog.evaluation.sql import Writer, columns
+from tidelog.language.program import Type
 from tidelog.streaming.layout import Layout, partition
 from tidelog.streaming.wave import Wave
 
@@ -86,7 +87,8 @@ class Worker:
     ) -> Iterator[pa.RecordBatch]:
         self.number = number
         layout, schedule = self.layout, self.layout.schedule
-        arriving = pa.RecordBatchReader.from_batches(layout.schema, iter(batches))
+        same = (pa.RecordBatch.from_arrays(b.columns, schema=layout.schema) for b in batches)
+        arriving = pa.RecordBatchReader.from_batches(layout.schema, same)
         self.connection.register("arriving", arriving)
         self.wave.table("arrived", "SELECT * FROM arriving")
         self.connection.unregister("arriving")
@@ -132,7 +134,8 @@ class Worker:
         """Of what every partition can derive, the keys that are at home in this one."""
         position = self.layout.positions[predicate.name]
         key = columns(len(predicate.types))[position]
-        home = partition(key, self.layout.key_type, self.kernel.partitions, spark=False)
+        type_ = predicate.types[position] or Type.TEXT
+        home = partition(key, type_, self.kernel.partitions, spark=False)
         return f"SELECT * FROM ({select}) AS o WHERE {home} = {self.number}"
 
 

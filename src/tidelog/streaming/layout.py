@@ -1,12 +1,12 @@
 """One row format for every packed table of a stream, so that all of them travel together.
 
-A row is `tab, old, k, <slots>, c, b`: the table's number, whether it was kept before this batch,
-the partition key, the other arguments in slots of their type, chunk and bits.
+A row is `tab, old, <slots>, c, b`: the table's number, whether it was kept before this batch, the
+arguments in slots of their type, chunk and bits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -61,14 +61,6 @@ class Layout:
         if self.schedule.deps.key.positions is None:
             raise Keyless(self.schedule.deps)
 
-    @cached_property
-    def key_type(self) -> Type:
-        for name, position in self.positions.items():
-            type_ = self.schedule.deps.core.predicates[name].types[position]
-            if type_ is not None:
-                return type_
-        return Type.TEXT
-
     @property
     def positions(self) -> dict[str, int]:
         positions = self.schedule.deps.key.positions
@@ -117,16 +109,15 @@ class Layout:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        slots: dict[str, Type] = {"k": self.key_type}
+        slots: dict[str, Type] = {}
         for relation in (*self.tables.values(), *self.answers.values()):
             slots.update(zip(relation.slots, relation.types, strict=True))
-        rest = [(name, arrow_type(type_)) for name, type_ in sorted(slots.items()) if name != "k"]
+        named = [(name, arrow_type(type_)) for name, type_ in sorted(slots.items())]
         return pa.schema(
             [
                 ("tab", pa.int32()),
                 ("old", pa.bool_()),
-                ("k", arrow_type(self.key_type)),
-                *rest,
+                *named,
                 ("c", pa.int64()),
                 ("b", pa.int64()),
             ]
@@ -141,13 +132,27 @@ class Layout:
         }
         found |= {"c": table.column("c"), "b": table.column("b")}
         found |= {"tab": _same(relation.number, n, pa.int32()), "old": _same(True, n, pa.bool_())}
-        if isinstance(relation.key, Constant):
-            found["k"] = _same(relation.key.value, n, arrow_type(self.key_type))
         arrays = [
             found[f.name].cast(f.type) if f.name in found else pa.nulls(n, f.type)
             for f in self.schema
         ]
         return pa.table(arrays, schema=self.schema)
+
+    def home(self, partitions: int, literal: Callable[[Value], str], *, spark: bool) -> str:
+        """SQL for the partition that a row belongs to; `literal` writes a constant."""
+        groups: dict[str, list[int]] = {}
+        for relation in self.tables.values():
+            if isinstance(relation.key, Constant):
+                type_, key = relation.key.type, literal(relation.key.value)
+            else:
+                type_, key = relation.types[relation.key], relation.slots[relation.key]
+            where = partition(key, type_, partitions, spark=spark)
+            groups.setdefault(where, []).append(relation.number)
+        cases = [
+            f"WHEN tab IN ({', '.join(map(str, tabs))}) THEN {where}"
+            for where, tabs in groups.items()
+        ]
+        return f"CASE {' '.join(cases)} END"
 
     def _key(self, scan: Scan) -> int | Constant:
         term = scan.atom.args[self.positions[scan.predicate.name]]
@@ -162,12 +167,9 @@ class Layout:
         counts: dict[Type, int] = {}
         slots: list[str] = []
         known = tuple(t or Type.TEXT for t in types)
-        for i, type_ in enumerate(known):
-            if i == key:
-                slots.append("k")
-            else:
-                counts[type_] = counts.get(type_, 0) + 1
-                slots.append(f"{type_.value}{counts[type_]}")
+        for type_ in known:
+            counts[type_] = counts.get(type_, 0) + 1
+            slots.append(f"{type_.value}{counts[type_]}")
         return Relation(number, name, known, key, tuple(slots))
 
 
