@@ -408,7 +408,7 @@ class Engine(Runner):
         if predicate.temporal:
             names.append(TIME_COLUMN)
             if self.ticks is not None and self.timestamps:
-                stamps = _timestamps(table.column(-1), self.ticks)
+                stamps = timestamps(table.column(-1), self.ticks)
                 table = table.set_column(table.num_columns - 1, "t", stamps)
         if not names:
             return pa.table({"holds": pa.array([True] * table.num_rows, pa.bool_())})
@@ -476,7 +476,7 @@ class Engine(Runner):
         return bool(0 < facts < _DENSE * rows)
 
 
-def _timestamps(ticks: pa.ChunkedArray, length: Ticks) -> pa.ChunkedArray:
+def timestamps(ticks: pa.ChunkedArray, length: Ticks) -> pa.ChunkedArray:
     """When each tick starts; ticks come in order."""
     for tick in (ticks[0].as_py(), ticks[-1].as_py()) if len(ticks) else ():
         try:

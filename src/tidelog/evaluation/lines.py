@@ -49,13 +49,19 @@ def plain(value: object) -> str:
             return str(value)
 
 
-def json_lines(predicate: str, answers: pa.Table) -> Iterator[str]:
-    """`{"predicate": ..., <columns>, "time": ...}` a line, as facts are read."""
+def json_lines(predicate: str | None, answers: pa.Table) -> Iterator[str]:
+    """`{"predicate": ..., <columns>, "time": ...}` a line, as facts are read.
+
+    Without a predicate it is left out: the place of the lines says which it is.
+    """
+    told = {} if predicate is None else {"predicate": predicate}
     for batch in answers.to_batches(max_chunksize=10_000):
         for row in batch.to_pylist():
             values = {
                 # The key that says which predicate it is stays what it is.
-                "predicate2" if k == "predicate" else k: plain(v) if isinstance(v, datetime) else v
+                "predicate2" if k == "predicate" and told else k: plain(v)
+                if isinstance(v, datetime)
+                else v
                 for k, v in row.items()
             }
-            yield json.dumps({"predicate": predicate, **values}, ensure_ascii=False)
+            yield json.dumps({**told, **values}, ensure_ascii=False)

@@ -96,12 +96,13 @@ class Worker:
         if not there and not self._known:
             return
         facts = dict(self.inputs)
+        writer = Writer(schedule.plan)
         for name, relation in layout.scans.items():
             facts[name] = f"{name}_new"
             select = f"SELECT {relation.values()} FROM arrived WHERE tab = {relation.number}"
-            self.wave.view(f"{name}_new", f"{select} AND NOT old")
+            shape = Predicate(name, True, relation.types, False, name)
+            self.wave.view(f"{name}_new", writer.merge(shape, [f"{select} AND NOT old"], None))
         state: dict[str, str] = {}
-        writer = Writer(schedule.plan)
         for name, relation in layout.tables.items():
             if (relation.number, True) not in there:
                 continue

@@ -10,13 +10,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property, reduce
 from typing import Any, Protocol
 
+import duckdb
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tidelog.evaluation.duckdb import timestamps
 from tidelog.evaluation.facts import DataError
 from tidelog.evaluation.plan import Scan
 from tidelog.evaluation.ranges import Range
@@ -36,12 +39,14 @@ from tidelog.streaming.clock import Clock, Pace
 from tidelog.streaming.kernel import Kernel, Span
 from tidelog.streaming.layout import Layout, Relation
 from tidelog.streaming.spark.checkpoint import Checkpoint, Commit, Slice
-from tidelog.streaming.spark.sinks import Sink, Told
+from tidelog.streaming.spark.sinks import Rows, Sink, Told, save
 from tidelog.streaming.spark.sources import Inputs, arrow_struct
 
 # Slices past which they are merged into one, and rows that one file of state may hold.
 MOST_SLICES = 24
 FILE_ROWS = 1_000_000
+# Facts and rows of state up to which a batch's results are gathered in the driver.
+SMALL = 20_000
 
 
 class Source(Protocol):
@@ -122,12 +127,15 @@ class Pipeline:
             clock = before.close()
         clock, span = clock.wave(self.layout.schedule, self.pace)
         slices = () if last is None else last.state
-        out = self._waved(spark, self._packed(rows, arrived), slices, span)
-        out.persist()
+        size = arrived.facts + sum(n for part in slices for _, _, n in part.tables.values())
+        small = size <= SMALL and (span is None or span.to - span.tin <= SMALL)
+        packed = self._packed(rows, arrived)
+        rows_out = self._waved(spark, packed, slices, span)
+        out: Results = Here(rows_out, self) if small else There(rows_out, self)
         try:
             commit = self._written(out, number, last, clock, arrived, rows)
         finally:
-            out.unpersist()
+            out.release()
         self.checkpoint.write(commit)
         self.checkpoint.sweep(commit, last)
         self._forget_told(number)
@@ -147,33 +155,32 @@ class Pipeline:
 
     # Facts
 
-    def _late(self, clock: Clock) -> Column:
-        return F.lit(False) if clock.tin is None else F.col("t") <= clock.tin
-
     def _arrived(self, rows: DataFrame, clock: Clock) -> tuple[DataFrame, Arrived]:
         """The rows with those that are not facts marked, and what there is of them."""
-        late = self._late(clock)
-        fine = F.col("problem").isNull() & ~late
+        late = _late(clock)
+        fine = f"problem IS NULL AND NOT ({late})"
         found = Arrived()
         if self.max_jump is not None:
             found.limit = self._limit(rows.where(fine), clock, self.max_jump)
             if found.limit is not None:
-                fine = fine & (F.col("t") <= found.limit)
-        counted = rows.groupBy("tag").agg(
-            F.count_if(fine).alias("facts"),
-            F.count_if(F.col("problem").isNull() & late).alias("late"),
-            F.count("*").alias("rows"),
-            F.min(F.when(fine, F.col("t"))).alias("first"),
-            F.max(F.when(fine, F.col("t"))).alias("last"),
+                fine = f"{fine} AND t <= {found.limit}"
+        columns = (
+            f"count_if({fine})",
+            f"count_if(problem IS NULL AND {late})",
+            "count(*)",
+            f"min(CASE WHEN {fine} THEN t END)",
+            f"max(CASE WHEN {fine} THEN t END)",
         )
-        for row in counted.collect():
-            found.facts += row.facts
-            found.late += row.late
-            found.dead += row.rows - row.facts - row.late
-            if row.last is not None:
-                found.seen[self.inputs.names[row.tag]] = row.last
-                found.first = row.first if found.first is None else min(found.first, row.first)
-        return rows.withColumn("fine", fine), found
+        for tag, facts, late_, all_, first, last in (
+            rows.groupBy("tag").agg(*map(F.expr, columns)).collect()
+        ):
+            found.facts += facts
+            found.late += late_
+            found.dead += all_ - facts - late_
+            if last is not None:
+                found.seen[self.inputs.names[tag]] = last
+                found.first = first if found.first is None else min(found.first, first)
+        return rows.withColumn("fine", F.expr(fine)), found
 
     def _limit(self, fine: DataFrame, clock: Clock, jump: int) -> int | None:
         """The tick before the first leap of more than `jump`, from the last tick seen on."""
@@ -192,25 +199,33 @@ class Pipeline:
         """Facts selected, projected and packed for every scan that wants them, in one pass."""
         if rows is None or not arrived.facts:
             return None
-        wanted = [
+        names = [f.name for f in self.layout.schema if f.name not in ("old", "c", "b")]
+        found = self._selected(rows.where("fine"))
+        chunks = f"t - pmod(t, {CHUNK})"
+        one = f"shiftleft(1L, CAST(pmod(t, {CHUNK}) AS INT))"
+        if arrived.facts <= SMALL:  # the kernel packs what is little to move
+            return found.selectExpr(*names, f"{chunks} AS c", f"{one} AS b")
+        return found.groupBy(*names, F.expr(f"{chunks} AS c")).agg(F.expr(f"bit_or({one}) AS b"))
+
+    def _selected(self, rows: DataFrame) -> DataFrame:
+        """For every scan the rows it wants, with the table's number and in its slots."""
+        if len(self._scans) == 1:
+            ((condition, row),) = self._scans
+            return rows.where(condition).select("t", row.alias("row")).select("t", "row.*")
+        return rows.select("t", self._every)
+
+    @cached_property
+    def _scans(self) -> list[tuple[Column, Column]]:
+        return [
             self._wanted(step)
             for step in self.layout.schedule.plan.steps
             if isinstance(step, Scan) and step.predicate.temporal
         ]
-        fine = rows.where("fine")
-        names = [f.name for f in self.layout.schema if f.name not in ("old", "c", "b")]
-        if len(wanted) == 1:
-            ((condition, row),) = wanted
-            found = fine.where(condition).select("t", row.alias("row")).select("t", "row.*")
-        else:
-            some = F.filter(F.array(*(F.when(c, r) for c, r in wanted)), lambda x: x.isNotNull())
-            found = fine.select("t", F.inline(some))
-        bit = F.pmod(F.col("t"), F.lit(CHUNK))
-        return found.groupBy(*names, (F.col("t") - bit).alias("c")).agg(
-            F.bit_or(F.call_function("shiftleft", F.lit(1).cast("bigint"), bit.cast("int"))).alias(
-                "b"
-            )
-        )
+
+    @cached_property
+    def _every(self) -> Column:
+        some = F.array(*(F.when(condition, row) for condition, row in self._scans))
+        return F.inline(F.filter(some, lambda x: x.isNotNull()))
 
     def _wanted(self, scan: Scan) -> tuple[Column, Column]:
         """When a row is one for a scan, and what the scan makes of it."""
@@ -253,23 +268,27 @@ class Pipeline:
         """New slices and answers; while time stands still, what arrived is all that is new."""
         struct = arrow_struct(self.layout.schema)
         names = struct.names
-        new = (
-            spark.createDataFrame([], struct)
-            if packed is None
-            else packed.withColumn("old", F.lit(span is None)).select(*names)
-        )
+        new = packed
+        if packed is not None:
+            others = [name for name in names if name not in ("tab", "old")]
+            old = "TRUE" if span is None else "FALSE"
+            new = packed.selectExpr("tab", f"{old} AS old", *others)
         if span is None:
-            return new
+            return spark.createDataFrame([], struct) if new is None else new
         schedule = self.layout.schedule
         looked = {
             relation.number: schedule.looked_at(name, span.tin, span.to, span.start)
             for name, relation in self.layout.tables.items()
         }
         kept = self._read(spark, slices, looked)
-        rows = new if kept is None else new.unionByName(kept)
-        home = self.layout.home(self.kernel.partitions, _sql_literal, spark=True)
-        split = rows.repartitionById(self.kernel.partitions, F.expr(home))
+        parts = [part for part in (new, kept) if part is not None]
+        rows = reduce(DataFrame.union, parts) if parts else spark.createDataFrame([], struct)
+        split = rows.repartitionById(self.kernel.partitions, self._home)
         return split.mapInArrow(_Task(self.kernel, span), struct)
+
+    @cached_property
+    def _home(self) -> Column:
+        return F.expr(self.layout.home(self.kernel.partitions, _sql_literal, spark=True))
 
     def _read(
         self, spark: SparkSession, slices: Iterable[Slice], ranges: dict[int, list[Range]]
@@ -293,17 +312,19 @@ class Pipeline:
             return None
         struct = arrow_struct(self.layout.schema)
         rows = spark.read.schema(struct).parquet(*places)
-        wanted = F.lit(False)
-        for tab, found in chunks.items():
-            for low, high in found:
-                wanted = wanted | ((F.col("tab") == tab) & F.col("c").between(low, high))
-        return rows.where(wanted).withColumn("old", F.lit(True))
+        wanted = [
+            f"(tab = {tab} AND c BETWEEN {low} AND {high})"
+            for tab, found in chunks.items()
+            for low, high in found
+        ]
+        others = [name for name in struct.names if name not in ("tab", "old")]
+        return rows.where(" OR ".join(wanted)).selectExpr("tab", "TRUE AS old", *others)
 
     # Writing
 
     def _written(
         self,
-        out: DataFrame,
+        out: Results,
         number: int,
         last: Commit | None,
         clock: Clock,
@@ -311,16 +332,10 @@ class Pipeline:
         rows: DataFrame | None,
     ) -> Commit:
         """Dead letters, answers, state; and the commit that says so, not yet written."""
-        counted = out.groupBy("tab").agg(
-            F.count("*").alias("rows"),
-            F.min("c").alias("first"),
-            F.max("c").alias("last"),
-            F.sum(F.bit_count("b")).alias("facts"),
-        )
-        found = {row.tab: row for row in counted.collect()}
+        found = out.counts
         if rows is not None and arrived.late + arrived.dead:
             self._dead_letters(rows, number, last, arrived)
-        frames: dict[str, DataFrame] = {}
+        frames: dict[str, Rows] = {}
         counts: dict[str, int] = {}
         for query in self.queries:
             counts[query] = 0
@@ -329,10 +344,10 @@ class Pipeline:
                 table = self.constant[query]
                 if number == 0 and table.num_rows:
                     counts[query] = table.num_rows
-                    frames[query] = out.sparkSession.createDataFrame(table)
+                    frames[query] = table
             elif relation.number in found:
-                counts[query] = int(found[relation.number].facts)
-                frames[query] = self._answers(out, query, relation)
+                counts[query] = found[relation.number].facts
+                frames[query] = out.answers(query, relation)
         sink = self._tell(number, frames, {} if last is None else last.sink)
         state = self._slices(out, number, last, clock, found)
         totals = dict(last.totals) if last is not None else {}
@@ -359,7 +374,7 @@ class Pipeline:
             F.col("t").cast("string"),
             F.lit(f" is more than {self.max_jump} ahead of {arrived.limit}"),
         )
-        reason = F.coalesce(F.col("problem"), F.when(self._late(clock), late), ahead)
+        reason = F.coalesce(F.col("problem"), F.when(F.expr(_late(clock)), late), ahead)
         predicate: Column = F.lit(None)
         row: Column = F.lit(None)
         for name in self.inputs.names:
@@ -387,32 +402,17 @@ class Pipeline:
         store.delete(*temporary, "_SUCCESS")
         store.rename(temporary, ("dead_letters", f"batch={number}"))
 
-    def _answers(self, out: DataFrame, query: str, relation: Relation) -> DataFrame:
-        """Packed answers a row each, under the names and with the times users asked for."""
-        names = self.program.output_columns(query)
-        rows = out.where(F.col("tab") == relation.number)
-        bits = F.filter(
-            F.sequence(F.lit(0), F.lit(CHUNK - 1)),
-            lambda i: F.call_function("getbit", F.col("b"), i) == 1,
-        )
-        time = F.col("c") + F.col("i")
-        if self.ticks is not None and self.timestamps:
-            time = F.timestamp_micros(time * self.ticks.length + self.ticks.origin)
-        plain = rows.select(*relation.slots, "c", F.explode(bits).alias("i"))
-        return plain.select(*relation.slots, time.alias("t")).toDF(*names, TIME_COLUMN)
-
-    def _tell(
-        self, number: int, answers: dict[str, DataFrame], state: dict[str, Any]
-    ) -> dict[str, Any]:
+    def _tell(self, number: int, answers: dict[str, Rows], state: dict[str, Any]) -> dict[str, Any]:
         if isinstance(self.sink, Told) and answers:
             # Told of what is on disk: told again after a crash, it hears the same.
             store = self.checkpoint.store
             read: dict[str, DataFrame] = {}
             for i, (query, rows) in enumerate(answers.items()):
-                place = store.path("answers", str(number), str(i))
-                rows.write.parquet(place)
-                read[query] = rows.sparkSession.read.schema(rows.schema).parquet(place)
-            answers = read
+                place = ("answers", str(number), str(i))
+                save(rows, "parquet", store, place)
+                read[query] = self.spark.read.parquet(store.path(*place))
+            self.sink.tell(number, read)
+            return state
         return self.sink.write(number, answers, state)
 
     def _forget_told(self, number: int) -> None:
@@ -423,11 +423,11 @@ class Pipeline:
 
     def _slices(
         self,
-        out: DataFrame,
+        out: Results,
         number: int,
         last: Commit | None,
         clock: Clock,
-        found: dict[int, Any],
+        found: dict[int, Count],
     ) -> tuple[Slice, ...]:
         """The slices after a batch: the new one, and the old ones that are still looked at."""
         if clock.closed:
@@ -437,24 +437,16 @@ class Pipeline:
         ]
         tabs = sorted(r.number for r in self.layout.tables.values() if r.number in found)
         if tabs:
-            tables = {
-                tab: (int(found[tab].first), int(found[tab].last), int(found[tab].rows))
-                for tab in tabs
-            }
-            rows = out.where(F.col("tab").isin(tabs)).drop("old")
-            kept.append(self._slice(rows, str(number), tables))
+            tables = {tab: (found[tab].first, found[tab].last, found[tab].rows) for tab in tabs}
+            out.keep(tabs, ("state", str(number)))
+            kept.append(self._slice(str(number), tables))
         if len(kept) > MOST_SLICES:
-            kept = self._merged(out.sparkSession, kept, f"{number}-merged", clock)
+            kept = self._merged(kept, f"{number}-merged", clock)
         return tuple(kept)
 
-    def _slice(
-        self, rows: DataFrame, folder: str, tables: dict[int, tuple[int, int, int]]
-    ) -> Slice:
+    def _slice(self, folder: str, tables: dict[int, tuple[int, int, int]]) -> Slice:
+        """A slice of state files that have been written."""
         store = self.checkpoint.store
-        files = 1 + sum(n for _, _, n in tables.values()) // FILE_ROWS
-        rows.coalesce(files).sortWithinPartitions("tab", "c").write.parquet(
-            store.path("state", folder)
-        )
         written = tuple(
             (entry.name, entry.size, store.sha256("state", folder, entry.name))
             for entry in store.entries("state", folder)
@@ -462,24 +454,26 @@ class Pipeline:
         )
         return Slice(folder, tables, written)
 
-    def _merged(
-        self, spark: SparkSession, slices: list[Slice], folder: str, clock: Clock
-    ) -> list[Slice]:
+    def _merged(self, slices: list[Slice], folder: str, clock: Clock) -> list[Slice]:
         """Many slices as one, without what nothing looks at any more."""
         ranges = {r.number: self._kept(name, clock) for name, r in self.layout.tables.items()}
+        spark = self.spark.newSession()
+        configure(spark, self.kernel.partitions)
         rows = self._read(spark, slices, ranges)
         if rows is None:
             return []
         names = [f.name for f in self.layout.schema if f.name not in ("old", "b")]
-        merged = rows.groupBy(*names).agg(F.bit_or("b").alias("b")).persist()
+        merged = There(
+            rows.groupBy(*names).agg(F.bit_or("b").alias("b")).withColumn("old", F.lit(True)), self
+        )
         try:
-            counted = merged.groupBy("tab").agg(
-                F.min("c").alias("first"), F.max("c").alias("last"), F.count("*").alias("rows")
-            )
-            tables = {r.tab: (int(r.first), int(r["last"]), int(r.rows)) for r in counted.collect()}
-            return [self._slice(merged, folder, tables)] if tables else []
+            tables = {tab: (n.first, n.last, n.rows) for tab, n in merged.counts.items()}
+            if not tables:
+                return []
+            merged.keep(sorted(tables), ("state", folder))
+            return [self._slice(folder, tables)]
         finally:
-            merged.unpersist()
+            merged.release()
 
     def _kept(self, name: str, clock: Clock) -> list[Range]:
         """The ticks of a table that later batches may look at."""
@@ -499,6 +493,107 @@ class Pipeline:
             for tab, (first, last, _) in part.tables.items()
             for range_ in self._kept(names[tab], clock)
         )
+
+
+@dataclass(frozen=True)
+class Count:
+    """What there is of a table: rows, first and last chunk, facts."""
+
+    rows: int
+    first: int
+    last: int
+    facts: int
+
+
+class Results(Protocol):
+    """What a wave gave, here or there."""
+
+    counts: dict[int, Count]
+
+    def answers(self, query: str, relation: Relation) -> Rows:
+        """Packed answers a row each, under the names and with the times users asked for."""
+
+    def keep(self, tabs: list[int], place: tuple[str, ...]) -> None:
+        """Write the rows of some tables as state."""
+
+    def release(self) -> None:
+        """They are not needed any more."""
+
+
+class There:
+    """Results that stay in the partitions: however many, they are written from there."""
+
+    def __init__(self, rows: DataFrame, pipeline: Pipeline) -> None:
+        self.pipeline = pipeline
+        self.rows = rows.persist()
+        counted = self.rows.groupBy("tab").agg(
+            F.count("*"), F.min("c"), F.max("c"), F.sum(F.bit_count("b"))
+        )
+        self.counts = {tab: Count(*map(int, found)) for tab, *found in counted.collect()}
+
+    def answers(self, query: str, relation: Relation) -> Rows:
+        pipeline = self.pipeline
+        bits = F.filter(
+            F.sequence(F.lit(0), F.lit(CHUNK - 1)),
+            lambda i: F.call_function("getbit", F.col("b"), i) == 1,
+        )
+        time = F.col("c") + F.col("i")
+        if pipeline.ticks is not None and pipeline.timestamps:
+            time = F.timestamp_micros(time * pipeline.ticks.length + pipeline.ticks.origin)
+        rows = self.rows.where(F.col("tab") == relation.number)
+        plain = rows.select(*relation.slots, "c", F.explode(bits).alias("i"))
+        names = pipeline.program.output_columns(query)
+        return plain.select(*relation.slots, time.alias("t")).toDF(*names, TIME_COLUMN)
+
+    def keep(self, tabs: list[int], place: tuple[str, ...]) -> None:
+        rows = self.rows.where(F.col("tab").isin(tabs)).drop("old")
+        files = 1 + sum(self.counts[tab].rows for tab in tabs) // FILE_ROWS
+        spread = rows.coalesce(files).sortWithinPartitions("tab", "c")
+        save(spread, "parquet", self.pipeline.checkpoint.store, place)
+
+    def release(self) -> None:
+        self.rows.unpersist()
+
+
+class Here:
+    """Results that are few enough to be gathered: no further job of Spark's for them."""
+
+    def __init__(self, rows: DataFrame, pipeline: Pipeline) -> None:
+        self.pipeline = pipeline
+        self.connection = duckdb.connect(config={"threads": 1})
+        self.connection.register("results", rows.toArrow())
+        self.counts = {
+            tab: Count(*found)
+            for tab, *found in self.connection.execute(
+                "SELECT tab, count(*), min(c), max(c), CAST(sum(bit_count(b)) AS BIGINT)"
+                " FROM results GROUP BY tab"
+            ).fetchall()
+        }
+
+    def answers(self, query: str, relation: Relation) -> Rows:
+        slots = "".join(f"{slot}, " for slot in relation.slots)
+        table = self.connection.sql(
+            f"SELECT {slots}c + i AS t FROM results, range({CHUNK}) AS n(i)"
+            f" WHERE tab = {relation.number} AND ((b >> i::INT) & 1) = 1 ORDER BY ALL"
+        ).to_arrow_table()
+        ticks = self.pipeline.ticks
+        if ticks is not None and self.pipeline.timestamps:
+            stamps = timestamps(table.column(-1), ticks)
+            table = table.set_column(table.num_columns - 1, "t", stamps)
+        names = self.pipeline.program.output_columns(query)
+        return table.rename_columns([*names, TIME_COLUMN])
+
+    def keep(self, tabs: list[int], place: tuple[str, ...]) -> None:
+        some = ", ".join(map(str, tabs))
+        select = (
+            f"SELECT * EXCLUDE (old, b), bit_or(b) AS b FROM results WHERE tab IN ({some})"
+            " GROUP BY ALL ORDER BY tab, c"
+        )
+        table = self.connection.sql(select).to_arrow_table()
+        save(table, "parquet", self.pipeline.checkpoint.store, place)
+
+    def release(self) -> None:
+        self.connection.close()
 
 
 EVER = Range(-(2**62), 2**62)
@@ -524,6 +619,11 @@ def configure(spark: SparkSession, partitions: int) -> None:
     spark.conf.set("spark.sql.session.timeZone", "UTC")
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "65536")
     spark.conf.set("spark.sql.parquet.compression.codec", "zstd")
+
+
+def _late(clock: Clock) -> str:
+    """SQL for whether a row came too late."""
+    return "FALSE" if clock.tin is None else f"t <= {clock.tin}"
 
 
 def _literal(value: Value) -> Column:

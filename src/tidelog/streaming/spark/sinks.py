@@ -13,14 +13,16 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from tidelog.evaluation.facts import DataError
-from tidelog.evaluation.lines import json_lines
+from tidelog.evaluation.lines import csv_lines, json_lines
 from tidelog.streaming.spark.store import Refused, Store, sealed, unsealed
 
-Answers: TypeAlias = Mapping[str, DataFrame]
-Function: TypeAlias = Callable[[int, Answers], None]
+Rows: TypeAlias = DataFrame | pa.Table  # many are with Spark, few are here
+Answers: TypeAlias = Mapping[str, Rows]
+Function: TypeAlias = Callable[[int, Mapping[str, DataFrame]], None]
 FORMATS = ("parquet", "csv", "json")
 MARK = "_tidelog.json"
 
@@ -91,9 +93,7 @@ class Folder(Sink):
     def write(self, batch: int, answers: Answers, state: dict[str, Any]) -> dict[str, Any]:
         for query, rows in answers.items():
             temporary = (f".{query}.batch={batch}",)
-            writer = rows.write.format(self.format).options(**_OPTIONS[self.format])
-            writer.save(self.store.path(*temporary))
-            self.store.delete(*temporary, "_SUCCESS")
+            save(rows, self.format, self.store, temporary)
             self.store.make(query)
             self.store.rename(temporary, (query, f"batch={batch}"))
         return state
@@ -130,7 +130,7 @@ class Lines(Sink):
     def write(self, batch: int, answers: Answers, state: dict[str, Any]) -> dict[str, Any]:
         with open(self.path, "ab") as file:
             for query, rows in answers.items():
-                for line in json_lines(query, rows.toArrow()):
+                for line in json_lines(query, _here(rows)):
                     file.write(f"{line}\n".encode())
             file.flush()
             os.fsync(file.fileno())
@@ -155,8 +155,10 @@ class Told(Sink):
         self.function = function
         self.name = name
 
-    def write(self, batch: int, answers: Answers, state: dict[str, Any]) -> dict[str, Any]:
+    def tell(self, batch: int, answers: Mapping[str, DataFrame]) -> None:
         self.function(batch, answers)
+
+    def write(self, batch: int, answers: Answers, state: dict[str, Any]) -> dict[str, Any]:
         return state
 
 
@@ -167,7 +169,7 @@ class Memory(Told):
         super().__init__(self._gather, "memory")
         self.batches: dict[str, dict[int, pa.Table]] = {}
 
-    def _gather(self, batch: int, answers: Answers) -> None:
+    def _gather(self, batch: int, answers: Mapping[str, DataFrame]) -> None:
         for query, rows in answers.items():
             self.batches.setdefault(query, {})[batch] = rows.toArrow()
 
@@ -176,12 +178,32 @@ class Memory(Told):
         return pa.concat_tables(parts[number] for number in sorted(parts)) if parts else None
 
 
-def to_console(batch: int, answers: Answers) -> None:
+def to_console(batch: int, answers: Mapping[str, DataFrame]) -> None:
     """JSON lines on standard output."""
     for query, rows in answers.items():
         for line in json_lines(query, rows.toArrow()):
             sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
+
+
+def save(rows: Rows, format_: str, store: Store, place: tuple[str, ...]) -> None:
+    """Rows as a folder of files."""
+    if isinstance(rows, DataFrame):
+        rows.write.format(format_).options(**_OPTIONS[format_]).save(store.path(*place))
+        store.delete(*place, "_SUCCESS")
+        return
+    if format_ == "parquet":
+        buffer = pa.BufferOutputStream()
+        pq.write_table(rows, buffer, compression="zstd")
+        data = bytes(buffer.getvalue())
+    else:
+        lines = csv_lines(rows) if format_ == "csv" else json_lines(None, rows)
+        data = "".join(f"{line}\n" for line in lines).encode()
+    store.write(data, *place, f"part-00000.{format_}")
+
+
+def _here(rows: Rows) -> pa.Table:
+    return rows.toArrow() if isinstance(rows, DataFrame) else rows
 
 
 def sink_of(spark: SparkSession, sink: Any) -> Sink:
