@@ -65,7 +65,7 @@ def stream(
     queries: Iterable[str] | None = None,
     *,
     inputs: Mapping[str, DataFrame] | str | os.PathLike[str],
-    rigid: Mapping[str, Any] | None = None,
+    rigid: Mapping[str, Any] | str | os.PathLike[str] | None = None,
     sink: str | Callable[[int, Mapping[str, DataFrame]], None] | Sink = "memory",
     checkpoint: str | os.PathLike[str] | None = None,
     lateness: int = 0,
@@ -83,10 +83,10 @@ def stream(
 ) -> Running:
     """Run the rules over streaming DataFrames, one for each temporal input, or a folder of facts.
 
-    `rigid` are facts without time, as DataFrames or rows; they are copied at the first start. The
-    sink is `parquet:DIR`, `csv:DIR`, `json:DIR`, `jsonl:FILE`, `console`, `memory` or a function of
-    batch number and DataFrames of answers. `trigger` is what Spark's `trigger` takes. `told` hears
-    of every commit.
+    `rigid` are facts without time, as DataFrames, rows or a folder; they are copied at the first
+    start. The sink is `parquet:DIR`, `csv:DIR`, `json:DIR`, `jsonl:FILE`, `console`, `memory` or a
+    function of batch number and DataFrames of answers. `trigger` is what Spark's `trigger` takes.
+    `told` hears of every commit.
     """
     if lateness < 0:
         raise ValueError("lateness is a number of ticks, 0 or more")
@@ -99,8 +99,12 @@ def stream(
             raise ValueError(f"no predicate {query} in the rules")
     folder = None if isinstance(inputs, Mapping) else str(inputs)
     frames = inputs if isinstance(inputs, Mapping) else {}
-    _check_names(program, frames, rigid or {})
-    given = folder if folder is not None and rigid is None else _collected(rigid or {})
+    given: FactsLike
+    if isinstance(rigid, Mapping):
+        given = _collected(rigid)
+    else:
+        given = rigid if rigid is not None else folder
+    _check_names(program, frames, rigid if isinstance(rigid, Mapping) else {})
     temporal = {name for name, schema in schemas(program).items() if schema.time is not None}
     names = frozenset(schemas(program)) - temporal
     with Engine(program, given, only=names) as engine:
