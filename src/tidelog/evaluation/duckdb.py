@@ -86,6 +86,7 @@ class Engine(Runner):
     ticks: Ticks | None = None
     timestamps: bool = True
     progress: Callable[[str], None] = field(default=lambda _: None)
+    only: frozenset[str] | None = None  # load these inputs, not all
 
     def __post_init__(self) -> None:
         self.connection = duckdb.connect(
@@ -121,8 +122,10 @@ class Engine(Runner):
         self.narrowed: set[str] = set()  # sources with integers that may not fit 64 bits
         known = schemas(self.program)
         try:
-            parts = find_facts(self.program, self.facts, self.ticks)
+            parts = find_facts(self.program, self.facts, self.ticks, self.only)
             for number, name in enumerate(known, 1):
+                if self.only is not None and name not in self.only:
+                    continue
                 self.progress(f"reading {name}")
                 self.loaded[name] = self._input(known[name], parts.get(name, []), f"facts{number}")
         except OSError as error:
@@ -405,7 +408,7 @@ class Engine(Runner):
         if predicate.temporal:
             names.append(TIME_COLUMN)
             if self.ticks is not None and self.timestamps:
-                stamps = _timestamps(table.column(-1), self.ticks)
+                stamps = timestamps(table.column(-1), self.ticks)
                 table = table.set_column(table.num_columns - 1, "t", stamps)
         if not names:
             return pa.table({"holds": pa.array([True] * table.num_rows, pa.bool_())})
@@ -473,7 +476,7 @@ class Engine(Runner):
         return bool(0 < facts < _DENSE * rows)
 
 
-def _timestamps(ticks: pa.ChunkedArray, length: Ticks) -> pa.ChunkedArray:
+def timestamps(ticks: pa.ChunkedArray, length: Ticks) -> pa.ChunkedArray:
     """When each tick starts; ticks come in order."""
     for tick in (ticks[0].as_py(), ticks[-1].as_py()) if len(ticks) else ():
         try:

@@ -10,7 +10,7 @@ import csv
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -104,8 +104,13 @@ def schemas(program: Program) -> dict[str, Schema]:
     return found
 
 
-def find_facts(program: Program, facts: FactsLike, ticks: Ticks | None) -> dict[str, list[Part]]:
-    """Where the facts of each input are; in-memory facts and small formats are read at once."""
+def find_facts(
+    program: Program, facts: FactsLike, ticks: Ticks | None, only: Container[str] | None = None
+) -> dict[str, list[Part]]:
+    """Where the facts of each input are; in-memory facts and small formats are read at once.
+
+    Of a folder, the files of other inputs than `only` are left alone.
+    """
     known = schemas(program)
     if facts is None:
         return {}
@@ -116,7 +121,7 @@ def find_facts(program: Program, facts: FactsLike, ticks: Ticks | None) -> dict[
         }
     path = Path(facts)
     if path.is_dir():
-        return _folder(path, program, known, ticks)
+        return _folder(path, program, known, ticks, only)
     if not path.exists():
         raise DataError(f"{path}: no such file or folder")
     if path.suffix == ".tdl":
@@ -144,7 +149,11 @@ def _schema(known: Mapping[str, Schema], program: Program, name: str, where: str
 
 
 def _folder(
-    folder: Path, program: Program, known: Mapping[str, Schema], ticks: Ticks | None
+    folder: Path,
+    program: Program,
+    known: Mapping[str, Schema],
+    ticks: Ticks | None,
+    only: Container[str] | None,
 ) -> dict[str, list[Part]]:
     """`<Predicate>.csv|.parquet|.jsonl`, or a subfolder `<Predicate>/` of such files."""
     found: dict[str, list[Part]] = {}
@@ -164,6 +173,8 @@ def _folder(
         else:
             continue
         schema = _schema(known, program, name, str(entry))
+        if only is not None and name not in only:
+            continue
         parts = found.setdefault(name, [])
         for format_ in ("csv", "parquet"):
             chosen = tuple(p for p in paths if _FORMATS[p.suffix] == format_)
@@ -239,24 +250,24 @@ def _json_lines(
                 continue
             where = f"{path}:{number}"
             try:
-                record = json.loads(line, parse_float=_finite)
+                found = json.loads(line, parse_float=_finite)
             except (json.JSONDecodeError, UnicodeDecodeError) as error:
                 raise DataError(f"{where}: not JSON: {error}") from None
             except (ValueError, RecursionError) as error:
                 raise DataError(f"{where}: {error}") from None
-            if not isinstance(record, dict):
+            if not isinstance(found, dict):
                 raise DataError(f'{where}: a line is an object, such as {{"predicate": "P"}}')
-            name = record.get("predicate", only.predicate if only else None)
+            name = found.get("predicate", only.predicate if only else None)
             if not isinstance(name, str):
                 raise DataError(f'{where}: no "predicate" says what this line is a fact of')
             if only is not None and name != only.predicate:
                 raise DataError(f"{where}: `{name}` in a file of `{only.predicate}` facts")
             schema = _schema(known, program, name, where)
-            rows.setdefault(name, []).append(_record(record, schema, where))
+            rows.setdefault(name, []).append(record(found, schema, where))
             places.setdefault(name, []).append(where)
     return {
-        name: [_table(known[name], found, places[name], str(path), ticks)]
-        for name, found in rows.items()
+        name: [_table(known[name], values, places[name], str(path), ticks)]
+        for name, values in rows.items()
     }
 
 
@@ -267,24 +278,25 @@ def _finite(text: str) -> float:
     return value
 
 
-def _record(record: dict[str, Any], schema: Schema, where: str) -> tuple[Any, ...]:
+def record(found: dict[str, Any], schema: Schema, where: str) -> tuple[Any, ...]:
+    """The values of a JSON object in the schema's order, time last."""
     names = list(schema.names)
-    if schema.time is not None and schema.time not in record and TIME_COLUMN in record:
+    if schema.time is not None and schema.time not in found and TIME_COLUMN in found:
         names[-1] = TIME_COLUMN
     if not schema.declared:
         # Undeclared columns have no names: they come in the order in which they are written.
-        values = [v for k, v in record.items() if k not in ("predicate", TIME_COLUMN)]
+        values = [v for k, v in found.items() if k not in ("predicate", TIME_COLUMN)]
         if schema.time is not None:
-            if TIME_COLUMN not in record:
+            if TIME_COLUMN not in found:
                 raise DataError(f"{where}: no `{TIME_COLUMN}`, and `{schema.predicate}` has one")
-            values.append(record[TIME_COLUMN])
+            values.append(found[TIME_COLUMN])
         if len(values) != len(names):
             raise DataError(f"{where}: `{schema.predicate}` has {len(schema.columns)} columns")
         return tuple(values)
     for name in names:
-        if name not in record:
+        if name not in found:
             raise DataError(f"{where}: no column `{name}`, which `{schema.predicate}` declares")
-    return tuple(record[name] for name in names)
+    return tuple(found[name] for name in names)
 
 
 def in_memory(schema: Schema, rows: Rows, ticks: Ticks | None) -> Part:
@@ -364,9 +376,9 @@ def _table(
         for number, value in enumerate(values):
             try:
                 if is_time:
-                    converted.append(None if value is None else _tick(value, ticks))
+                    converted.append(None if value is None else fitting_tick(value, ticks))
                 else:
-                    converted.append(_fit(value, type_))
+                    converted.append(fit(value, type_))
             except ValueError as problem:
                 where = places[number] if places else f"{origin}, row {number + 1}"
                 raise DataError(f"{where}: column `{name}`: {problem}") from None
@@ -397,7 +409,7 @@ def arrow_type(type_: Type) -> pa.DataType:
     }[type_]
 
 
-def _fit(value: Any, type_: Type) -> Value | None:
+def fit(value: Any, type_: Type) -> Value | None:
     """The value as its column's type, or ValueError."""
     if value is None:
         return None
@@ -428,10 +440,11 @@ def _short(text: str) -> str:
     return text if len(text) <= 40 else text[:37] + "..."
 
 
-def _tick(value: Any, ticks: Ticks | None) -> int:
+def fitting_tick(value: Any, ticks: Ticks | None) -> int:
+    """The tick of a time as it was written, or ValueError."""
     if ticks is not None:
         return ticks.tick(value)
-    tick = _fit(value, Type.INT)
+    tick = fit(value, Type.INT)
     assert isinstance(tick, int)
     return check_tick(tick)
 
@@ -538,7 +551,7 @@ def _csv_problem(text: str, type_: Type, is_time: bool, ticks: Ticks | None) -> 
             if is_time:
                 check_tick(int(text))
             elif type_ is Type.INT:
-                _fit(int(text), Type.INT)
+                fit(int(text), Type.INT)
             elif type_ is Type.FLOAT:
                 _finite(text)
     except ValueError as problem:

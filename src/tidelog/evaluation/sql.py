@@ -8,7 +8,7 @@ a join; they are merged once per predicate.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from tidelog.analysis.core import Predicate
@@ -70,6 +70,8 @@ class Writer:
         ]
         self.texts: dict[str, int] = {value: i for i, value in enumerate(awkward)}
         self.unpacked: set[str] = set()  # scans whose rows hold one bit each
+        # Where work is split: keeps of some facts known from the start those that belong here.
+        self.own: Callable[[Predicate, str], str] | None = None
 
     # Literals
 
@@ -182,8 +184,11 @@ class Writer:
         """All rules of a predicate, merged; within a range where one is given."""
         joins = list(joins)
         facts = [j for j in joins if not j.rule.body]
-        parts = [self.join(j) for j in joins if j.rule.body]
-        parts += [self.facts(predicate, facts)] if facts else []
+        known = [self.join(j) for j in joins if j.rule.body and not _timed(j)]
+        known += [self.facts(predicate, facts)] if facts else []
+        if self.own is not None and predicate.temporal:
+            known = [self.own(predicate, part) for part in known]
+        parts = [self.join(j) for j in joins if _timed(j)] + known
         return self.merge(predicate, parts or [self.empty(predicate)], clip)
 
     def join(self, join: Join, replaced: Mapping[int, str] | None = None) -> str:
@@ -508,6 +513,11 @@ def _highest(table: str, names: Sequence[str]) -> tuple[str, str]:
 def _plain(text: str) -> bool:
     """Whether a text means the same between single quotes in both engines."""
     return len(text) <= 200 and text.isprintable() and "'" not in text and "\\" not in text
+
+
+def _timed(join: Join) -> bool:
+    """Whether a rule looks at a time at all."""
+    return any(atom.time is not None for atom in join.rule.atoms)
 
 
 def _offset(source: Source) -> int:

@@ -170,6 +170,21 @@ class Schedule:
         ]
         return min(ticks, default=None)
 
+    def looked_at(self, table: str, tin: int, to: int, start: int) -> list[Range]:
+        """The ticks of a table that computing from tin up to `to` looks at, in order."""
+        found = [Range(tick, tick) for tick in self.pinned.get(table, ())]
+        for head, offset in self.uses.get(table, ()):
+            low = self.frontier(head, tin, start) + 1 + offset
+            high = self.frontier(head, to, start) + offset
+            found += [Range(low, high)] if low <= high else []
+        merged: list[Range] = []
+        for range_ in sorted(found, key=lambda r: r.low):
+            if merged and range_.low <= merged[-1].high + 1:
+                merged[-1] = Range(merged[-1].low, max(merged[-1].high, range_.high))
+            else:
+                merged.append(range_)
+        return merged
+
     def ranges(self, tin: int, to: int, start: int) -> dict[str, Range]:
         """What each predicate is computed on when the input time moves from tin to `to`."""
         found: dict[str, Range] = {}

@@ -1,7 +1,8 @@
 """The wave: one pure step from state and new facts to answers and new state, over packed SQL.
 
 `(state, new facts, from tin, to tin) -> (answers, new state)`: each predicate is computed once, on
-the ticks that the input time newly settles, from what is kept of the others.
+the ticks that the input time newly settles, from what is kept of the others. In process the new
+state is all that is kept; where state lies in files it is the new slices only (`fresh`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ from tidelog.streaming.schedule import Schedule
 
 @dataclass(frozen=True)
 class Waved:
-    """What a wave gives: answers by query, and the kept slices by table."""
+    """What a wave gives: answers by query, and the kept slices by table.
+
+    Of a `fresh` wave both are packed, and the slices are those that were not there before.
+    """
 
     answers: dict[str, pa.Table]
     state: dict[str, pa.Table]
@@ -37,7 +41,9 @@ class Wave(Runner):
         schedule: Schedule,
         connection: duckdb.DuckDBPyConnection,
         progress: Callable[[str], None] = lambda _: None,
+        own: Callable[[Predicate, str], str] | None = None,
     ) -> None:
+        self.own = own  # see Writer.own
         self.schedule = schedule
         self.connection = connection
         self.progress = progress
@@ -48,56 +54,75 @@ class Wave(Runner):
 
     def run(
         self,
-        state: Mapping[str, pa.Table],
+        state: Mapping[str, pa.Table | str],
         facts: Mapping[str, str],
         start: int,
         tin: int,
         to: int,
         emit: Range,
+        *,
+        fresh: bool = False,
     ) -> Waved:
         """One wave; `facts` names a table of new facts (or all rigid ones) per input.
 
-        `start` is the input time the schedule began before, `emit` the answer times wanted.
+        Facts that are packed already go by the name of their scan. `start` is the input time the
+        schedule began before, `emit` the answer times wanted.
         """
         schedule = self.schedule
         ranges = schedule.ranges(tin, to, start)
         data = {name: r for name, r in ranges.items() if schedule.deps.core.predicates[name].input}
         plan = replace(schedule.plan, ranges=ranges, data=data)
         writer = Writer(plan)
+        writer.own = self.own
         for name, table in plan.inputs.items():
-            self.view(table, f"SELECT * FROM {facts[name]}")
+            if name in facts:
+                self.view(table, f"SELECT * FROM {facts[name]}")
         given: dict[str, str] = {}
         for table, rows in state.items():
-            self.connection.register(f"{table}_kept", rows)
-            given[table] = f"{table}_kept"
+            if isinstance(rows, str):  # a table that is there already
+                given[table] = rows
+            else:
+                self.connection.register(f"{table}_kept", rows)
+                given[table] = f"{table}_kept"
         kept: dict[str, pa.Table] = {}
         for step in plan.steps:
             match step:
                 case Scan():
-                    self._scan(step, writer, given)
+                    new = self._scan(step, writer, facts, given)
                     if step.predicate.temporal:
                         narrow = narrowed(step.predicate, step.columns)
-                        self._keep(narrow, step.name, start, to, kept, writer, future=True)
+                        first = self.schedule.kept_from(step.name, to, start)
+                        first = to + 1 if first is None else min(first, to + 1)
+                        table = new if fresh else step.name
+                        self._keep(narrow, step.name, table, first, None, kept, writer)
                 case Derive():
                     self._derive(step, writer, given)
-                    self._keep(step.predicate, step.table, start, to, kept, writer)
+                    self._keep_derived(
+                        step.predicate, step.table, start, tin, to, kept, writer, fresh
+                    )
                 case Fixpoint():
                     self.fixpoint(step, writer, given)
                     for predicate, table in zip(step.predicates, step.tables, strict=True):
-                        self._keep(predicate, table, start, to, kept, writer)
-        answers = self._answers(plan, start, tin, to, emit)
+                        self._keep_derived(predicate, table, start, tin, to, kept, writer, fresh)
+        answers = self._answers(plan, start, tin, to, emit, fresh)
         for table in given.values():
-            self.connection.unregister(table)
+            self.connection.unregister(table)  # does nothing to a table of the connection's own
         return Waved(answers, kept)
 
-    def _scan(self, step: Scan, writer: Writer, given: Mapping[str, str]) -> None:
+    def _scan(
+        self, step: Scan, writer: Writer, facts: Mapping[str, str], given: Mapping[str, str]
+    ) -> str:
+        """New facts and kept ones together; the table of the new ones is returned."""
         self.progress(f"packing {step.predicate.source}")
+        packed = facts.get(step.name)
+        new = writer.scan(step) if packed is None else f"SELECT * FROM {packed}"
         if step.name not in given:
-            self.table(step.name, writer.scan(step))
-            return
-        self.table(f"{step.name}_now", writer.scan(step))
+            self.table(step.name, new)
+            return step.name
+        self.table(f"{step.name}_now", new)
         narrow = narrowed(step.predicate, step.columns)
         self.table(step.name, writer.merged(narrow, f"{step.name}_now", given[step.name]))
+        return f"{step.name}_now"
 
     def _derive(self, step: Derive, writer: Writer, given: Mapping[str, str]) -> None:
         self.progress(f"deriving {step.predicate.name}")
@@ -117,41 +142,54 @@ class Wave(Runner):
             f" UNION ALL SELECT {names} FROM {step.table}_now",
         )
 
-    def _keep(
+    def _keep_derived(
         self,
         predicate: Predicate,
         table: str,
         start: int,
+        tin: int,
         to: int,
         kept: dict[str, pa.Table],
         writer: Writer,
-        *,
-        future: bool = False,
+        fresh: bool,
     ) -> None:
-        """What of a table later waves look at; of inputs, what lies beyond tin as well."""
         if not predicate.temporal:
             return
         first = self.schedule.kept_from(table, to, start)
-        if future:
-            first = to + 1 if first is None else min(first, to + 1)
+        known = self.schedule.frontier(predicate.name, tin, start) if fresh else None
+        if known is not None and first is not None:
+            first = max(first, known + 1)
+        self._keep(predicate, table, table, first, known, kept, writer)
+
+    def _keep(
+        self,
+        predicate: Predicate,
+        name: str,
+        table: str,
+        first: int | None,
+        known: int | None,
+        kept: dict[str, pa.Table],
+        writer: Writer,
+    ) -> None:
+        """What of a table later waves look at: from `first` on, and pinned ticks after `known`."""
         names = ", ".join(writer.names(predicate))
         parts: list[str] = []
         if first is not None:
             clip = Range(max(first, -TIME_MAX), TIME_MAX)
             rows = f"SELECT {names} FROM {table} WHERE c >= {chunk(int(clip.low))}"
             parts.append(writer.merge(predicate, [rows], clip))
-        for tick in sorted(self.schedule.pinned.get(table, ())):
-            if first is None or tick < first:
+        for tick in sorted(self.schedule.pinned.get(name, ())):
+            if (first is None or tick < first) and (known is None or tick > known):
                 clip = Range(tick, tick)
                 rows = f"SELECT {names} FROM {table} WHERE c = {chunk(tick)}"
                 parts.append(writer.merge(predicate, [rows], clip))
         if parts:
             rows_ = self.arrow(writer.merge(predicate, parts, None))
             if rows_.num_rows:
-                kept[table] = rows_
+                kept[name] = rows_
 
     def _answers(
-        self, plan: Plan, start: int, tin: int, to: int, emit: Range
+        self, plan: Plan, start: int, tin: int, to: int, emit: Range, packed: bool
     ) -> dict[str, pa.Table]:
         """Answers at the times that this wave settles."""
         found: dict[str, pa.Table] = {}
@@ -160,7 +198,9 @@ class Wave(Runner):
                 low = self.schedule.frontier(query, tin, start) + 1
                 high = self.schedule.frontier(query, to, start)
                 asked = Range(low, high) & emit if low <= high else EMPTY
-                found[query] = self.arrow(Writer(replace(plan, asked=asked)).rows(query))
+                writer = Writer(replace(plan, asked=asked))
+                select = writer.answers(query) if packed else writer.rows(query)
+                found[query] = self.arrow(select)
                 continue
             # A rigid query is answered once, when what it draws on is known.
             known = self.schedule.pins[query] <= to and (

@@ -1,0 +1,89 @@
+"""Where a stream stands whose batches may split a tick: what has been seen, and what is final."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from tidelog.evaluation.ranges import EMPTY, Range
+from tidelog.streaming.kernel import Span
+from tidelog.streaming.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class Pace:
+    """What moves time: the temporal inputs, how late facts may be, what does not hold time back."""
+
+    inputs: tuple[str, ...]
+    lateness: int = 0
+    sparse: frozenset[str] = frozenset()
+    from_: int | None = None
+
+    def tin(self, seen: Mapping[str, int]) -> int | None:
+        """The least over the inputs of the greatest tick seen there, less 1 and the lateness.
+
+        >>> Pace(("E", "F"), lateness=2).tin({"E": 10, "F": 20})
+        7
+        >>> Pace(("E", "F")).tin({"E": 10}) is None
+        True
+        """
+        held = [name for name in self.inputs if name not in self.sparse] or list(self.inputs)
+        if not held or any(name not in seen for name in held):
+            return None
+        return min(seen[name] for name in held) - 1 - self.lateness
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Between two batches: plain data, written with every commit."""
+
+    first: int | None = None  # the least tick seen
+    seen: dict[str, int] = field(default_factory=dict)  # the greatest tick seen, by input
+    tin: int | None = None  # everything up to here has arrived
+    start: int | None = None  # the schedule began before this input time
+    done: int | None = None  # waves have run up to this input time
+    closed: bool = False
+
+    def after(self, first: int | None, seen: Mapping[str, int], pace: Pace) -> Clock:
+        """The clock once facts with these least and greatest ticks have arrived."""
+        ticks = [tick for tick in (self.first, first) if tick is not None]
+        names = [name for name in pace.inputs if name in self.seen or name in seen]
+        merged = {
+            n: max(t for t in (self.seen.get(n), seen.get(n)) if t is not None) for n in names
+        }
+        tins = [tin for tin in (self.tin, pace.tin(merged)) if tin is not None]
+        return replace(
+            self, first=min(ticks, default=None), seen=merged, tin=max(tins, default=None)
+        )
+
+    def close(self) -> Clock:
+        """No more input: everything up to the last tick seen has arrived."""
+        return replace(self, tin=max(self.seen.values(), default=None), closed=True)
+
+    def wave(self, schedule: Schedule, pace: Pace) -> tuple[Clock, Span | None]:
+        """The wave that is due, and the clock after it."""
+        if self.tin is None or self.first is None:
+            return self, None
+        start = schedule.first(self.first) if self.start is None else self.start
+        done = start if self.done is None else self.done
+        to = max(schedule.last(self.tin), done) if self.closed else self.tin
+        if to <= done:
+            return self, None
+        low = self.first if pace.from_ is None else pace.from_
+        emit = Range(low, self.tin) if low <= self.tin else EMPTY
+        return replace(self, start=start, done=to), Span(start, done, to, emit)
+
+    def tout(self, schedule: Schedule) -> int | None:
+        """Everything up to here is answered."""
+        if self.tin is None or self.done is None or self.start is None:
+            return None
+        ends = [
+            schedule.frontier(query, self.done, self.start)
+            for query in schedule.deps.queries
+            if query in schedule.phi
+        ]
+        return min([*ends, self.tin])
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)

@@ -1,0 +1,118 @@
+"""Facts for a stream in process: files in the order of their ticks, or JSON lines as they come."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from tidelog.evaluation.duckdb import Engine
+from tidelog.evaluation.facts import DataError, Schema, fit, fitting_tick, record
+from tidelog.evaluation.ticks import Ticks
+from tidelog.language.program import TIME_COLUMN, Type
+from tidelog.streaming.clock import Pace
+
+Push: TypeAlias = "tuple[int, dict[str, pa.Table | list[tuple[Any, ...]]]]"
+
+# Facts that one push takes in from files.
+PUSH = 100_000
+
+
+def from_files(engine: Engine, inputs: Mapping[str, Schema]) -> Iterator[Push]:
+    """The facts of a loaded engine, many ticks a push."""
+    ranges = [engine.loaded[name].range for name in inputs if not engine.loaded[name].range.empty]
+    if not ranges:
+        return
+    low, high = min(int(r.low) for r in ranges), max(int(r.high) for r in ranges)
+    total = sum(engine.one(f"SELECT count(*) FROM {engine.loaded[n].view}")[0] for n in inputs)
+    width = max(1, (high - low + 1) * PUSH // max(total, 1))
+    while low <= high:
+        last = min(high, low + width - 1)
+        facts: dict[str, pa.Table | list[tuple[Any, ...]]] = {}
+        for name, schema in inputs.items():
+            table = engine.arrow(
+                f"SELECT * FROM {engine.loaded[name].view} WHERE t BETWEEN {low} AND {last}"
+            )
+            if table.num_rows:
+                facts[name] = table.rename_columns(list(schema.names))
+        yield last, facts
+        low = last + 1
+
+
+@dataclass
+class Lines:
+    """JSON lines as they come: a tick may be split, so that one is complete when all are past it.
+
+    `{"time": 7}` alone says that everything before 7 has arrived.
+    """
+
+    inputs: Mapping[str, Schema]
+    others: Mapping[str, Schema]  # inputs of the rules that the queries do not need
+    pace: Pace
+    ticks: Ticks | None
+    seen: dict[str, int] = field(default_factory=dict)
+    tin: int | None = None
+
+    def pushes(self, lines: Iterable[bytes]) -> Iterator[Push]:
+        """A push whenever time moves on; what is left at the end comes with the last tick."""
+        waiting: dict[str, pa.Table | list[tuple[Any, ...]]] = {}
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            found = self._line(line, f"<stdin>:{number}")
+            if isinstance(found, int):
+                tin: int | None = found - 1
+            else:
+                name, row = found
+                if name not in self.inputs:
+                    continue
+                rows = waiting.setdefault(name, [])
+                assert isinstance(rows, list)
+                rows.append(row)
+                self.seen[name] = max(row[-1], self.seen.get(name, row[-1]))
+                tin = self.pace.tin(self.seen)
+            if tin is not None and (self.tin is None or tin > self.tin):
+                self.tin = tin
+                yield tin + self.pace.lateness, waiting
+                waiting = {}
+        if waiting:
+            last = max(self.seen.values())
+            before = [] if self.tin is None else [self.tin + self.pace.lateness]
+            yield max([last, *before]), waiting
+
+    def _line(self, line: bytes, where: str) -> int | tuple[str, tuple[Any, ...]]:
+        try:
+            found = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"{where}: not JSON: {error}") from None
+        if not isinstance(found, dict):
+            raise DataError(f'{where}: a line is an object, such as {{"predicate": "P"}}')
+        if list(found) == [TIME_COLUMN]:
+            return self._tick(found[TIME_COLUMN], TIME_COLUMN, where)
+        name = found.get("predicate")
+        if not isinstance(name, str):
+            raise DataError(f'{where}: no "predicate" says what this line is a fact of')
+        schema = self.inputs.get(name) or self.others.get(name)
+        if schema is None:
+            raise DataError(f"{where}: no input is called `{name}`")
+        if schema.time is None:
+            raise DataError(f"{where}: `{name}` is rigid: give its facts with --rigid")
+        *values, time = record(found, schema, where)
+        row: list[Any] = []
+        for value, column in zip(values, schema.columns, strict=True):
+            try:
+                row.append(fit(value, column.type or Type.TEXT))
+            except ValueError as error:
+                raise DataError(f"{where}: column `{column.name}`: {error}") from None
+        return name, (*row, self._tick(time, str(schema.time), where))
+
+    def _tick(self, value: Any, column: str, where: str) -> int:
+        try:
+            if value is None:
+                raise ValueError("no value")
+            return fitting_tick(value, self.ticks)
+        except ValueError as error:
+            raise DataError(f"{where}: column `{column}`: {error}") from None

@@ -1,0 +1,1 @@
+"""The Spark pipeline: any streaming DataFrame in, answers out, exactly once."""

@@ -1,0 +1,227 @@
+"""The checkpoint of a Spark stream: who it is, what it keeps, and the commit of every batch.
+
+tidelog.json       program, queries, inputs, time: a restart with any difference is refused
+rigid/             the rigid facts, copied at the first start
+state/N/           packed slices that batch N added; never changed afterwards
+dead_letters/      rows that are not used, with the reason
+commits/N.json     the commit point of batch N
+spark/             Spark's own
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import uuid
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import IO, Any
+
+from tidelog.streaming.clock import Clock
+from tidelog.streaming.spark.store import Refused, Store, sealed, unsealed
+
+FORMAT = 1
+COMMITS = 100  # so many are kept, for people to look at
+
+
+@dataclass(frozen=True)
+class Slice:
+    """The state files of one batch: per table the first and last chunk and the rows in them."""
+
+    folder: str
+    tables: dict[int, tuple[int, int, int]]
+    files: tuple[tuple[str, int, str], ...]  # name, bytes, SHA-256
+
+    @property
+    def size(self) -> int:
+        return sum(size for _, size, _ in self.files)
+
+    @staticmethod
+    def of(value: dict[str, Any]) -> Slice:
+        tables = {int(tab): (int(a), int(b), int(n)) for tab, (a, b, n) in value["tables"].items()}
+        return Slice(value["folder"], tables, tuple((n, s, h) for n, s, h in value["files"]))
+
+
+@dataclass(frozen=True)
+class Commit:
+    """What holds once a batch is done."""
+
+    batch: int
+    clock: Clock
+    tout: int | None
+    facts: int = 0  # accepted in this batch
+    late: int = 0
+    dead: int = 0  # unreadable, or too far ahead
+    answers: dict[str, int] = field(default_factory=dict)
+    state: tuple[Slice, ...] = ()
+    sink: dict[str, Any] = field(default_factory=dict)
+    totals: dict[str, int] = field(default_factory=dict)  # since the first batch
+
+    @property
+    def state_bytes(self) -> int:
+        return sum(part.size for part in self.state)
+
+    @staticmethod
+    def of(value: dict[str, Any]) -> Commit:
+        known = dict(value)
+        known["clock"] = Clock(**value["clock"])
+        known["state"] = tuple(Slice.of(part) for part in value["state"])
+        return Commit(**known)
+
+
+class Checkpoint:
+    """A folder that one process at a time goes on from."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.id = ""
+        self.last: Commit | None = None
+        self._lock: IO[str] | None = None
+        self._made = False  # whether the folder is ours
+
+    def recognise(self, identity: dict[str, Any]) -> None:
+        """See whether this stream may go on from what is there; nothing is written."""
+        if self.store.exists("tidelog.json"):
+            self._recognise(identity)
+            self.last = self._last()
+            return
+        there = [e.name for e in self.store.entries() if e.name != "lock"]
+        if any(not name.startswith(".") for name in there):
+            raise Refused(
+                f"{self.store.root} holds other files and is no checkpoint:"
+                " name a new or empty folder"
+            )
+
+    def start(self, identity: dict[str, Any], copy_rigid: Callable[[], None]) -> None:
+        """Write what a new stream is, or finish doing so."""
+        if not self.id:
+            self.id = uuid.uuid4().hex
+            identity = {"id": self.id, "format": FORMAT, **identity}
+            self.store.write(sealed(identity), "tidelog.json")
+        if not self.store.exists("rigid", "complete"):
+            self.store.delete("rigid")
+            copy_rigid()
+            self.store.write(b"", "rigid", "complete")
+
+    def take(self) -> None:
+        """Nobody else may use a local checkpoint; elsewhere commits are checked before renaming."""
+        if self.store.local is None:
+            return
+        folder = self.store.local
+        try:
+            self._made = not os.path.exists(folder)
+            os.makedirs(folder, exist_ok=True)
+            lock = open(os.path.join(folder, "lock"), "a+", encoding="utf-8")  # noqa: SIM115
+        except OSError as error:
+            raise Refused(f"{folder}: {error.strerror or error}") from None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.seek(0)
+            owner = lock.read().strip()
+            lock.close()
+            raise Refused(
+                f"{folder} is in use by process {owner or 'unknown'}:"
+                " stop that one first, or name another checkpoint"
+            ) from None
+        lock.truncate(0)
+        lock.write(f"{os.getpid()}\n")
+        lock.flush()
+        self._lock = lock
+
+    def release(self) -> None:
+        """Let others use the folder; one that was never started is as it was before."""
+        if self._lock is None:
+            return
+        if not self.id and self.store.local is not None:
+            os.unlink(os.path.join(self.store.local, "lock"))
+            if self._made:
+                os.rmdir(self.store.local)
+        self._lock.close()
+        self._lock = None
+
+    def _recognise(self, identity: dict[str, Any]) -> None:
+        where = self.store.path("tidelog.json")
+        found = unsealed(self.store.read("tidelog.json"), where)
+        self.id = found.pop("id")
+        version = found.pop("format")
+        if version != FORMAT:
+            raise Refused(
+                f"{where} has format {version}, and this version writes {FORMAT}:"
+                " finish with the version that started it, or start with a new checkpoint"
+            )
+        identity = json.loads(json.dumps(identity))
+        for name in sorted({*found, *identity}):
+            if found.get(name) != identity.get(name):
+                raise Refused(_difference(name, found.get(name), identity.get(name), self.store))
+
+    def _last(self) -> Commit | None:
+        numbers = [
+            int(entry.name.removesuffix(".json"))
+            for entry in self.store.entries("commits")
+            if entry.name.removesuffix(".json").isdecimal()
+        ]
+        if not numbers:
+            return None
+        commit = self.commit(max(numbers))
+        for part in commit.state:
+            for name, size, digest in part.files:
+                where = self.store.path("state", part.folder, name)
+                there = {e.name: e.size for e in self.store.entries("state", part.folder)}
+                remedy = "restore it from a copy, or start with a new checkpoint"
+                if name not in there:
+                    raise Refused(f"{where} is missing: {remedy}")
+                if there[name] != size or self.store.sha256("state", part.folder, name) != digest:
+                    raise Refused(f"{where} is damaged: {remedy}")
+        return commit
+
+    def commit(self, number: int) -> Commit:
+        name = f"{number}.json"
+        where = self.store.path("commits", name)
+        value = unsealed(self.store.read("commits", name), where)
+        try:
+            return Commit.of(value)
+        except (KeyError, TypeError, ValueError):
+            raise Refused(f"{where} is damaged: it lacks what a commit holds") from None
+
+    def write(self, commit: Commit) -> None:
+        """The commit point: from here on the batch is done."""
+        name = f"{commit.batch}.json"
+        if self.store.exists("commits", name):
+            raise Refused(
+                f"another process committed batch {commit.batch} to {self.store.root}:"
+                " one stream at a time may use a checkpoint"
+            )
+        self.store.write(sealed(asdict(commit)), "commits", name)
+        self.last = commit
+
+    def sweep(self, *kept: Commit | None) -> None:
+        """Delete the state files that none of some commits names, and commits of long ago."""
+        commits = [commit for commit in kept if commit is not None]
+        folders = {part.folder for commit in commits for part in commit.state}
+        for entry in self.store.entries("state"):
+            if entry.name not in folders:
+                self.store.delete("state", entry.name)
+        oldest = max(commit.batch for commit in commits) - COMMITS
+        if oldest >= 0:
+            self.store.delete("commits", f"{oldest}.json")
+
+
+def _difference(name: str, was: Any, now: Any, store: Store) -> str:
+    """One sentence on what has changed since the checkpoint was started."""
+    what = {"program": "the rules are", "queries": "the queries are", "inputs": "the inputs are"}
+    remedy = "start with a new checkpoint, or go back"
+    if name == "program":
+        lines = set(str(was).splitlines()) ^ set(str(now).splitlines())
+        example = next(
+            (line for line in (*str(now).splitlines(), *str(was).splitlines()) if line in lines), ""
+        )
+        return f"{store.root} was started with other rules ({example}): {remedy}"
+    said = f"{what.get(name, f'{name} is')} {_short(now)} and was"
+    return f"{store.root} was started differently: {said} {_short(was)}; {remedy}"
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 200 else text[:197] + "..."

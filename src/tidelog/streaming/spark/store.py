@@ -1,0 +1,129 @@
+"""Files through Hadoop's FileSystem: checkpoints and sinks work wherever Spark can write."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from tidelog.evaluation.facts import DataError
+
+
+class Refused(DataError):
+    """A stream that cannot go on from what it finds; nothing was touched."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    name: str
+    folder: bool
+    size: int
+
+
+class Store:
+    """A folder on any file system that Spark knows."""
+
+    def __init__(self, spark: SparkSession, root: str) -> None:
+        assert spark._jvm is not None
+        self._jvm = spark._jvm  # the way to Hadoop
+        conf = spark._jsc.hadoopConfiguration()
+        path: Any = self._jvm.org.apache.hadoop.fs.Path(root)
+        fs = path.getFileSystem(conf)
+        self.root: str = fs.makeQualified(path).toString()
+        self.local: str | None = None
+        if fs.getScheme() == "file":
+            self.local = str(path.toUri().getPath()) if root.startswith("file:") else root
+            fs = fs.getRaw()  # without a checksum file beside each file
+        self._fs = fs
+
+    def path(self, *parts: str) -> str:
+        return "/".join([self.root, *parts])
+
+    def _path(self, *parts: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(self.path(*parts))
+
+    def exists(self, *parts: str) -> bool:
+        return bool(self._fs.exists(self._path(*parts)))
+
+    def entries(self, *parts: str) -> list[Entry]:
+        """What a folder holds, by name; nothing when it is not there."""
+        path = self._path(*parts)
+        if not self._fs.exists(path):
+            return []
+        found = [
+            Entry(status.getPath().getName(), bool(status.isDirectory()), int(status.getLen()))
+            for status in self._fs.listStatus(path)
+        ]
+        return sorted(found, key=lambda entry: entry.name)
+
+    def read(self, *parts: str) -> bytes:
+        stream = self._fs.open(self._path(*parts))
+        try:
+            return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
+        finally:
+            stream.close()
+
+    def first_line(self, path: str) -> bytes:
+        """The first line of a file anywhere, at most 1 MB of it."""
+        where = self._jvm.org.apache.hadoop.fs.Path(path)
+        stream = where.getFileSystem(self._fs.getConf()).open(where)
+        try:
+            size = min(1 << 20, stream.available())
+            data = bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream, size))
+        finally:
+            stream.close()
+        return data.split(b"\n", 1)[0]
+
+    def sha256(self, *parts: str) -> str:
+        stream = self._fs.open(self._path(*parts))
+        try:
+            digest: str = self._jvm.org.apache.commons.codec.digest.DigestUtils.sha256Hex(stream)
+            return digest
+        finally:
+            stream.close()
+
+    def make(self, *parts: str) -> None:
+        self._fs.mkdirs(self._path(*parts))
+
+    def write(self, data: bytes, *parts: str) -> None:
+        """A whole file or none: written beside its place, then renamed to it."""
+        *folders, name = parts
+        temporary = (*folders, f".{name}.tmp")
+        stream = self._fs.create(self._path(*temporary), True)
+        try:
+            stream.write(data)
+            stream.hsync()
+        finally:
+            stream.close()
+        self.rename(temporary, parts)
+
+    def rename(self, source: tuple[str, ...], target: tuple[str, ...]) -> None:
+        if not self._fs.rename(self._path(*source), self._path(*target)):
+            raise DataError(f"{self.path(*source)} cannot be renamed to {self.path(*target)}")
+
+    def delete(self, *parts: str) -> None:
+        self._fs.delete(self._path(*parts), True)
+
+
+def sealed(value: dict[str, Any]) -> bytes:
+    """JSON with a checksum of its own."""
+    text = json.dumps(value, sort_keys=True, ensure_ascii=True)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return (json.dumps({"sha256": digest, **value}, indent=1, ensure_ascii=True) + "\n").encode()
+
+
+def unsealed(data: bytes, where: str) -> dict[str, Any]:
+    """What was sealed; Refused when anything of it has changed."""
+    try:
+        value = json.loads(data)
+        digest = value.pop("sha256")
+        text = json.dumps(value, sort_keys=True, ensure_ascii=True)
+        if hashlib.sha256(text.encode()).hexdigest() == digest:
+            found: dict[str, Any] = value
+            return found
+    except (ValueError, KeyError, AttributeError, TypeError):
+        pass
+    raise Refused(f"{where} is damaged: restore it from a copy, or start with a new checkpoint")

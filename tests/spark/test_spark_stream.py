@@ -1,0 +1,124 @@
+"""What is streamed on Spark equals what is evaluated over the same range, however it arrives."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deep import examples
+from hypothesis import event, given
+from hypothesis import strategies as st
+from oracle import naive
+from oracle.generate import Case, programs_and_facts
+from oracle.keyed import keyed
+from pyspark.sql import SparkSession
+
+from tidelog.analysis.core import core
+from tidelog.evaluation.facts import arrow_type, resolve, schemas
+from tidelog.spark import stream
+from tidelog.streaming.layout import Keyless
+from tidelog.streaming.schedule import Blocking
+
+NOW = {"availableNow": True}
+
+
+def rows(table: pa.Table) -> list[tuple[object, ...]]:
+    return [tuple(row.values()) for row in table.to_pylist()]
+
+
+def batches(case: Case, lateness: int, random: Random) -> list[dict[str, list[tuple]]]:
+    """Rows in order of arrival, at most `lateness` late, cut anywhere: ticks are split."""
+    layout = schemas(case.program)
+    arriving = [
+        (row[-1] + random.randint(0, lateness), random.random(), name, row)
+        for name, found in case.facts.items()
+        if layout[name].time is not None
+        for row in found
+    ]
+    arriving.sort(key=lambda r: r[:2])
+    found: list[dict[str, list[tuple]]] = [{}]
+    for _, _, name, row in arriving:
+        if random.random() < 0.12:
+            found.append({})
+        found[-1].setdefault(name, []).append(row)
+    return found
+
+
+def check(
+    spark: SparkSession, case: Case, lateness: int, partitions: int, random: Random
+) -> None:
+    program = resolve(case.program, {})
+    layout = schemas(program)
+    needed = core(program, case.queries).below(case.queries).inputs
+    inputs = {p.source for p in needed if p.temporal}
+    times = [r[-1] for n in inputs for r in case.facts.get(n, [])]
+    if not times:
+        return
+    folder = Path(tempfile.mkdtemp(prefix="tidelog-test-"))
+    try:
+        for name in inputs:
+            (folder / name).mkdir()
+        for number, batch in enumerate(batches(case, lateness, random)):
+            for name in inputs & set(batch):
+                schema = layout[name]
+                types = [arrow_type(c.type) for c in schema.columns] + [pa.int64()]
+                columns = zip(*batch[name], strict=True)
+                arrays = [pa.array(v, t) for v, t in zip(columns, types, strict=True)]
+                path = folder / name / f"{number}.parquet"
+                pq.write_table(pa.table(arrays, names=list(schema.names)), path)
+                os.utime(path, (number + 1, number + 1))
+        frames = {}
+        for name in inputs:
+            kinds = {"text": "STRING", "int": "BIGINT", "float": "DOUBLE", "bool": "BOOLEAN"}
+            ddl = [f"`{c.name}` {kinds[str(c.type)]}" for c in layout[name].columns]
+            ddl.append(f"`{layout[name].time}` BIGINT")
+            reader = spark.readStream.schema(", ".join(ddl)).option("maxFilesPerTrigger", 1)
+            frames[name] = reader.parquet(str(folder / name))
+        rigid = {n: r for n, r in case.facts.items() if layout[n].time is None}
+        try:
+            running = stream(
+                spark,
+                case.program,
+                case.queries,
+                inputs=frames,
+                rigid=rigid,
+                lateness=lateness,
+                partitions=partitions,
+                trigger=NOW,
+            )
+        except (Blocking, Keyless) as error:
+            event(type(error).__name__)
+            return
+        event("run")
+        running.awaitTermination()
+        commit = running.close()
+        assert commit is not None
+        # One file of each input a batch: an input may run ahead of another, never be late.
+        assert (commit.totals["late"], commit.totals["dead"]) == (0, 0)
+        got = running.answers
+        want = naive.evaluate(case.program, case.facts, case.queries, min(times), max(times))
+        for query in case.queries:
+            answers = rows(got[query]) if query in got else []
+            answers = [() if row == (True,) and () in want[query] else row for row in answers]
+            assert len(answers) == len(set(answers)), "an answer came twice"
+            assert set(answers) == want[query]
+    finally:
+        shutil.rmtree(folder)
+
+
+@examples(40)
+@given(
+    programs_and_facts(connected=True, huge=False),
+    st.integers(0, 3),
+    st.integers(1, 8),
+    st.randoms(use_true_random=False),
+)
+def test_spark_stream_equals_naive_evaluation(
+    spark: SparkSession, case: Case, lateness: int, partitions: int, random: Random
+) -> None:
+    check(spark, keyed(case, random), lateness, partitions, random)
