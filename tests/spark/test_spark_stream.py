@@ -49,9 +49,7 @@ def batches(case: Case, lateness: int, random: Random) -> list[dict[str, list[tu
     return found
 
 
-def check(
-    spark: SparkSession, case: Case, lateness: int, partitions: int, random: Random
-) -> None:
+def check(spark: SparkSession, case: Case, lateness: int, partitions: int, random: Random) -> None:
     program = resolve(case.program, {})
     layout = schemas(program)
     needed = core(program, case.queries).below(case.queries).inputs

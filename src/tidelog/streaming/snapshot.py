@@ -5,9 +5,11 @@ Two lines of JSON: what the file is, with the checksum of the second line; and t
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
+import time
 from collections.abc import Iterable, Mapping
 from os import PathLike
 from pathlib import Path
@@ -119,3 +121,39 @@ def as_table(plain: Mapping[str, Any]) -> pa.Table:
         for values, (_, type_) in zip(plain["values"], plain["columns"], strict=True)
     ]
     return pa.table(arrays, names=names)
+
+
+# Checkpoints: a snapshot in a folder of its own, for one process at a time
+
+
+class Checkpoint:
+    """A folder with the latest snapshot of a stream and what its run had read and written."""
+
+    # Seconds between two snapshots, so that they do not hold up the stream.
+    OFTEN = 1.0
+
+    def __init__(self, path: str | PathLike[str]) -> None:
+        self.folder = Path(path)
+        if self.folder.exists() and not self.folder.is_dir():
+            raise SnapshotError(f"{path}: a checkpoint is a folder")
+        if (self.folder / "commits").exists():
+            raise SnapshotError(f"{path}: a checkpoint of Spark, not of a stream in process")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.file = self.folder / "stream.json"
+        self.lock = (self.folder / "lock").open("w")
+        try:
+            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise SnapshotError(f"{path}: another process is at work on this checkpoint") from None
+        self._last = time.monotonic()
+
+    @property
+    def begun(self) -> bool:
+        return self.file.exists()
+
+    @property
+    def due(self) -> bool:
+        return time.monotonic() - self._last >= self.OFTEN
+
+    def taken(self) -> None:
+        self._last = time.monotonic()
