@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import warnings
+from typing import Any, Literal
 
 import brute
 import pyarrow as pa
@@ -16,8 +17,10 @@ import tidelog
 from tidelog.analysis.analyze import simplified
 from tidelog.analysis.containment import Budget
 from tidelog.analysis.core import core
+from tidelog.analysis.definitive import Pending
 from tidelog.analysis.dependencies import Class, dependencies
-from tidelog.streaming.stream import Stream
+from tidelog.language.program import Type, Value
+from tidelog.streaming.stream import Growing, Stream
 
 
 def rows(table: pa.Table) -> list[tuple[Any, ...]]:
@@ -44,8 +47,11 @@ def streamed(draw: st.DrawFn, shape: Shape = PLAIN) -> tuple[Case, Facts]:
 def as_early_as_possible(case: Case, facts: Facts) -> None:
     shapes = brute.Shapes.of(case.program)
     rigid = {n: sorted(r) for n, r in facts.items() if not shapes.temporal[n]}
-    stream = Stream(case.program, [case.query], mode="online", rigid=rigid)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", Growing)
+        stream = Stream(case.program, [case.query], mode="online", rigid=rigid)
     known = {f for f in brute.history(case.program, facts) if f.time is None}
+    types = shapes.types
     tout = 0
     for tick in range(LAST + 2):
         new = {
@@ -65,6 +71,32 @@ def as_early_as_possible(case: Case, facts: Facts) -> None:
             for row in brute.answers_at(case.program, case.query, known, t)
         }
         assert set(rows(step.answers[case.query])) == want
+        for pending in stream.pending(5):
+            assert tout <= pending.time <= tick
+            comes(case, known, pending, tick, types)
+
+
+def comes(
+    case: Case, known: set[Fact], pending: Pending, tin: int, types: dict[str, tuple]
+) -> None:
+    """With what it waits for, a pending answer is an answer; it was none before."""
+    if not pending.waits_for:
+        return  # decided on the timeline, which gives no derivation
+    fresh = {Type.INT: 77, Type.FLOAT: 77.5, Type.BOOL: True}
+
+    def filled(predicate: str, args: tuple[Value | None, ...]) -> tuple[Value, ...]:
+        kinds = types[predicate]
+        return tuple(
+            fresh.get(t, "fresh") if a is None else a for a, t in zip(args, kinds, strict=True)
+        )
+
+    waits = {Fact(p.predicate, filled(p.predicate, p.args), p.time) for p in pending.waits_for}
+    assert all(f.time is not None and f.time > tin for f in waits)
+    assert pending.until is None or max(f.time or 0 for f in waits) <= pending.until
+    answer = filled(case.query, pending.args)
+    now = brute.answers_at(case.program, case.query, known, pending.time)
+    assert answer not in now
+    assert answer in brute.answers_at(case.program, case.query, known | waits, pending.time)
 
 
 @examples(60)
@@ -123,3 +155,59 @@ def as_small_as_possible(case: Case, facts: Facts) -> None:
 @given(streamed())
 def test_online_keeps_the_live_facts(given_: tuple[Case, Facts]) -> None:
     as_small_as_possible(*given_)
+
+
+# Offline: exactly the least delay, and a window of input facts
+
+
+def offline_by_definition(case: Case, facts: Facts, history: Literal["derived", "strict"]) -> None:
+    """Answers come at tin = tout + d, for the least d over all data of a small domain."""
+    assume(not brute.points(case.program))
+    try:
+        least, most = brute.offsets(case.program, case.query)
+    except brute.TooLargeError:
+        assume(False)
+    d = max(0, most or 0)
+    shapes = brute.Shapes.of(case.program)
+    rigid = {n: sorted(r) for n, r in facts.items() if not shapes.temporal[n]}
+    stream = Stream(case.program, [case.query], history=history, rigid=rigid)
+    known = brute.history(case.program, facts)
+    for tick in range(LAST + 2):
+        new = {
+            n: sorted((r for r in found if r[-1] == tick), key=str)
+            for n, found in facts.items()
+            if shapes.temporal[n]
+        }
+        step = stream.push(tick, new)
+        want = {
+            (*row, tick - d)
+            for row in brute.answers_at(case.program, case.query, known, tick - d)
+            if tick >= d
+        }
+        assert set(rows(step.answers[case.query])) == want
+        assert step.tout == tick - d
+        if history == "strict":
+            window = max(0, d - (0 if least is None else least))
+            assert all(tick - window < f.time <= tick for f in kept(stream) if f.time is not None)
+
+
+@examples(30)
+@given(streamed(), st.sampled_from(["derived", "strict"]))
+def test_offline_answers_at_the_least_delay(
+    given_: tuple[Case, Facts], history: Literal["derived", "strict"]
+) -> None:
+    offline_by_definition(*given_, history)
+
+
+def test_offline_is_earlier_than_the_settling_time_where_a_rule_hides_another() -> None:
+    """phi is 1 and the delay 0, though no single rule is redundant."""
+    text = """
+    input E(x: bool) @ time. input F @ time. input G @ time.
+    Q @ T :- E(true) @ T. Q @ T :- E(false) @ T. Q @ T :- E(X) @ T, H @ T+1. H @ T :- F @ T.
+    """
+    for history in ("derived", "strict"):
+        stream = Stream(tidelog.parse(text), ["Q"], history=history)
+        for tick in range(4):
+            step = stream.push(tick, {"E": [(True,)] if tick % 2 else []})
+            assert rows(step.answers["Q"]) == ([(tick,)] if tick % 2 else [])
+            assert step.tout == tick
