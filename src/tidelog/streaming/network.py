@@ -113,6 +113,70 @@ def fits(deps: Dependencies) -> bool:
     )
 
 
+def never_changing(deps: Dependencies) -> frozenset[str]:
+    """Rigid predicates that no temporal fact reaches."""
+    moving = {n for n, p in deps.core.predicates.items() if p.temporal}
+    grew = True
+    while grew:
+        grew = False
+        for edge in deps.edges:
+            if edge.body in moving and edge.head not in moving:
+                moving.add(edge.head)
+                grew = True
+    return frozenset(n for n in deps.core.predicates if n not in moving)
+
+
+def rigid_model(
+    deps: Dependencies, fixed: frozenset[str], rigid: Mapping[str, set[Row]]
+) -> dict[str, Slice]:
+    """What holds without a time, from rigid facts alone."""
+    found: dict[str, Slice] = {}
+    for names in deps.components:
+        if names[0] not in fixed:
+            continue
+        if deps.core.predicates[names[0]].input:
+            found[names[0]] = Slice(rigid.get(names[0], set()))
+            continue
+        for name in names:
+            found[name] = Slice(set())
+        rules = [Joined(r) for r in deps.core.rules if r.head.predicate in names]
+        grew = True
+        while grew:
+            grew = False
+            for joined in rules:
+                out: set[Row] = set()
+                joined.fire([found[a.predicate] for a in joined.atoms], out)
+                head = found[joined.rule.head.predicate]
+                new = out - head.rows
+                if new:
+                    head.add(new)
+                    grew = True
+    return found
+
+
+def close_cell(found: dict[str, Slice], ways: list[tuple[Way, list[Slice]]]) -> None:
+    """Semi-naive, within one cell: `found` is what other rules gave, and grows."""
+    new = {name: Slice(set(slice_.rows)) for name, slice_ in found.items()}
+    while any(slice_.rows for slice_ in new.values()):
+        out: dict[str, set[Row]] = {}
+        for way, bodies in ways:
+            for first in way.inside:
+                if not new.get(way.bodies[first].name, EMPTY).rows:
+                    continue
+                whole = list(bodies)
+                for i in way.inside:
+                    name = way.bodies[i].name
+                    whole[i] = (new if i == first else found).get(name, EMPTY)
+                if all(slice_.rows for slice_ in whole):
+                    way.joined.fire(whole, out.setdefault(way.head, set()), first)
+        new = {}
+        for name, rows in out.items():
+            known = found.setdefault(name, Slice(set()))
+            rows -= known.rows
+            known.add(rows)
+            new[name] = Slice(rows)
+
+
 class Network:
     """The cells of some queries of class 1 or 2."""
 
@@ -130,8 +194,8 @@ class Network:
         self.cells: dict[Key, Cell] = {}
         self.count = 0  # input facts and carried ones that are kept
         self._build()
-        self.static: dict[str, Slice] = {}
-        self._evaluate_static(rigid)
+        self.static = rigid_model(self.deps, self.fixed, rigid)
+        self._static_patterns()
         self._dirty: dict[Key, None] = {}
         self._heap: list[Key] = []
         self._stale: dict[Key, None] = {}
@@ -144,7 +208,7 @@ class Network:
     def _build(self) -> None:
         deps, made = self.deps, self.made
         core, phi, pins = deps.core, self.schedule.phi, self.schedule.pins
-        fixed = self._never_changing()
+        fixed = never_changing(deps)
         self.fixed = fixed
         place = {name: i for i, c in enumerate(deps.components) for name in c}
         pinned = self._pinned()
@@ -193,19 +257,6 @@ class Network:
             if edge.point is not None:
                 start[edge.body] = max(start.get(edge.body, edge.point), edge.point)
         return longest(nodes, arcs, start)[0]
-
-    def _never_changing(self) -> frozenset[str]:
-        """Rigid predicates that no temporal fact reaches."""
-        core = self.deps.core
-        moving = {n for n, p in core.predicates.items() if p.temporal}
-        grew = True
-        while grew:
-            grew = False
-            for edge in self.deps.edges:
-                if edge.body in moving and edge.head not in moving:
-                    moving.add(edge.head)
-                    grew = True
-        return frozenset(n for n in core.predicates if n not in moving)
 
     def _rules(self, place: Mapping[str, int]) -> None:
         numbered = 0
@@ -288,30 +339,10 @@ class Network:
                 todo += [(head, offset + o) for head, o in users.get(name, ())]
         return found
 
-    def _evaluate_static(self, rigid: Mapping[str, set[Row]]) -> None:
-        core = self.deps.core
-        for names in self.deps.components:
-            if names[0] not in self.fixed:
-                continue
-            if core.predicates[names[0]].input:
-                self.static[names[0]] = Slice(rigid.get(names[0], set()))
-                continue
-            rules = [Joined(r) for r in core.rules if r.head.predicate in names]
-            for name in names:
-                self.static[name] = Slice(set())
-            grew = True
-            while grew:
-                grew = False
-                for joined in rules:
-                    bodies = [self.static[a.predicate] for a in joined.atoms]
-                    out: set[Row] = set()
-                    joined.fire(bodies, out)
-                    head = self.static[joined.rule.head.predicate]
-                    new = out - head.rows
-                    if new:
-                        head.add(new)
-                        grew = True
-            for name in names:
+    def _static_patterns(self) -> None:
+        """What never changes has no arbitrary arguments."""
+        for name in self.fixed:
+            if not self.deps.core.predicates[name].input:
                 for pattern in self.made.patterns[name]:
                     ground = self.made.ground(pattern)
                     spec = self.made.name(name, pattern)
@@ -458,34 +489,12 @@ class Network:
                 slice_ = found.get(way.head) or found.setdefault(way.head, Slice(set()))
                 way.joined.fire(bodies, slice_.rows)
         if later:
-            self._close(found, later)
+            close_cell(found, later)
         if final:
             for name, ground in component.grounds.items():
                 if ground in found:
                     found[name] = found[ground]
         return found
-
-    def _close(self, found: dict[str, Slice], ways: list[tuple[Way, list[Slice]]]) -> None:
-        """Semi-naive, within one cell."""
-        new = {name: Slice(set(slice_.rows)) for name, slice_ in found.items()}
-        while any(slice_.rows for slice_ in new.values()):
-            out: dict[str, set[Row]] = {}
-            for way, bodies in ways:
-                for first in way.inside:
-                    if not new.get(way.bodies[first].name, EMPTY).rows:
-                        continue
-                    whole = list(bodies)
-                    for i in way.inside:
-                        name = way.bodies[i].name
-                        whole[i] = (new if i == first else found).get(name, EMPTY)
-                    if all(slice_.rows for slice_ in whole):
-                        way.joined.fire(whole, out.setdefault(way.head, set()), first)
-            new = {}
-            for name, rows in out.items():
-                known = found.setdefault(name, Slice(set()))
-                rows -= known.rows
-                known.add(rows)
-                new[name] = Slice(rows)
 
     # Time goes on
 

@@ -24,6 +24,7 @@ from tidelog.language.program import Program, Type
 from tidelog.streaming.joins import Row, at
 from tidelog.streaming.online import Answers, Facts
 from tidelog.streaming.schedule import Schedule
+from tidelog.streaming.slices import MOST_FACTS, MOST_TICKS, Slices, packed, small
 from tidelog.streaming.snapshot import (
     State,
     as_facts,
@@ -77,6 +78,12 @@ class Offline:
         self.ahead = max(
             (phi[q] - (0 if eager else self.delays[q]) for q in self.temporal), default=0
         )
+        # Few facts are taken in Python, tick by tick, until a push brings many.
+        self.few = (
+            Slices(self.schedule, rigid)
+            if not strict and small(self.schedule, self.ahead)
+            else None
+        )
         self.start: int | None = None  # the schedule began before this input time
         self.done: int | None = None  # the input time up to which waves have run
         self.answered: dict[str, int] = {}  # per query, the last time answered
@@ -102,7 +109,8 @@ class Offline:
     def close(self, last: int, low: int) -> Answers:
         """No more input: everything up to the last tick is final."""
         ends = dict.fromkeys(self.temporal, last)
-        self.ahead = self.schedule.last(last) - last
+        pins = (self.schedule.pins[q] for q in self.queries)
+        self.ahead = int(max([self.schedule.last(last), *pins])) - last
         found = self._look(last, {}, low, ends, ends)
         self.connection.close()
         return found
@@ -123,6 +131,8 @@ class Offline:
         """How many facts are kept, inputs and derived slices together."""
         if self.strict:
             return sum(len(rows) for times in self.kept.values() for rows in times.values())
+        if self.few is not None:
+            return self.few.count
         return sum(bits(table) for table in self.slices.values())
 
     def facts(self) -> dict[str, dict[int, set[Row]]]:
@@ -140,6 +150,7 @@ class Offline:
             "answered": self.answered,
             "given": {q: plain(rows) for q, rows in self.given.items()},
             "facts": plain_facts(self.kept),
+            "few": None if self.few is None else plain_facts(self._few()),
             "slices": {name: plain_table(table) for name, table in self.slices.items()},
         }
 
@@ -148,6 +159,14 @@ class Offline:
         self.given = {q: as_rows(rows) for q, rows in state["given"].items()}
         self.kept = as_facts(state["facts"])
         self.slices = {name: as_table(table) for name, table in state["slices"].items()}
+        if state["few"] is None:
+            self.few = None
+        elif self.few is not None:
+            self.few.resume(as_facts(state["few"]))
+
+    def _few(self) -> dict[str, dict[int, set[Row]]]:
+        assert self.few is not None
+        return {**self.few.kept(inputs=True), **self.few.kept(inputs=False)}
 
     def _look(
         self, tin: int, facts: Facts, low: int, until: dict[str, int], final: dict[str, int]
@@ -157,12 +176,12 @@ class Offline:
         assert self.done is not None
         emit = Range(low, tin) if low <= tin else EMPTY
         if self.strict:
-            tables = [self._strictly(tin, facts, emit)]
+            tables = [self._rows(self._strictly(tin, facts, emit))]
         else:
             tables = self._derived(tin, facts, emit)
         found: Answers = {}
         for query in self.queries:
-            rows = {row for answers in tables for row in _rows(answers[query], self._width(query))}
+            rows = {row for answers in tables for row in answers[query]}
             if query not in until:
                 found[query] = rows - self.given[query]
                 self.given[query] |= rows
@@ -176,23 +195,62 @@ class Offline:
             found[query] = rows
         return found
 
-    def _derived(self, tin: int, facts: Facts, emit: Range) -> list[dict[str, pa.Table]]:
+    def _rows(self, answers: Mapping[str, pa.Table]) -> Answers:
+        return {query: set(_rows(answers[query], self._width(query))) for query in self.queries}
+
+    def _derived(self, tin: int, facts: Facts, emit: Range) -> list[Answers]:
         assert self.start is not None
         assert self.done is not None
-        found: list[dict[str, pa.Table]] = []
+        if self.few is not None:
+            size = sum(len(rows) for times in facts.values() for rows in times.values())
+            if tin + self.ahead - self.done <= MOST_TICKS and size <= MOST_FACTS:
+                return self._by_tick(self.few, tin, facts, emit)
+            facts = self._take_over(self.few, facts)
+        found: list[Answers] = []
         if tin > self.done:
             self._offer(facts)
             waved = self.wave.run(self.slices, self.inputs, self.start, self.done, tin, emit)
             self.slices, self.done = waved.state, tin
-            found.append(waved.answers)
+            found.append(self._rows(waved.answers))
         if self.ahead or not found:
             # What would be final if nothing more came; the state stays as it is.
             self._offer({})
             to = tin + self.ahead
-            found.append(
-                self.wave.run(self.slices, self.inputs, self.start, self.done, to, emit).answers
-            )
+            looked = self.wave.run(self.slices, self.inputs, self.start, self.done, to, emit)
+            found.append(self._rows(looked.answers))
         return found
+
+    def _by_tick(self, few: Slices, tin: int, facts: Facts, emit: Range) -> list[Answers]:
+        assert self.done is not None
+        few.take(facts)
+        low, high = (1, 0) if emit.empty else (int(emit.low), int(emit.high))
+        found: list[Answers] = [few.run(self.done, tin, low, high)]
+        self.done = max(self.done, tin)
+        if self.ahead:
+            found.append(few.run(self.done, self.done + self.ahead, low, high, stay=True))
+        known = {q: set(few.static[q].rows) for q in self.queries if q not in self.temporal}
+        return [{**answers, **known} for answers in found]
+
+    def _take_over(self, few: Slices, facts: Facts) -> Facts:
+        """The slices kept so far as tables of a wave; input facts come with the new ones."""
+        plan = self.schedule.plan
+        for name, times in few.kept(inputs=False).items():
+            predicate = self.schedule.deps.core.predicates[name]
+            names = [f"a{i}" for i in range(1, len(predicate.types) + 1)]
+            types = [ARROW[t or Type.TEXT] for t in predicate.types]
+            columns = zip(*packed(times), strict=True)
+            self.slices[plan.tables[name]] = pa.table(
+                [
+                    pa.array(c, t)
+                    for c, t in zip(columns, [*types, pa.int64(), pa.int64()], strict=True)
+                ],
+                names=[*names, "c", "b"],
+            )
+        whole = few.kept(inputs=True)
+        for name, new in facts.items():
+            whole.setdefault(name, {}).update({t: set(rows) for t, rows in new.items()})
+        self.few = None
+        return whole
 
     def _strictly(self, tin: int, facts: Facts, emit: Range) -> dict[str, pa.Table]:
         """Algorithm 2 as it is written: evaluate over the history, then forget what is old."""

@@ -7,7 +7,7 @@ every fact that no possible later answer rests on is forgotten.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TypeAlias
 
@@ -21,7 +21,7 @@ from tidelog.streaming.snapshot import State, as_facts, as_rows, plain, plain_fa
 
 Answers: TypeAlias = dict[str, set[Row]]  # with the time last, where there is one
 # Facts by input and time.
-Facts: TypeAlias = Mapping[str, Mapping[int, Iterable[Row]]]
+Facts: TypeAlias = Mapping[str, Mapping[int, set[Row]]]
 
 
 class Online:
