@@ -151,7 +151,7 @@ def as_small_as_possible(case: Case, facts: Facts) -> None:
         assert step.history == len(want)
 
 
-@examples(40)
+@examples(10)
 @given(streamed())
 def test_online_keeps_the_live_facts(given_: tuple[Case, Facts]) -> None:
     as_small_as_possible(*given_)
