@@ -21,9 +21,9 @@ from tidelog.evaluation.facts import in_memory, resolve, schemas
 from tidelog.evaluation.plan import Scan
 from tidelog.evaluation.sql import Writer
 from tidelog.streaming.clock import Clock, Pace
+from tidelog.streaming.intake import typed
 from tidelog.streaming.kernel import Kernel, Worker, packed_tables
 from tidelog.streaming.layout import Keyless, Layout
-from tidelog.streaming.offline import typed
 from tidelog.streaming.schedule import WHOLE, Blocking, Schedule
 
 

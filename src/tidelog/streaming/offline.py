@@ -18,9 +18,10 @@ from tidelog.analysis.definitive import Pending
 from tidelog.analysis.delay import delay
 from tidelog.analysis.dependencies import Dependencies, dependencies
 from tidelog.analysis.window import window
-from tidelog.evaluation.facts import DataError, Schema, Table, schemas
+from tidelog.evaluation.facts import Schema, schemas
 from tidelog.evaluation.ranges import EMPTY, Range
 from tidelog.language.program import Program, Type
+from tidelog.streaming.intake import ARROW, named
 from tidelog.streaming.joins import Row, at
 from tidelog.streaming.online import Answers, Facts
 from tidelog.streaming.schedule import Schedule
@@ -36,12 +37,6 @@ from tidelog.streaming.snapshot import (
 )
 from tidelog.streaming.wave import Wave, bits
 
-ARROW = {
-    Type.TEXT: pa.string(),
-    Type.INT: pa.int64(),
-    Type.FLOAT: pa.float64(),
-    Type.BOOL: pa.bool_(),
-}
 # Seconds to look for a delay below the settling time, or for a window, of one query.
 BUDGET = 2.0
 
@@ -84,6 +79,7 @@ class Offline:
             if not strict and small(self.schedule, self.ahead)
             else None
         )
+        self.many: dict[str, pa.Table] = {}  # large tables that come with the next tick
         self.start: int | None = None  # the schedule began before this input time
         self.done: int | None = None  # the input time up to which waves have run
         self.answered: dict[str, int] = {}  # per query, the last time answered
@@ -203,7 +199,8 @@ class Offline:
         assert self.done is not None
         if self.few is not None:
             size = sum(len(rows) for times in facts.values() for rows in times.values())
-            if tin + self.ahead - self.done <= MOST_TICKS and size <= MOST_FACTS:
+            short = tin + self.ahead - self.done <= MOST_TICKS
+            if short and size <= MOST_FACTS and not self.many:
                 return self._by_tick(self.few, tin, facts, emit)
             facts = self._take_over(self.few, facts)
         found: list[Answers] = []
@@ -277,6 +274,8 @@ class Offline:
                 ]
                 self.connection.unregister(self.inputs[predicate.name])
                 table = _table(self.schemas[predicate.source], rows)
+                if predicate.name in self.many:
+                    table = pa.concat_tables([table, self.many.pop(predicate.name)])
                 self.connection.register(self.inputs[predicate.name], table)
 
     def _window(self, program: Program) -> int:
@@ -328,33 +327,11 @@ def _rows(table: pa.Table, width: int) -> list[Row]:
 
 def _table(schema: Schema, rows: list[Row]) -> pa.Table:
     """Facts under the names and types the SQL expects."""
-    names, types = _names(schema)
+    names, types = named(schema)
     if not rows:
         return pa.table([pa.array([], t) for t in types], names=names)
     columns = list(zip(*rows, strict=True)) or [(1,) * len(rows)]
     return pa.table([pa.array(c, t) for c, t in zip(columns, types, strict=True)], names=names)
 
 
-def _names(schema: Schema) -> tuple[list[str], list[pa.DataType]]:
-    names = [f"a{i}" for i in range(1, len(schema.columns) + 1)]
-    types = [ARROW[c.type or Type.TEXT] for c in schema.columns]
-    if schema.time is not None:
-        names.append("t")
-        types.append(pa.int64())
-    return (names, types) if names else (["z"], [pa.int64()])
-
-
-def typed(part: object, schema: Schema) -> pa.Table:
-    """Facts under the names and types the SQL expects, without rows that have a NULL."""
-    names, types = _names(schema)
-    if part is None:
-        return pa.table([pa.array([], t) for t in types], names=names)
-    assert isinstance(part, Table)
-    try:
-        columns = [c.cast(t) for c, t in zip(part.table.columns, types, strict=True)]
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise DataError(f"{part.origin}: {error}") from None
-    return pa.table(columns, names=names).drop_null()
-
-
-__all__ = ["ARROW", "Endless", "Offline", "typed"]
+__all__ = ["MOST_FACTS", "Endless", "Offline"]

@@ -18,7 +18,7 @@ from tidelog.streaming.schedule import Schedule
 
 # Ticks and facts of one push beyond which a wave is the better way.
 MOST_TICKS = 5_000
-MOST_FACTS = 150_000
+MOST_FACTS = 300_000
 
 
 def small(schedule: Schedule, ahead: int) -> bool:

@@ -6,21 +6,24 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from os import PathLike
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidelog.analysis.containment import reduced
 from tidelog.analysis.core import core
 from tidelog.analysis.definitive import Pending
 from tidelog.analysis.dependencies import Class, Dependencies, dependencies
-from tidelog.evaluation.facts import DataError, Rows, Schema, in_memory, resolve, schemas
+from tidelog.evaluation.facts import DataError, Rows, resolve, schemas
 from tidelog.evaluation.plan import planning_budget
 from tidelog.language.printer import print_program
 from tidelog.language.program import TIME_COLUMN, TIME_MAX, Program, Type
-from tidelog.streaming.joins import Row, at
+from tidelog.streaming import offline
+from tidelog.streaming.intake import ARROW, Intake, by_time
+from tidelog.streaming.joins import Row
 from tidelog.streaming.network import fits
-from tidelog.streaming.offline import ARROW, Offline, typed
+from tidelog.streaming.offline import Offline
 from tidelog.streaming.online import Answers, Facts, Online
 from tidelog.streaming.snapshot import State, as_facts, plain, plain_facts, read, write
 from tidelog.streaming.whole import Whole
@@ -136,7 +139,7 @@ class Stream:
         needed, _ = reduced(whole, self.queries, planning_budget())
         self.deps = dependencies(needed, self.queries)
         self._sources = {p.source: p.name for p in self.deps.core.inputs if p.temporal}
-        self._kinds = {name: _Kinds(s) for name, s in self.schemas.items() if s.time is not None}
+        self._intakes = {n: Intake(s) for n, s in self.schemas.items() if s.time is not None}
         self._shapes = {query: self._shape(query) for query in self.queries}
         self._algorithm: Algorithm = self._start(self.deps)
 
@@ -165,9 +168,9 @@ class Stream:
         if self.tin is not None and tick - self.lateness < self.tin:
             raise ValueError(f"tick {tick} comes after everything up to {self.tin} had arrived")
         late: dict[str, Late] = {}
-        taken = [(name, self._rows(name, rows, tick)) for name, rows in (facts or {}).items()]
-        for name, rows in taken:
-            back = self._take(name, rows, tick)
+        taken = [(name, self._read(name, rows, tick)) for name, rows in (facts or {}).items()]
+        for name, times in taken:
+            back = self._take(name, times, tick)
             if back:
                 late[name] = back
         self._seen(tick, tick)
@@ -280,36 +283,39 @@ class Stream:
         for name in rigid:
             if name not in self.schemas or self.schemas[name].time is not None:
                 raise DataError(f"`{name}` is not a rigid input of the rules")
-        return {
-            name: set(
-                _as_rows(typed(in_memory(self.schemas[name], rows, None), self.schemas[name]))
-            )
-            for name, rows in rigid.items()
-        }
+        return {name: set(Intake(self.schemas[name]).rows(rows)) for name, rows in rigid.items()}
 
-    def _rows(self, name: str, rows: Rows, tick: int) -> list[Row]:
-        kinds = self._kinds.get(name)
-        if kinds is None:
+    def _read(self, name: str, rows: Rows, tick: int) -> dict[int, list[Row]]:
+        """Facts by time; a large table that a wave can take as it is goes there at once."""
+        intake = self._intakes.get(name)
+        if intake is None:
             raise DataError(f"`{name}` is not a temporal input of the rules")
-        return kinds.rows(rows, tick)
+        if isinstance(self._algorithm, Offline) and not isinstance(rows, (list, tuple)):
+            table = intake.table(rows)
+            low = -TIME_MAX if self.tin is None else self.tin + 1
+            high = tick - self.lateness
+            if table.num_rows > offline.MOST_FACTS and name in self._sources:
+                times = pc.min_max(table.column("t")).as_py()
+                if low <= times["min"] and times["max"] <= high and not self._algorithm.strict:
+                    self._algorithm.many[self._sources[name]] = table
+                    self._seen(times["min"], times["max"])
+                    return {}
+            return by_time(table)
+        return intake.times(rows, tick)
 
-    def _take(self, name: str, rows: list[Row], tick: int) -> Late:
+    def _take(self, name: str, times: dict[int, list[Row]], tick: int) -> Late:
         """Keep what is in time; hand the rest back."""
         low = -TIME_MAX if self.tin is None else self.tin + 1
         high = TIME_MAX if self.max_jump is None else tick + self.max_jump
-        times = self._waiting.setdefault(name, {})
+        waiting = self._waiting.setdefault(name, {})
         late: Late = []
-        for row in rows:
-            time = at(row)
+        for time, rows in times.items():
             if low <= time <= high:
-                found = times.get(time)
-                if found is None:
-                    found = times[time] = set()
-                found.add(row[:-1])
+                known = waiting.get(time)
+                waiting[time] = set(rows) if known is None else known.union(rows)
+                self._seen(time, time)
             else:
-                late.append(row)
-        if times:
-            self._seen(min(times), max(times))
+                late += [(*row, time) for row in rows]
         return late
 
     def _seen(self, first: int, last: int) -> None:
@@ -367,65 +373,6 @@ class Stream:
             return pa.table({"holds": pa.array([True for _ in ordered], pa.bool_())})
         columns = zip(*ordered, strict=True)
         return pa.table([pa.array(c, t) for c, t in zip(columns, types, strict=True)], names=names)
-
-
-class _Kinds:
-    """Reads the rows of an input: tuples at once, anything else through Arrow."""
-
-    def __init__(self, schema: Schema) -> None:
-        self.schema = schema
-        python = {Type.TEXT: str, Type.INT: int, Type.FLOAT: float, Type.BOOL: bool}
-        kinds = [python[c.type or Type.TEXT] for c in schema.columns]
-        self.without = tuple(kinds)
-        self.whole = (*kinds, int)
-        # Values that need a closer look: integers may be large, texts half, floats not numbers.
-        self.texts = [i for i, k in enumerate(kinds) if k is str]
-        self.numbers = [i for i, k in enumerate(kinds) if k is int]
-        self.floats = [i for i, k in enumerate(kinds) if k is float]
-
-    def rows(self, rows: Rows, tick: int) -> list[Row]:
-        if isinstance(rows, (list, tuple)):
-            found = self._plain(rows, tick)
-            if found is not None:
-                return found
-            wanted = len(self.schema.columns)
-            rows = [
-                (*row, tick) if isinstance(row, (tuple, list)) and len(row) == wanted else row
-                for row in rows
-            ]
-        return _as_rows(typed(in_memory(self.schema, rows, None), self.schema))
-
-    def _plain(self, rows: Any, tick: int) -> list[Row] | None:
-        """Tuples of exactly the right types; None when there is anything else to look at."""
-        found: list[Any] = []
-        append, without, whole = found.append, self.without, self.whole
-        for row in rows:
-            if type(row) is not tuple:
-                return None
-            kinds = tuple(map(type, row))
-            if kinds == without:
-                row = (*row, tick)
-            elif kinds != whole or not -TIME_MAX <= row[-1] <= TIME_MAX:
-                return None
-            append(row)
-        for i in self.texts:
-            if not all(row[i].isascii() for row in found):
-                return None
-        for i in self.numbers:
-            if not all(-(2**63) <= row[i] < 2**63 for row in found):
-                return None
-        for i in self.floats:
-            if not all(row[i] == row[i] for row in found):
-                return None
-        return found
-
-
-def _as_rows(table: pa.Table) -> list[Row]:
-    """Rows of a table; a row with a value that is not a number is no fact."""
-    if table.column_names == ["z"]:
-        return [()] * table.num_rows
-    rows = list(zip(*(c.to_pylist() for c in table.columns), strict=True))
-    return [row for row in rows if all(v == v for v in row)]
 
 
 def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:
