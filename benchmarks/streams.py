@@ -42,8 +42,8 @@ class Sizes:
     borne: int  # ticks of La Haute Borne
 
 
-FULL = Sizes({10: 2_000, 1_000: 200, 100_000: 12}, 100_000, 10_000, 60, 4_000)
-QUICK = Sizes({10: 30, 1_000: 6}, 300, 100, 8, 100)
+FULL = Sizes({10: 2_000, 1_000: 200, 100_000: 10}, 100_000, 10_000, 60, 1_500)
+QUICK = Sizes({10: 30, 1_000: 6}, 300, 100, 8, 50)
 
 Tick = tuple[int, pa.Table]
 
@@ -118,7 +118,7 @@ def by_hand(ticks: Sequence[Tick]) -> tuple[list[float], int]:
             connection.execute(
                 "INSERT INTO recent SELECT DISTINCT device, time FROM new WHERE level = 'high'"
             )
-            found = connection.execute(
+            found = connection.sql(
                 "SELECT a.device, a.time FROM recent a JOIN recent b USING (device)"
                 f" JOIN recent c USING (device) WHERE a.time = {tick - 2} AND b.time = {tick - 1}"
                 f" AND c.time = {tick}"
@@ -301,7 +301,7 @@ def kept(sizes: Sizes) -> Iterator[Result]:
     random = Random(11)
     quiet = [
         (t, {"Temp": [(f"d{i}", "high" if random.random() < 0.2 else "low") for i in range(20)]})
-        for t in range(min(1_000, 10 * sizes.far))
+        for t in range(min(500, sizes.far))
     ]
     turbines = tidelog.parse(RULES)
     program, rigid, ticks = borne(sizes.borne)

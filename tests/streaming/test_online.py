@@ -21,6 +21,7 @@ import tidelog
 from tidelog.analysis.core import core
 from tidelog.analysis.dependencies import Class, dependencies
 from tidelog.evaluation.facts import schemas
+from tidelog.evaluation.stretch import TooHard
 from tidelog.streaming import offline as offline_module
 from tidelog.streaming.offline import Endless
 from tidelog.streaming.schedule import Blocking
@@ -72,7 +73,12 @@ def streams_what_is_evaluated(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Growing)
             return Stream(
-                case.program, case.queries, lateness=lateness, rigid=rigid_facts(case), **how
+                case.program,
+                case.queries,
+                lateness=lateness,
+                rigid=rigid_facts(case),
+                budget=0.2,
+                **how,
             )
 
     def restored(stream: Stream) -> Stream:
@@ -90,10 +96,14 @@ def streams_what_is_evaluated(
         return
     again = None if file is None else restored
     got: dict[str, list] = {query: [] for query in case.queries}
-    for step in stream.run(pushes.items()) if again is None else interrupted(stream, pushes, again):
-        assert not step.late
-        for query, table in step.answers.items():
-            got[query] += rows(table)
+    steps = stream.run(pushes.items()) if again is None else interrupted(stream, pushes, again)
+    try:
+        for step in steps:
+            assert not step.late
+            for query, table in step.answers.items():
+                got[query] += rows(table)
+    except TooHard:
+        assume(False)  # the timeline's answers do not come within the budget either
     times = [t for facts in pushes.values() for found in facts.values() for *_, t in found]
     want = naive.evaluate(
         case.program, case.facts, case.queries, min(*times, *pushes), max(*times, *pushes)
@@ -120,7 +130,7 @@ offline = st.sampled_from(
 randoms = st.randoms(use_true_random=False)
 
 
-@examples(40)
+@examples(25)
 @given(programs_and_facts(connected=True, huge=False), st.integers(0, 3), randoms, ways)
 def test_online_equals_naive_evaluation(
     case: Case, lateness: int, random: Random, how: dict[str, str]
@@ -363,7 +373,7 @@ def test_real_data_tick_by_tick(name: str, mode: str, shared_data: Path) -> None
                     at = int(row[schema.time])
                     times.setdefault(at, {}).setdefault(predicate, []).append(values)
     # The whole of it takes minutes; `make test-deep` reads further.
-    some = sorted(times)[: 700 * DEEP]
+    some = sorted(times)[: 400 * DEEP]
     stream = Stream(program, rigid=rigid, mode=mode)
     got: dict[str, list] = {query: [] for query in program.outputs}
     for step in stream.run((tick, times[tick]) for tick in some):

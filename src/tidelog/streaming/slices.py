@@ -17,7 +17,7 @@ from tidelog.streaming.network import Body, Way, close_cell, never_changing, rig
 from tidelog.streaming.schedule import Schedule
 
 # Ticks and facts of one push beyond which a wave is the better way.
-MOST_TICKS = 5_000
+MOST_TICKS = 50_000
 MOST_FACTS = 300_000
 
 

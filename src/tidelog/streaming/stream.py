@@ -87,7 +87,8 @@ class Stream:
     `mode="online"` as soon as the facts at hand prove them final, and facts are forgotten as soon
     as no later answer can need them. With `emit="eager"` an answer comes as soon as it is derived,
     and `tout` says what is final. `history="strict"` keeps input facts in the window only
-    (Algorithm 2), offline, where a window exists.
+    (Algorithm 2), offline, where a window exists. `budget` bounds the seconds in which a blocking
+    query's time points are decided at each tick; those that are not stay open.
 
     >>> import tidelog
     >>> program = tidelog.parse("Hot(X) @ T :- Temp(X, high) @ T, Temp(X, high) @ T+1.")
@@ -110,7 +111,7 @@ class Stream:
         rigid: Mapping[str, Rows] | None = None,
         from_: int | None = None,
         max_jump: int | None = None,
-        budget: float = 60.0,
+        budget: float = 10.0,
     ) -> None:
         _one_of("mode", mode, ("offline", "online"))
         _one_of("emit", emit, ("definitive", "eager"))
