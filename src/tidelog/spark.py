@@ -37,6 +37,7 @@ from tidelog.streaming.spark.pipeline import Pipeline, Source
 from tidelog.streaming.spark.sinks import Memory, Sink, sink_of
 from tidelog.streaming.spark.sources import Files, Frames, Inputs, spark_type
 from tidelog.streaming.spark.store import Refused, Store
+from tidelog.streaming.spark.work import Setting
 
 __all__ = ["Commit", "Refused", "Running", "session", "stream"]
 
@@ -190,20 +191,18 @@ def stream(
         sources = Frames(frames, feed)
     count = partitions or spark.sparkContext.defaultParallelism
     kernel = Kernel(point.id, pickle.dumps(layout), packed_tables(tables), count, memory)
-    pipeline = Pipeline(
+    setting = Setting(
         spark=spark,
         program=program,
         layout=layout,
         inputs=feed,
-        pace=pace,
         kernel=kernel,
-        checkpoint=point,
-        sink=target,
+        store=point.store,
         max_jump=max_jump,
         timestamps=timestamps,
-        constant=_constant(program, asked, tables),
-        told=told,
     )
+    constant = _constant(program, asked, tables)
+    pipeline = Pipeline(setting, pace, point, target, constant, told)
     return Running(pipeline, sources, trigger, temporary)
 
 
