@@ -303,6 +303,7 @@ class Running:
 
     def _release(self) -> None:
         self._pipeline.checkpoint.release()
+        self._pipeline.setting.close()
         if self._temporary is not None:
             self._temporary.cleanup()
             self._temporary = None

@@ -45,7 +45,7 @@ def batches(case: Case, lateness: int, random: Random) -> list[dict[str, list[tu
     arriving.sort(key=lambda r: r[:2])
     found: list[dict[str, list[tuple]]] = [{}]
     for _, _, name, row in arriving:
-        if random.random() < 0.08:
+        if random.random() < 0.1 and len(found) < 4:
             found.append({})
         found[-1].setdefault(name, []).append(row)
     return found
@@ -96,7 +96,7 @@ def check(spark: SparkSession, case: Case, lateness: int, partitions: int, rando
             return
         event("run")
         # In the driver or in the partitions: it must make no difference.
-        with patch.object(pipeline, "LITTLE", random.choice((-1, 100_000))):
+        with patch.object(pipeline, "LITTLE", random.choice((-1, 100_000, 100_000))):
             running.awaitTermination()
             commit = running.close()
         assert commit is not None

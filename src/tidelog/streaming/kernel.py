@@ -85,6 +85,10 @@ class Worker:
             self.connection.execute(f"CREATE TEMP TABLE rigid{i} AS SELECT * FROM given")
             self.connection.unregister("given")
 
+    def close(self) -> None:
+        self.connection.close()
+        self._spill.cleanup()
+
     def run(
         self, number: int, span: Span, batches: Iterable[pa.RecordBatch]
     ) -> Iterator[pa.RecordBatch]:

@@ -97,6 +97,11 @@ class Setting:
         """The kernel in this process."""
         return Worker(replace(self.kernel, partitions=1))
 
+    def close(self) -> None:
+        if "worker" in self.__dict__:
+            self.worker.close()
+            del self.worker
+
     def looked_at(self, span: Span) -> dict[int, list[tuple[int, int]]]:
         """The chunks of each table that a wave looks at."""
         schedule = self.layout.schedule
