@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test test-deep bench lint clean
+.PHONY: help setup demo test test-deep test-crash bench lint clean
 
 # An environment knows its own place: after the folder was moved or copied, or its Python is gone, it is built anew.
 ifneq ($(shell test -x $(BIN)/python && $(BIN)/python -c '' 2>&1 && cat $(READY) 2>&1),$(shell pwd -P))
@@ -40,6 +40,9 @@ test: lint  ## everything that must hold: lint, types, layers, tests
 
 test-deep: $(READY)  ## the generated tests, ten times as many
 	TIDELOG_DEEP=10 $(BIN)/pytest -q -n 2 tests
+
+test-crash: $(READY)  ## streams on Spark killed at every write and at random moments
+	TIDELOG_CRASH=1 $(BIN)/pytest -q tests/crash
 
 bench: $(READY)  ## the benchmarks, as ratios
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-bench.txt
