@@ -129,6 +129,13 @@ def stream(
         if unknown:
             raise DataError(f"`{unknown[0]}` is listed as sparse and is no temporal input")
         pace = Pace(tuple(sorted(wanted)), lateness, frozenset(sparse) & frozenset(wanted), from_)
+        sources: Source
+        feed = Inputs(wanted, ticks)
+        if folder is not None:
+            sources = Files(spark, program, folder, feed, files_per_batch)
+        else:
+            sources = Frames(frames, feed)
+        arriving = sources.stream()
         target = sink_of(spark, sink)
         temporary = None
         if checkpoint is None:
@@ -183,12 +190,6 @@ def stream(
         except BaseException:
             point.release()
             raise
-    sources: Source
-    feed = Inputs(wanted, ticks)
-    if folder is not None:
-        sources = Files(spark, program, folder, feed, files_per_batch)
-    else:
-        sources = Frames(frames, feed)
     count = partitions or spark.sparkContext.defaultParallelism
     kernel = Kernel(point.id, pickle.dumps(layout), packed_tables(tables), count, memory)
     setting = Setting(
@@ -203,7 +204,7 @@ def stream(
     )
     constant = _constant(program, asked, tables)
     pipeline = Pipeline(setting, pace, point, target, constant, told)
-    return Running(pipeline, sources, trigger, temporary)
+    return Running(pipeline, sources, arriving, trigger, temporary)
 
 
 class Running:
@@ -213,13 +214,14 @@ class Running:
         self,
         pipeline: Pipeline,
         source: Source,
+        arriving: DataFrame,
         trigger: Mapping[str, Any] | None,
         temporary: tempfile.TemporaryDirectory[str] | None,
     ) -> None:
         self._pipeline, self._source, self._temporary = pipeline, source, temporary
         self._error: BaseException | None = None
         try:
-            writer = source.stream().writeStream.foreachBatch(self._batch)
+            writer = arriving.writeStream.foreachBatch(self._batch)
             writer = writer.option("checkpointLocation", pipeline.checkpoint.store.path("spark"))
             if trigger:
                 writer = writer.trigger(**trigger)

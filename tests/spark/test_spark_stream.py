@@ -11,6 +11,7 @@ from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from deep import examples
 from hypothesis import event, given
 from hypothesis import strategies as st
@@ -25,6 +26,8 @@ from tidelog.spark import stream
 from tidelog.streaming.layout import Keyless
 from tidelog.streaming.schedule import Blocking
 from tidelog.streaming.spark import pipeline
+
+pytestmark = pytest.mark.xdist_group("spark")
 
 NOW = {"availableNow": True}
 
