@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test test-deep bench lint clean
+.PHONY: help setup demo test test-deep test-crash bench lint clean
 
 # An environment knows its own place: after the folder was moved or copied, or its Python is gone, it is built anew.
 ifneq ($(shell test -x $(BIN)/python && $(BIN)/python -c '' 2>&1 && cat $(READY) 2>&1),$(shell pwd -P))
@@ -24,10 +24,11 @@ $(READY): requirements.txt pyproject.toml tools/preflight.sh
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
 	@pwd -P > $@
 
-demo: $(READY)  ## check, explain and query the turbine example
+demo: $(READY)  ## the turbine example: checked, explained, queried, and run as a stream on Spark
 	$(BIN)/tidelog check examples/turbines/rules.tdl
 	$(BIN)/tidelog explain examples/turbines/rules.tdl
 	$(BIN)/tidelog query examples/turbines/rules.tdl --facts examples/turbines/facts --format table
+	$(BIN)/tidelog run examples/turbines/rules.tdl --facts examples/turbines/facts --query Malfunc
 
 lint: $(READY)  ## formatting, lint, types and layers
 	$(BIN)/ruff format --check --quiet .
@@ -36,10 +37,13 @@ lint: $(READY)  ## formatting, lint, types and layers
 	@said=$$($(BIN)/lint-imports --no-cache) || { echo "$$said"; exit 1; }
 
 test: lint  ## everything that must hold: lint, types, layers, tests
-	$(BIN)/pytest -q -n 2
+	$(BIN)/pytest -q -n 2 --dist loadgroup
 
 test-deep: $(READY)  ## the generated tests, ten times as many
-	TIDELOG_DEEP=10 $(BIN)/pytest -q -n 2 tests
+	TIDELOG_DEEP=10 $(BIN)/pytest -q -n 2 --dist loadgroup tests
+
+test-crash: $(READY)  ## streams on Spark killed at every write and at random moments
+	TIDELOG_CRASH=1 $(BIN)/pytest -q tests/crash
 
 bench: $(READY)  ## the benchmarks, as ratios
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-bench.txt

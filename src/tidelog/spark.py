@@ -37,6 +37,7 @@ from tidelog.streaming.spark.pipeline import Pipeline, Source
 from tidelog.streaming.spark.sinks import Memory, Sink, sink_of
 from tidelog.streaming.spark.sources import Files, Frames, Inputs, spark_type
 from tidelog.streaming.spark.store import Refused, Store
+from tidelog.streaming.spark.work import Setting
 
 __all__ = ["Commit", "Refused", "Running", "session", "stream"]
 
@@ -128,6 +129,13 @@ def stream(
         if unknown:
             raise DataError(f"`{unknown[0]}` is listed as sparse and is no temporal input")
         pace = Pace(tuple(sorted(wanted)), lateness, frozenset(sparse) & frozenset(wanted), from_)
+        sources: Source
+        feed = Inputs(wanted, ticks)
+        if folder is not None:
+            sources = Files(spark, program, folder, feed, files_per_batch)
+        else:
+            sources = Frames(frames, feed)
+        arriving = sources.stream()
         target = sink_of(spark, sink)
         temporary = None
         if checkpoint is None:
@@ -182,29 +190,21 @@ def stream(
         except BaseException:
             point.release()
             raise
-    sources: Source
-    feed = Inputs(wanted, ticks)
-    if folder is not None:
-        sources = Files(spark, program, folder, feed, files_per_batch)
-    else:
-        sources = Frames(frames, feed)
     count = partitions or spark.sparkContext.defaultParallelism
     kernel = Kernel(point.id, pickle.dumps(layout), packed_tables(tables), count, memory)
-    pipeline = Pipeline(
+    setting = Setting(
         spark=spark,
         program=program,
         layout=layout,
         inputs=feed,
-        pace=pace,
         kernel=kernel,
-        checkpoint=point,
-        sink=target,
+        store=point.store,
         max_jump=max_jump,
         timestamps=timestamps,
-        constant=_constant(program, asked, tables),
-        told=told,
     )
-    return Running(pipeline, sources, trigger, temporary)
+    constant = _constant(program, asked, tables)
+    pipeline = Pipeline(setting, pace, point, target, constant, told)
+    return Running(pipeline, sources, arriving, trigger, temporary)
 
 
 class Running:
@@ -214,13 +214,14 @@ class Running:
         self,
         pipeline: Pipeline,
         source: Source,
+        arriving: DataFrame,
         trigger: Mapping[str, Any] | None,
         temporary: tempfile.TemporaryDirectory[str] | None,
     ) -> None:
         self._pipeline, self._source, self._temporary = pipeline, source, temporary
         self._error: BaseException | None = None
         try:
-            writer = source.stream().writeStream.foreachBatch(self._batch)
+            writer = arriving.writeStream.foreachBatch(self._batch)
             writer = writer.option("checkpointLocation", pipeline.checkpoint.store.path("spark"))
             if trigger:
                 writer = writer.trigger(**trigger)
@@ -304,6 +305,7 @@ class Running:
 
     def _release(self) -> None:
         self._pipeline.checkpoint.release()
+        self._pipeline.setting.close()
         if self._temporary is not None:
             self._temporary.cleanup()
             self._temporary = None

@@ -12,6 +12,12 @@ from tidelog.spark import session
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    found = session("local[2]", **{"spark.sql.shuffle.partitions": "2"})
+    options = {
+        "spark.sql.shuffle.partitions": "2",
+        # Compiling takes longer than running when there are ten rows.
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    }
+    found = session("local[2]", **options)
     yield found
     found.stop()

@@ -101,9 +101,15 @@ def explain_command(rules: str, queries: tuple[str, ...], show: str, as_json: bo
     whole = core(report.program, asked)
     found = [dependencies(whole, [q]) for q in asked]
     if as_json:
-        print_json(
-            {"file": report.source.file, "queries": [terminal.explain_json(d) for d in found]}
-        )
+        queries_json = [terminal.explain_json(d) for d in found]
+        if "pipeline" in sections:
+            from tidelog.views.pipeline import pipeline_json
+
+            queries_json = [
+                {**each, "pipeline": pipeline_json(d)}
+                for each, d in zip(queries_json, found, strict=True)
+            ]
+        print_json({"file": report.source.file, "queries": queries_json})
         return
     blocks = [terminal.explain_lines(d, sections) for d in found]
     terminal.print_lines(

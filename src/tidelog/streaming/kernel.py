@@ -5,17 +5,20 @@ from __future__ import annotations
 import os
 import pickle
 import tempfile
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import duckdb
 import pyarrow as pa
 
 from tidelog.analysis.core import Predicate
+from tidelog.evaluation.facts import arrow_type
+from tidelog.evaluation.plan import Scan
 from tidelog.evaluation.ranges import Range
 from tidelog.evaluation.sql import Writer, columns
 from tidelog.language.program import Type
-from tidelog.streaming.layout import Layout, partition
+from tidelog.streaming.layout import Layout, Relation, partition
+from tidelog.streaming.schedule import WHOLE
 from tidelog.streaming.wave import Wave
 
 
@@ -82,36 +85,86 @@ class Worker:
             self.connection.execute(f"CREATE TEMP TABLE rigid{i} AS SELECT * FROM given")
             self.connection.unregister("given")
 
+    def close(self) -> None:
+        self.connection.close()
+        self._spill.cleanup()
+
     def run(
         self, number: int, span: Span, batches: Iterable[pa.RecordBatch]
     ) -> Iterator[pa.RecordBatch]:
-        self.number = number
-        layout, schedule = self.layout, self.layout.schedule
+        """One wave over rows that are new or kept."""
+        layout = self.layout
         same = (pa.RecordBatch.from_arrays(b.columns, schema=layout.schema) for b in batches)
         arriving = pa.RecordBatchReader.from_batches(layout.schema, same)
-        self.connection.register("arriving", arriving)
-        self.wave.table("arrived", "SELECT * FROM arriving")
-        self.connection.unregister("arriving")
+        self._load(arriving)
         there = set(self.wave.all("SELECT DISTINCT tab, old FROM arrived"))
         if not there and not self._known:
             return
         facts = dict(self.inputs)
-        writer = Writer(schedule.plan)
         for name, relation in layout.scans.items():
             facts[name] = f"{name}_new"
-            select = f"SELECT {relation.values()} FROM arrived WHERE tab = {relation.number}"
             shape = Predicate(name, True, relation.types, False, name)
-            self.wave.view(f"{name}_new", writer.merge(shape, [f"{select} AND NOT old"], None))
+            merged = Writer(layout.schedule.plan).merge(shape, [_select(relation, "NOT old")], None)
+            self.wave.view(f"{name}_new", merged)
+        yield from self._waved(number, span, facts, {tab for tab, old in there if old})
+
+    def waved(
+        self, span: Span, facts: Mapping[str, pa.Table], kept: pa.Table | None
+    ) -> Iterator[pa.RecordBatch]:
+        """One wave over facts by input, not packed yet, and rows that are kept."""
+        empty = self.layout.schema.empty_table()
+        rows = empty if kept is None else _as_rows(kept, self.layout.schema)
+        self._load(rows)
+        there = {tab for (tab,) in self.wave.all("SELECT DISTINCT tab FROM arrived")}
+        yield from self._waved(0, span, {**self.inputs, **self._offered(facts)}, there)
+
+    def packed(self, facts: Mapping[str, pa.Table]) -> Iterator[pa.RecordBatch]:
+        """Facts by input as rows, while time stands still."""
+        plan = self.layout.schedule.plan
+        offered = self._offered(facts)
+        for name, table in offered.items():
+            self.wave.view(plan.inputs[name], f"SELECT * FROM {table}")
+        whole = dict.fromkeys(plan.inputs, WHOLE)
+        writer = Writer(replace(plan, ranges=whole, data=whole))
+        for step in plan.steps:
+            if isinstance(step, Scan) and step.predicate.temporal:
+                found = self.wave.arrow(writer.scan(step))
+                yield from self.layout.rows(self.layout.scans[step.name], found).to_batches()
+
+    def _offered(self, facts: Mapping[str, pa.Table]) -> dict[str, str]:
+        """Tables of new facts, one for each temporal input of the core."""
+        found: dict[str, str] = {}
+        for i, predicate in enumerate(self.layout.schedule.deps.core.inputs):
+            if not predicate.temporal:
+                continue
+            table = facts.get(predicate.source)
+            if table is None:
+                names = [f"a{n}" for n in range(1, len(predicate.types) + 1)]
+                types = [arrow_type(t or Type.TEXT) for t in predicate.types]
+                fields = zip([*names, "t"], [*types, pa.int64()], strict=True)
+                table = pa.schema(list(fields)).empty_table()
+            found[predicate.name] = f"offered{i}"
+            self.connection.register(f"offered{i}", table)
+        return found
+
+    def _load(self, rows: pa.Table | pa.RecordBatchReader) -> None:
+        self.connection.register("arriving", rows)
+        self.wave.table("arrived", "SELECT * FROM arriving")
+        self.connection.unregister("arriving")
+
+    def _waved(
+        self, number: int, span: Span, facts: Mapping[str, str], there: set[int]
+    ) -> Iterator[pa.RecordBatch]:
+        self.number = number
+        layout, schedule = self.layout, self.layout.schedule
+        writer = Writer(schedule.plan)
         state: dict[str, str] = {}
         for name, relation in layout.tables.items():
-            if (relation.number, True) not in there:
+            if relation.number not in there:
                 continue
-            select = (
-                f"SELECT {relation.values()} FROM arrived WHERE tab = {relation.number} AND old"
-            )
             looked = schedule.looked_at(name, span.tin, span.to, span.start)
             shape = Predicate(name, True, relation.types, False, name)
-            parts = [writer.merge(shape, [select], range_) for range_ in looked]
+            parts = [writer.merge(shape, [_select(relation, "old")], range_) for range_ in looked]
             if parts:
                 state[name] = f"{name}_old"
                 self.wave.table(f"{name}_old", writer.merge(shape, parts, None))
@@ -138,6 +191,18 @@ class Worker:
         type_ = predicate.types[position] or Type.TEXT
         home = partition(key, type_, self.kernel.partitions, spark=False)
         return f"SELECT * FROM ({select}) AS o WHERE {home} = {self.number}"
+
+
+def _select(relation: Relation, which: str) -> str:
+    where = f"tab = {relation.number} AND {which}"
+    return f"SELECT {relation.values()} FROM arrived WHERE {where}"
+
+
+def _as_rows(kept: pa.Table, schema: pa.Schema) -> pa.Table:
+    """State as it was stored, which is old."""
+    old = pa.repeat(pa.scalar(True), kept.num_rows)
+    arrays = [old if f.name == "old" else kept.column(f.name).cast(f.type) for f in schema]
+    return pa.table(arrays, schema=schema)
 
 
 _workers: dict[str, Worker] = {}

@@ -104,7 +104,7 @@ def plural(n: int, word: str) -> str:
 
 # Dependencies
 
-SECTIONS = ("class", "graph", "phi", "ucq", "plan", "sql")
+SECTIONS = ("class", "graph", "phi", "ucq", "plan", "sql", "pipeline")
 
 
 def explain_lines(deps: Dependencies, sections: Sequence[str]) -> list[str]:
@@ -116,12 +116,27 @@ def explain_lines(deps: Dependencies, sections: Sequence[str]) -> list[str]:
         "ucq": ucq_lines,
         "plan": plan_lines,
         "sql": sql_lines,
+        "pipeline": _pipeline_lines,
     }
     (query,) = deps.queries
     lines = [f"{query}: class {deps.cls.value}, {deps.cls.title}"]
     for section in sections:
         lines += ["  " + line for line in show[section](deps)]
     return lines
+
+
+def _pipeline_lines(deps: Dependencies) -> list[str]:
+    from tidelog.views.pipeline import pipeline_lines  # streams are more than most commands load
+
+    return [part for line in pipeline_lines(deps) for part in _wrapped(line)]
+
+
+def _wrapped(line: str) -> list[str]:
+    """A line that is too long, continued below its text."""
+    indent = " " * 10
+    first, *rest = _wrap(line.strip(), WIDTH - 16)
+    start = line[: len(line) - len(line.lstrip())]
+    return [start + first, *(start + indent[len(start) :] + more for more in rest)]
 
 
 def _class_lines(deps: Dependencies) -> list[str]:

@@ -78,7 +78,7 @@ class Checkpoint:
         self.id = ""
         self.last: Commit | None = None
         self._lock: IO[str] | None = None
-        self._made = False  # whether the folder is ours
+        self._made: tuple[str, ...] = ()  # what there was not before
 
     def recognise(self, identity: dict[str, Any]) -> None:
         """See whether this stream may go on from what is there; nothing is written."""
@@ -110,7 +110,8 @@ class Checkpoint:
             return
         folder = self.store.local
         try:
-            self._made = not os.path.exists(folder)
+            paths = (os.path.join(folder, "lock"), folder)
+            made = tuple(path for path in paths if not os.path.exists(path))
             os.makedirs(folder, exist_ok=True)
             lock = open(os.path.join(folder, "lock"), "a+", encoding="utf-8")  # noqa: SIM115
         except OSError as error:
@@ -125,6 +126,7 @@ class Checkpoint:
                 f"{folder} is in use by process {owner or 'unknown'}:"
                 " stop that one first, or name another checkpoint"
             ) from None
+        self._made = made
         lock.truncate(0)
         lock.write(f"{os.getpid()}\n")
         lock.flush()
@@ -134,10 +136,9 @@ class Checkpoint:
         """Let others use the folder; one that was never started is as it was before."""
         if self._lock is None:
             return
-        if not self.id and self.store.local is not None:
-            os.unlink(os.path.join(self.store.local, "lock"))
-            if self._made:
-                os.rmdir(self.store.local)
+        if not self.id:
+            for path in self._made:
+                os.rmdir(path) if os.path.isdir(path) else os.unlink(path)
         self._lock.close()
         self._lock = None
 
@@ -152,7 +153,7 @@ class Checkpoint:
                 " finish with the version that started it, or start with a new checkpoint"
             )
         identity = json.loads(json.dumps(identity))
-        for name in sorted({*found, *identity}):
+        for name in {**identity, **found}:
             if found.get(name) != identity.get(name):
                 raise Refused(_difference(name, found.get(name), identity.get(name), self.store))
 

@@ -279,14 +279,15 @@ class _Lines:
     def _row(self, text: str, file: str) -> dict[str, Any] | None:
         if not text.strip():
             return None
-        row: dict[str, Any] = {"tag": -1, "file": file}
+        named = self.only(file)
+        row: dict[str, Any] = {"tag": -1 if named is None else self.inputs.tag(named), "file": file}
         try:
             found = json.loads(text)
             if not isinstance(found, dict):
                 raise ValueError('a line is an object, such as {"predicate": "P"}')
             if list(found) == [TIME_COLUMN]:
                 return None  # all before has arrived: files say so by ending
-            name = found.get("predicate", self.only(file))
+            name = found.get("predicate", named)
             if not isinstance(name, str):
                 raise ValueError('no "predicate" says what this line is a fact of')
             schema = self.inputs.schemas.get(name)
@@ -362,8 +363,7 @@ class Files:
     def batch(self, frame: DataFrame) -> DataFrame:
         spark = frame.sparkSession
         groups: dict[tuple[str, str, tuple[object, ...]], list[str]] = {}
-        for (uri,) in sorted(frame.collect()):
-            path = unquote(uri)
+        for (path,) in sorted(frame.collect()):
             name, ending = self._name(path), Path(path).suffix
             known = name is None or name in self.inputs.schemas
             if known and ending in (".csv", ".parquet", ".jsonl", ".tdl"):

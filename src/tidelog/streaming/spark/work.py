@@ -1,0 +1,528 @@
+"""The work of one micro-batch, in Spark's partitions or, when there is little of it, in the driver.
+
+Both do the same: mark the rows that are facts, run the wave, hand out answers and slices.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property, reduce
+from typing import Protocol
+from urllib.parse import unquote
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark import TaskContext
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tidelog.evaluation.duckdb import timestamps
+from tidelog.evaluation.plan import Scan
+from tidelog.evaluation.ranges import Range
+from tidelog.evaluation.sql import CHUNK, chunk
+from tidelog.language.program import (
+    TIME_COLUMN,
+    Comparison,
+    Constant,
+    Operator,
+    Program,
+    Term,
+    Value,
+    Variable,
+)
+from tidelog.streaming.clock import Clock
+from tidelog.streaming.kernel import Kernel, Span, Worker
+from tidelog.streaming.layout import Layout, Relation
+from tidelog.streaming.spark.checkpoint import Slice
+from tidelog.streaming.spark.sinks import Rows, save
+from tidelog.streaming.spark.sources import Inputs, arrow_struct
+from tidelog.streaming.spark.store import Store
+
+# Rows of state that one file may hold.
+FILE_ROWS = 1_000_000
+# Rows of facts, rows of state and ticks up to which a batch is done in the driver.
+LITTLE = 100_000
+
+
+@dataclass
+class Arrived:
+    """What a batch brought, input by input."""
+
+    facts: int = 0
+    late: int = 0
+    dead: int = 0
+    first: int | None = None
+    seen: dict[str, int] = field(default_factory=dict)
+    limit: int | None = None  # ticks above it are too far ahead
+
+    def add(
+        self, name: str, facts: int, late: int, rows: int, first: int | None, last: int | None
+    ) -> None:
+        self.facts += facts
+        self.late += late
+        self.dead += rows - facts - late
+        if first is not None and last is not None:
+            self.seen[name] = last
+            self.first = first if self.first is None else min(self.first, first)
+
+
+@dataclass(frozen=True)
+class Count:
+    """What there is of a table: rows, first and last chunk, facts."""
+
+    rows: int
+    first: int
+    last: int
+    facts: int
+
+
+@dataclass
+class Setting:
+    """What every batch of a stream works with."""
+
+    spark: SparkSession
+    program: Program
+    layout: Layout
+    inputs: Inputs
+    kernel: Kernel
+    store: Store  # of the checkpoint
+    max_jump: int | None
+    timestamps: bool
+
+    @cached_property
+    def worker(self) -> Worker:
+        """The kernel in this process."""
+        return Worker(replace(self.kernel, partitions=1))
+
+    def close(self) -> None:
+        if "worker" in self.__dict__:
+            self.worker.close()
+            del self.worker
+
+    def looked_at(self, span: Span) -> dict[int, list[tuple[int, int]]]:
+        """The chunks of each table that a wave looks at."""
+        schedule = self.layout.schedule
+        return {
+            relation.number: chunks(schedule.looked_at(name, span.tin, span.to, span.start))
+            for name, relation in self.layout.tables.items()
+        }
+
+    def files(
+        self, slices: Iterable[Slice], wanted: dict[int, list[tuple[int, int]]]
+    ) -> list[tuple[str, ...]]:
+        """The files that may hold any of some chunks."""
+        return [
+            ("state", part.folder, name)
+            for part in slices
+            if any(
+                low <= last and first <= high
+                for tab, (first, last, _) in part.tables.items()
+                for low, high in wanted.get(tab, ())
+            )
+            for name, _, _ in part.files
+        ]
+
+    def read(
+        self,
+        spark: SparkSession,
+        slices: Iterable[Slice],
+        wanted: dict[int, list[tuple[int, int]]],
+    ) -> DataFrame | None:
+        """The rows of some chunks of each table; None when there are none."""
+        places = [self.store.path(*parts) for parts in self.files(slices, wanted)]
+        if not places:
+            return None
+        struct = arrow_struct(self.layout.schema)
+        others = [name for name in struct.names if name not in ("tab", "old")]
+        rows = spark.read.schema(struct).parquet(*places)
+        return rows.where(among(wanted)).selectExpr("tab", "TRUE AS old", *others)
+
+
+class Work(Protocol):
+    """One micro-batch, wherever it is done."""
+
+    counts: dict[int, Count]
+
+    def arrived(self, before: Clock) -> Arrived:
+        """Mark the rows that are facts, and say what there is of them."""
+
+    def wave(self, arrived: Arrived, slices: Iterable[Slice], span: Span | None) -> None:
+        """Derive what is due; while time stands still, what arrived is all that is new."""
+
+    def answers(self, query: str, relation: Relation) -> Rows:
+        """Packed answers a row each, under the names and with the times users asked for."""
+
+    def keep(self, tabs: list[int], place: tuple[str, ...]) -> None:
+        """Write the rows of some tables as state."""
+
+    def dead_letters(self, arrived: Arrived, place: tuple[str, ...]) -> None:
+        """Write the rows that are not used as JSON lines, with the reason."""
+
+    def release(self) -> None:
+        """Nothing of it is needed any more."""
+
+
+def chunks(ranges: Iterable[Range]) -> list[tuple[int, int]]:
+    return [(chunk(int(r.low)), chunk(int(r.high))) for r in ranges]
+
+
+def among(wanted: dict[int, list[tuple[int, int]]]) -> str:
+    """SQL for the rows of some chunks."""
+    parts = [
+        f"(tab = {tab} AND c BETWEEN {low} AND {high})"
+        for tab, found in wanted.items()
+        for low, high in found
+    ]
+    return " OR ".join(parts) or "FALSE"
+
+
+@dataclass
+class _Terms:
+    """SQL that says which rows are facts, the same for both engines."""
+
+    before: Clock
+    max_jump: int | None
+    limit: int | None = None
+
+    @property
+    def late(self) -> str:
+        return "FALSE" if self.before.tin is None else f"t <= {self.before.tin}"
+
+    @property
+    def fine(self) -> str:
+        found = f"problem IS NULL AND NOT ({self.late})"
+        return found if self.limit is None else f"{found} AND t <= {self.limit}"
+
+    @property
+    def counted(self) -> tuple[str, ...]:
+        return (
+            f"count_if({self.fine})",
+            f"count_if(problem IS NULL AND {self.late})",
+            "count(*)",
+            f"min(CASE WHEN {self.fine} THEN t END)",
+            f"max(CASE WHEN {self.fine} THEN t END)",
+        )
+
+    @property
+    def reason(self) -> str:
+        late = f"' came after everything up to {self.before.tin} had arrived'"
+        ahead = f"' is more than {self.max_jump} ahead of {self.limit}'"
+        return (
+            f"coalesce(problem, CASE WHEN {self.late} THEN concat('late: tick ', t, {late})"
+            f" ELSE concat('tick ', t, {ahead}) END)"
+        )
+
+    def limit_of(self, ticks: Iterable[int]) -> None:
+        """Nothing counts from the first leap on that is longer than allowed."""
+        at = max(self.before.seen.values(), default=None)
+        for tick in ticks:
+            if at is not None and self.max_jump is not None and tick - at > self.max_jump:
+                self.limit = at
+                return
+            at = tick if at is None else max(at, tick)
+
+
+class There:
+    """A batch in Spark's partitions: packed in Catalyst, split by key, a kernel in each."""
+
+    def __init__(self, setting: Setting, spark: SparkSession, rows: DataFrame | None) -> None:
+        self.setting, self.spark, self.rows = setting, spark, rows
+        self.counts: dict[int, Count] = {}
+        self.out: DataFrame | None = None
+
+    def arrived(self, before: Clock) -> Arrived:
+        assert self.rows is not None
+        self.terms = terms = _Terms(before, self.setting.max_jump)
+        found = Arrived()
+        if terms.max_jump is not None:
+            ticks = self.rows.where(terms.fine).select("t").distinct().sort("t")
+            terms.limit_of(row.t for row in ticks.toLocalIterator())
+            found.limit = terms.limit
+        names = dict(enumerate(self.setting.inputs.names))
+        counted = self.rows.groupBy("tag").agg(*map(F.expr, terms.counted))
+        for tag, *numbers in counted.collect():
+            found.add(names.get(tag, ""), *numbers)
+        return found
+
+    def wave(self, arrived: Arrived, slices: Iterable[Slice], span: Span | None) -> None:
+        setting = self.setting
+        struct = arrow_struct(setting.layout.schema)
+        others = [name for name in struct.names if name not in ("tab", "old")]
+        parts: list[DataFrame] = []
+        if self.rows is not None and arrived.facts:
+            old = "TRUE" if span is None else "FALSE"
+            parts.append(self._packed().selectExpr("tab", f"{old} AS old", *others))
+        if span is not None:
+            kept = setting.read(self.spark, slices, setting.looked_at(span))
+            parts += [] if kept is None else [kept]
+        rows = reduce(DataFrame.union, parts) if parts else self.spark.createDataFrame([], struct)
+        if span is not None:
+            home = setting.layout.home(setting.kernel.partitions, _sql_literal, spark=True)
+            split = rows.repartitionById(setting.kernel.partitions, F.expr(home))
+            rows = split.mapInArrow(_Task(setting.kernel, span), struct)
+        self.take(rows)
+
+    def take(self, rows: DataFrame) -> None:
+        """Have these rows as results."""
+        self.out = rows.persist()  # or every look at them would run the kernels again
+        counted = self.out.groupBy("tab").agg(
+            F.count("*"), F.min("c"), F.max("c"), F.sum(F.bit_count("b"))
+        )
+        self.counts = {tab: Count(*map(int, found)) for tab, *found in counted.collect()}
+
+    def _packed(self) -> DataFrame:
+        """Facts selected, projected and packed for every scan that wants them, in one pass."""
+        assert self.rows is not None
+        names = [f.name for f in self.setting.layout.schema if f.name not in ("old", "c", "b")]
+        found = self._selected(self.rows.where(self.terms.fine))
+        bit = f"bit_or(shiftleft(1L, CAST(pmod(t, {CHUNK}) AS INT))) AS b"
+        return found.groupBy(*names, F.expr(f"t - pmod(t, {CHUNK}) AS c")).agg(F.expr(bit))
+
+    def _selected(self, rows: DataFrame) -> DataFrame:
+        """For every scan the rows it wants, with the table's number and in its slots."""
+        scans = [
+            self._wanted(step)
+            for step in self.setting.layout.schedule.plan.steps
+            if isinstance(step, Scan) and step.predicate.temporal
+        ]
+        if len(scans) == 1:
+            ((condition, row),) = scans
+            return rows.where(condition).select("t", row.alias("row")).select("t", "row.*")
+        some = F.array(*(F.when(condition, row) for condition, row in scans))
+        return rows.select("t", F.inline(F.filter(some, lambda x: x.isNotNull())))
+
+    def _wanted(self, scan: Scan) -> tuple[Column, Column]:
+        """When a row is one for a scan, and what the scan makes of it."""
+        name = scan.predicate.source
+        slots = self.setting.inputs.slots(name)
+        bound: dict[str, Column] = {}
+        condition = F.col("tag") == self.setting.inputs.tag(name)
+        for term, slot in zip(scan.atom.args, slots, strict=True):
+            if isinstance(term, Constant):
+                condition = condition & (F.col(slot) == _literal(term.value))
+            elif term.name in bound:
+                condition = condition & (F.col(slot) == bound[term.name])
+            else:
+                bound[term.name] = F.col(slot)
+        for comparison in scan.comparisons:
+            condition = condition & _compared(comparison, bound)
+        relation = self.setting.layout.scans[scan.name]
+        kept = {
+            to: F.col(slots[position])
+            for to, position in zip(relation.slots, scan.columns, strict=True)
+        }
+        values = [F.lit(relation.number).cast("int").alias("tab")]
+        types = {f.name: f.dataType for f in arrow_struct(self.setting.layout.schema)}
+        values += [
+            kept.get(f.name, F.lit(None)).cast(types[f.name]).alias(f.name)
+            for f in self.setting.layout.schema
+            if f.name not in ("tab", "old", "c", "b")
+        ]
+        return condition, F.struct(*values)
+
+    def answers(self, query: str, relation: Relation) -> Rows:
+        assert self.out is not None
+        bits = F.filter(
+            F.sequence(F.lit(0), F.lit(CHUNK - 1)),
+            lambda i: F.call_function("getbit", F.col("b"), i) == 1,
+        )
+        time = F.col("c") + F.col("i")
+        ticks = self.setting.inputs.ticks
+        if ticks is not None and self.setting.timestamps:
+            time = F.timestamp_micros(time * ticks.length + ticks.origin)
+        rows = self.out.where(F.col("tab") == relation.number)
+        plain = rows.select(*relation.slots, "c", F.explode(bits).alias("i"))
+        names = self.setting.program.output_columns(query)
+        return plain.select(*relation.slots, time.alias("t")).toDF(*names, TIME_COLUMN)
+
+    def keep(self, tabs: list[int], place: tuple[str, ...]) -> None:
+        assert self.out is not None
+        rows = self.out.where(F.col("tab").isin(tabs)).drop("old")
+        files = 1 + sum(self.counts[tab].rows for tab in tabs) // FILE_ROWS
+        spread = rows.coalesce(files).sortWithinPartitions("tab", "c")
+        save(spread, "parquet", self.setting.store, place)
+
+    def dead_letters(self, arrived: Arrived, place: tuple[str, ...]) -> None:
+        assert self.rows is not None
+        predicate: Column = F.lit(None)
+        row: Column = F.lit(None)
+        inputs = self.setting.inputs
+        for name in inputs.names:
+            schema = inputs.schemas[name]
+            values = [
+                F.col(slot).alias(column.name)
+                for column, slot in zip(schema.columns, inputs.slots(name), strict=True)
+            ]
+            text = F.to_json(
+                F.struct(*values, F.col("t").alias(str(schema.time))), {"ignoreNullFields": "false"}
+            )
+            here = F.col("tag") == inputs.tag(name)
+            predicate = F.when(here, name).otherwise(predicate)
+            row = F.when(here, text).otherwise(row)
+        letters = self.rows.where(f"NOT ({self.terms.fine})").select(
+            predicate.alias("predicate"),
+            F.expr(self.terms.reason).alias("reason"),
+            F.url_decode("file").alias("file"),
+            F.parse_json(row).alias("row"),
+        )
+        save(letters, "json", self.setting.store, place)
+
+    def release(self) -> None:
+        if self.out is not None:
+            self.out.unpersist()
+
+
+class Here:
+    """A batch that is little work, done in the driver: the only job of Spark's is to fetch it."""
+
+    def __init__(self, setting: Setting, rows: pa.Table | None) -> None:
+        self.setting, self.rows = setting, rows
+        self.counts: dict[int, Count] = {}
+        self.connection = duckdb.connect(config={"threads": 1})
+        if rows is not None:
+            self.connection.register("arriving", rows)
+
+    def arrived(self, before: Clock) -> Arrived:
+        self.terms = terms = _Terms(before, self.setting.max_jump)
+        found = Arrived()
+        if terms.max_jump is not None:
+            ticks = f"SELECT DISTINCT t FROM arriving WHERE {terms.fine} ORDER BY t"
+            terms.limit_of(t for (t,) in self.connection.execute(ticks).fetchall())
+            found.limit = terms.limit
+        names = dict(enumerate(self.setting.inputs.names))
+        counted = f"SELECT tag, {', '.join(terms.counted)} FROM arriving GROUP BY tag"
+        for tag, *numbers in self.connection.execute(counted).fetchall():
+            found.add(names.get(tag, ""), *numbers)
+        return found
+
+    def wave(self, arrived: Arrived, slices: Iterable[Slice], span: Span | None) -> None:
+        facts: dict[str, pa.Table] = {}
+        if self.rows is not None and arrived.facts:
+            for name in self.setting.inputs.names:
+                slots = "".join(
+                    f"{slot} AS a{i}, " for i, slot in enumerate(self.setting.inputs.slots(name), 1)
+                )
+                facts[name] = self.connection.sql(
+                    f"SELECT {slots}t FROM arriving"
+                    f" WHERE tag = {self.setting.inputs.tag(name)} AND {self.terms.fine}"
+                ).to_arrow_table()
+        worker = self.setting.worker
+        schema = self.setting.layout.schema
+        if span is None:
+            found = worker.packed(facts)
+        else:
+            wanted = self.setting.looked_at(span)
+            kept = [
+                pq.read_table(pa.BufferReader(self.setting.store.read(*parts)))
+                for parts in self.setting.files(slices, wanted)
+            ]
+            found = worker.waved(span, facts, pa.concat_tables(kept) if kept else None)
+        self.out = pa.Table.from_batches(list(found), schema)
+        self.connection.register("results", self.out)
+        counted = (
+            "SELECT tab, count(*), min(c), max(c), CAST(sum(bit_count(b)) AS BIGINT)"
+            " FROM results GROUP BY tab"
+        )
+        self.counts = {
+            tab: Count(*numbers) for tab, *numbers in self.connection.execute(counted).fetchall()
+        }
+
+    def answers(self, query: str, relation: Relation) -> Rows:
+        slots = "".join(f"{slot}, " for slot in relation.slots)
+        order = ", ".join(["t", *relation.slots])
+        table = self.connection.sql(
+            f"SELECT {slots}c + i AS t FROM results, range({CHUNK}) AS n(i)"
+            f" WHERE tab = {relation.number} AND ((b >> i::INT) & 1) = 1 ORDER BY {order}"
+        ).to_arrow_table()
+        ticks = self.setting.inputs.ticks
+        if ticks is not None and self.setting.timestamps:
+            stamps = timestamps(table.column(-1), ticks)
+            table = table.set_column(table.num_columns - 1, "t", stamps)
+        names = self.setting.program.output_columns(query)
+        return table.rename_columns([*names, TIME_COLUMN])
+
+    def keep(self, tabs: list[int], place: tuple[str, ...]) -> None:
+        some = ", ".join(map(str, tabs))
+        select = f"SELECT * EXCLUDE (old) FROM results WHERE tab IN ({some}) ORDER BY tab, c"
+        table = self.connection.sql(select).to_arrow_table()
+        save(table, "parquet", self.setting.store, place)
+
+    def dead_letters(self, arrived: Arrived, place: tuple[str, ...]) -> None:
+        inputs = self.setting.inputs
+        found = self.connection.sql(
+            f"SELECT *, {self.terms.reason} AS reason FROM arriving WHERE NOT ({self.terms.fine})"
+        ).to_arrow_table()
+        lines = []
+        for row in found.to_pylist():
+            letter = {"predicate": None, "reason": row["reason"], "file": row["file"], "row": None}
+            if row["tag"] >= 0:
+                name = inputs.names[row["tag"]]
+                schema = inputs.schemas[name]
+                values = [row[slot] for slot in inputs.slots(name)]
+                letter |= {
+                    "predicate": name,
+                    "row": dict(zip(schema.names, [*values, row["t"]], strict=True)),
+                }
+            if letter["file"] is not None:
+                letter["file"] = unquote(letter["file"])
+            lines.append(json.dumps(letter, ensure_ascii=False))
+        data = "".join(f"{line}\n" for line in lines).encode()
+        self.setting.store.write(data, *place, "part-00000.json")
+
+    def release(self) -> None:
+        self.connection.close()
+
+
+@dataclass(frozen=True)
+class _Task:
+    """The kernel as Spark calls it."""
+
+    kernel: Kernel
+    span: Span
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        assert context is not None
+        yield from self.kernel.run(context.partitionId(), self.span, batches)
+
+
+def configure(spark: SparkSession, partitions: int) -> None:
+    """What our own queries rely on, on a session that is nobody else's."""
+    spark.conf.set("spark.sql.adaptive.enabled", "false")
+    spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "65536")
+    spark.conf.set("spark.sql.parquet.compression.codec", "zstd")
+
+
+def _literal(value: Value) -> Column:
+    return F.lit(value).cast("bigint") if type(value) is int else F.lit(value)
+
+
+def _sql_literal(value: Value) -> str:
+    if isinstance(value, str):
+        return f"CAST(X'{value.encode().hex()}' AS STRING)"
+    return json.dumps(value)
+
+
+def _compared(comparison: Comparison, bound: dict[str, Column]) -> Column:
+    def column(term: Term) -> Column:
+        return bound[term.name] if isinstance(term, Variable) else _literal(term.value)
+
+    left, right = column(comparison.left), column(comparison.right)
+    match comparison.operator:
+        case Operator.EQ:
+            return left == right
+        case Operator.NE:
+            return left != right
+        case Operator.LT:
+            return left < right
+        case Operator.LE:
+            return left <= right
+        case Operator.GT:
+            return left > right
+        case Operator.GE:
+            return left >= right

@@ -1,0 +1,84 @@
+"""A stream over some files that dies before its k-th write: `victim.py FOLDER K [there]`.
+
+K = 0 runs to the end. Every write of the stream goes through the store or `save`, so that counting
+them there finds every place between two writes.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import tidelog
+from tidelog.spark import session, stream
+from tidelog.streaming.spark import pipeline, sinks, work
+from tidelog.streaming.spark.store import Store
+
+RULES = """
+input Temp(device: text, level: text) @ time.
+input Wind(device: text, speed: float) @ time.
+input Rated(device: text).
+output Shdn, Storm, Near.
+Flag(X) @ T :- Temp(X, high) @ T, Rated(X).
+Cool(X) @ T+1 :- Flag(X) @ T, Flag(X) @ T+1.
+Shdn(X) @ T+1 :- Cool(X) @ T, Flag(X) @ T+1.
+Storm(X) @ T :- Wind(X, V) @ T, V >= 20.
+Storm(X) @ T+1 :- Storm(X) @ T, Flag(X) @ T+1.
+Near(X) :- Rated(X).
+"""
+
+
+class Writes:
+    """Counts writes, and kills the whole process group before one of them."""
+
+    def __init__(self, fatal: int) -> None:
+        self.fatal, self.count = fatal, 0
+
+    def before(self) -> None:
+        self.count += 1
+        if self.count == self.fatal:
+            os.killpg(0, signal.SIGKILL)
+
+    def watch(self, owner: Any, name: str) -> None:
+        original: Callable[..., Any] = getattr(owner, name)
+
+        def watched(*args: Any, **more: Any) -> Any:
+            self.before()
+            return original(*args, **more)
+
+        setattr(owner, name, watched)
+
+
+def main(folder: Path, fatal: int, there: bool) -> None:
+    writes = Writes(fatal)
+    for name in ("write", "rename", "make", "delete"):
+        writes.watch(Store, name)
+    for module in (sinks, work, pipeline):
+        writes.watch(module, "save")
+    if there:
+        pipeline.LITTLE = -1  # type: ignore[misc]
+    pipeline.MOST_SLICES = 2  # type: ignore[misc]
+    options = {"spark.sql.shuffle.partitions": "2", "spark.sql.codegen.wholeStage": "false"}
+    spark = session("local[2]", **options)
+    running = stream(
+        spark,
+        tidelog.parse(RULES),
+        inputs=folder / "facts",
+        sink=f"csv:{folder / 'answers'}",
+        checkpoint=folder / "checkpoint",
+        lateness=1,
+        partitions=2,
+        files_per_batch=1,
+        trigger={"availableNow": True},
+    )
+    running.awaitTermination()
+    running.close()
+    print(writes.count)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]), "there" in sys.argv[3:])
