@@ -706,8 +706,12 @@ class Network:
                 rows = slice_.rows
             else:
                 reasons = cell.used_by.get(name)
-                if reasons:
-                    rows = set().union(*reasons.values()) & slice_.rows
+                if reasons and len(reasons) == 1:
+                    (rows,) = reasons.values()
+                elif reasons:
+                    rows = set().union(*reasons.values())
+                if len(rows) > len(slice_.rows) or not rows <= slice_.rows:
+                    rows = rows & slice_.rows
             if rows:
                 used[name] = rows
         changed: list[Key] = []
@@ -806,6 +810,8 @@ class Network:
             rows = used.get(name if ground is None else ground, set())
             if not rows:
                 del cell.slices[name]
+            elif ground is None and len(rows) == len(slice_.rows):
+                continue  # all of it is used
             elif not slice_.rows <= rows:
                 cell.slices[name] = Slice(slice_.rows & rows)
         if cell.frozen:
