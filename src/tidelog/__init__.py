@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from tidelog.evaluation.engines import Moment
     from tidelog.evaluation.facts import FactsLike
     from tidelog.evaluation.problems import Problem
+    from tidelog.explain.why import Why
     from tidelog.streaming.offline import Step, Stream
 
 __version__ = "0.1.0"
@@ -113,6 +114,45 @@ class Program(_program.Program):
             self, [query], facts, from_=low, to=high, engine=engine, ticks=ticks, budget=budget
         )
         return found.answers[query]
+
+    def why(
+        self,
+        fact: str,
+        facts: FactsLike = None,
+        *,
+        all: int = 1,
+        tick: str | None = None,
+        origin: str | datetime | None = None,
+        budget: float = 60.0,
+    ) -> Why:
+        """Why a fact holds over some facts, or why it does not.
+
+        A fact that holds has proofs, up to `all` of them, the smallest first; one that does not has
+        its nearest misses. Printed, both are trees.
+
+        >>> import tidelog
+        >>> rules = "input Temp(x: text, v: float) @ t. Hot(X) @ T :- Temp(X, V) @ T, V >= 80."
+        >>> program = tidelog.parse(rules, "rules.tdl")
+        >>> found = program.why("Hot(a) @ 3", {"Temp": [("a", 79.5, 3)]})
+        >>> found.holds
+        False
+        >>> print(found)
+        Hot(a) @ 3 does not hold; what comes nearest
+        Hot(a) @ 3                    rules.tdl:1
+        ├─ holds    Temp(a, 79.5) @ 3
+        └─ fails    V = 79.5, needs >= 80
+        <BLANKLINE>
+        rules.tdl:1  Hot(X) @ T :- Temp(X, V) @ T, V >= 80.
+        """
+        from tidelog.evaluation.duckdb import Engine
+        from tidelog.evaluation.ticks import Ticks
+        from tidelog.explain.why import read_fact, why
+
+        if all < 1:
+            raise ValueError("ask for one proof or more")
+        ticks = None if tick is None else Ticks.of(tick, origin)
+        with Engine(self, facts, ticks) as engine:
+            return why(engine, read_fact(engine.typed, fact, ticks), all, budget)
 
 
 def parse(text: str, file: str = "<text>") -> Program:

@@ -14,7 +14,7 @@ from copy import copy
 import click
 
 from tidelog import __version__
-from tidelog.cli import problems, query, rules
+from tidelog.cli import problems, query, rules, why
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -31,6 +31,7 @@ for command in (
     rules.fmt_command,
     rules.explain_command,
     query.query_command,
+    why.why_command,
     problems.analyze_command,
     problems.delay_command,
     problems.window_command,

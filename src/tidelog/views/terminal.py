@@ -361,3 +361,26 @@ def print_lines(lines: Iterable[str]) -> None:
     console = stdout()
     for line in lines:
         console.print(visible(line))
+
+
+# Proofs
+
+_PROOF_STYLES = (
+    (re.compile(r"^[│├└─ ]+"), "dim"),
+    (re.compile(r"(?<= )\S+:\d+$|^\S+:\d+(?=  |$)"), "dim"),
+    (re.compile(r" input$| as above$"), "green"),
+    (re.compile(r"(?<=─ )holds(?= )"), "green"),
+    (re.compile(r"(?<=─ )(missing|fails)(?= )"), "red"),
+    (re.compile(r"(?<=─ )open(?= )"), "yellow"),
+)
+
+
+def print_proof(lines: Iterable[str]) -> None:
+    """Lines of a proof or a miss, coloured on a terminal."""
+    console = stdout()
+    for number, line in enumerate(lines):
+        text = Text(visible(line), style="bold" if number == 0 else "")
+        if console.is_terminal:
+            for pattern, style in _PROOF_STYLES:
+                text.highlight_regex(pattern, style)
+        console.print(text)

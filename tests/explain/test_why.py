@@ -1,0 +1,283 @@
+"""Every proof is valid and none is smaller; a fact has one exactly if it is derived."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import checker
+from deep import examples
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from oracle import naive
+from oracle.generate import Case, programs_and_facts
+from oracle.horizon import temporal_predicates
+
+import tidelog
+from tidelog.analysis.containment import Ground
+from tidelog.evaluation.duckdb import Engine
+from tidelog.evaluation.stretch import TooHard
+from tidelog.explain.text import why_json, why_lines
+from tidelog.explain.why import Why, why
+from tidelog.language.program import Type, Value
+from tidelog.language.types import infer
+
+PLAIN = {
+    Type.TEXT: ("a", "b", "c"),
+    Type.INT: (0, 1, 2),
+    Type.FLOAT: (0.5, 1.0, 2.0),
+    Type.BOOL: (False, True),
+}
+
+
+def model(case: Case) -> dict[str, set[tuple[Value, ...]]]:
+    """All that holds from low to high."""
+    names = [*case.program.heads, *case.program.inputs]
+    return naive.evaluate(case.program, case.facts, names, case.low, case.high, limit=20_000)
+
+
+def fact(name: str, row: tuple[Value, ...], temporal: set[str]) -> Ground:
+    if name in temporal:
+        time = row[-1]
+        assert isinstance(time, int)
+        return Ground(name, row[:-1], time)
+    return Ground(name, row)
+
+
+def some_goals(case: Case, data: st.DataObject) -> list[tuple[Ground, bool]]:
+    """Facts that hold and facts that do not, with which is which."""
+    temporal = set(temporal_predicates(case.program))
+    found = model(case)
+    true = [(n, row) for n, rows in found.items() for row in sorted(rows)]
+    types = infer(case.program).columns
+    goals = []
+    if true:
+        chosen = data.draw(st.lists(st.sampled_from(true), min_size=1, max_size=3, unique=True))
+        goals += [(fact(n, row, temporal), True) for n, row in chosen]
+    name = data.draw(st.sampled_from(case.program.heads))
+    args = tuple(data.draw(st.sampled_from(PLAIN[t or Type.TEXT])) for t in types[name])
+    row = (*args, data.draw(st.integers(case.low, case.high))) if name in temporal else args
+    return [*goals, (fact(name, row, temporal), row in found[name])]
+
+
+def explained(engine: Engine, goal: Ground, most: int = 1) -> Why:
+    try:
+        return why(engine, goal, most, budget=3.0)
+    except TooHard:
+        assume(False)
+    raise AssertionError
+
+
+def is_explained(case: Case, goals: list[tuple[Ground, bool]]) -> None:
+    temporal = set(temporal_predicates(case.program))
+    facts = checker.given(case.facts, temporal)
+    with Engine(case.program, case.facts) as engine:
+        for goal, holds in goals:
+            found = explained(engine, goal)
+            assert found.holds == holds, (goal, case.text)
+            assert all(len(line) < 20_000 for line in why_lines(found))
+            told = why_json(found)
+            assert told["holds"] == holds
+            if holds:
+                assert not found.misses
+                proofs: Any = told["proofs"]
+                checker.check(case.program, facts, as_tuple(goal), proofs[0])
+            else:
+                for miss in told["misses"]:  # type: ignore[attr-defined]
+                    is_miss(case, miss)
+
+
+def as_tuple(goal: Ground) -> checker.Fact:
+    return goal.predicate, goal.args, goal.time
+
+
+def is_miss(case: Case, miss: dict[str, Any]) -> None:
+    """What is said to hold does, what is said to be missing does not, and values are off."""
+    rule = checker.rule_at(case.program, miss)
+    assert miss["missing"] or miss["unmet"]
+    assert len(miss["holds"]) + len(miss["missing"]) == len(rule.atoms)
+    wide = case._replace(low=case.low - 400, high=case.high + 400)
+    found = model(wide) if not case_is_huge(case) else None
+    temporal = set(temporal_predicates(case.program))
+    if found is not None:
+        true = checker.given({n: list(rows) for n, rows in found.items()}, temporal)
+        assert all(checker.as_fact(f) in true for f in miss["holds"])
+        for missing in miss["missing"]:
+            assert not any(fits(missing, f) for f in true), missing
+    for unmet in miss["unmet"]:
+        (comparison,) = {c for c in rule.comparisons if text(c) == unmet["comparison"]}
+        assert not checker.COMPARE[comparison.operator.value](unmet["left"], unmet["right"])
+    for missing in miss["missing"]:
+        if missing["because"]:
+            assert missing["because"]["fact"]["predicate"] == missing["predicate"]
+            is_miss(case, missing["because"])
+
+
+def text(comparison: Any) -> str:
+    from tidelog.language.printer import print_literal
+
+    return print_literal(comparison)
+
+
+def case_is_huge(case: Case) -> bool:
+    return case.high - case.low > 1000
+
+
+def fits(missing: dict[str, Any], true: checker.Fact) -> bool:
+    name, args, time = true
+    return (
+        name == missing["predicate"]
+        and all(a is None or a == b for a, b in zip(missing["args"], args, strict=True))
+        and (missing.get("time") is None or missing["time"] == time)
+    )
+
+
+@given(programs_and_facts(), st.data())
+@examples(80)
+def test_any_program(case: Case, data: st.DataObject) -> None:
+    is_explained(case, some_goals(case, data))
+
+
+@given(programs_and_facts(connected=True, huge=False), st.data())
+@examples(60)
+def test_connected_programs(case: Case, data: st.DataObject) -> None:
+    is_explained(case, some_goals(case, data))
+
+
+@given(programs_and_facts(hostile=True, huge=False, max_rules=4), st.data())
+@examples(30)
+def test_hostile_values(case: Case, data: st.DataObject) -> None:
+    is_explained(case, some_goals(case, data))
+
+
+@given(programs_and_facts(huge=False, max_rules=4), st.data())
+@examples(50)
+def test_the_first_proof_is_smallest_and_sizes_never_fall(case: Case, data: st.DataObject) -> None:
+    temporal = set(temporal_predicates(case.program))
+    facts = checker.given(case.facts, temporal)
+    wide = case._replace(low=case.low - 60, high=case.high + 60)
+    true = checker.given({n: list(rows) for n, rows in model(wide).items()}, temporal)
+    assume(len(true) < 400)
+    goals = [goal for goal, holds in some_goals(case, data) if holds]
+    with Engine(case.program, case.facts) as engine:
+        for goal in goals:
+            found = explained(engine, goal, 6)
+            told: Any = why_json(found)
+            sizes = [checker.check(case.program, facts, as_tuple(goal), p) for p in told["proofs"]]
+            assert sizes == sorted(sizes)
+            assert len({str(p) for p in told["proofs"]}) == len(sizes), "all are different"
+            if found.smallest:
+                assert sizes[0] == checker.smallest(case.program, facts, true, as_tuple(goal))
+            one = explained(engine, goal).proofs[0]
+            assert one.size == sizes[0]
+
+
+@given(programs_and_facts(huge=False, comparisons=False, max_rules=5), st.data())
+@examples(60)
+def test_what_a_miss_lacks_would_do(case: Case, data: st.DataObject) -> None:
+    """With the missing input facts, where all their values are known, the goal holds."""
+    temporal = set(temporal_predicates(case.program))
+    goals = [goal for goal, holds in some_goals(case, data) if not holds]
+    assume(goals)
+    with Engine(case.program, case.facts) as engine:
+        found = [(goal, miss) for goal in goals for miss in explained(engine, goal).misses]
+    for goal, miss in found:
+        lacking = list(leaves(miss))
+        if any(leaf is None for leaf in lacking):
+            continue
+        facts = {name: list(rows) for name, rows in case.facts.items()}
+        for leaf in lacking:
+            row = leaf.args if leaf.time is None else (*leaf.args, leaf.time)
+            facts.setdefault(leaf.predicate, []).append(row)
+        with Engine(case.program, facts) as engine:
+            assert explained(engine, goal).holds, (goal, miss, case.text)
+    assert temporal is not None
+
+
+def leaves(miss: Any) -> Any:
+    for missing in miss.missing:
+        if missing.because is not None:
+            yield from leaves(missing.because)
+        elif (
+            not missing.input or None in missing.args or (missing.temporal and missing.time is None)
+        ):
+            yield None
+        else:
+            yield Ground(missing.predicate, missing.args, missing.time)
+
+
+# By hand
+
+
+def test_recursion_has_no_infinite_proofs() -> None:
+    program = tidelog.parse("P(X) @ T :- E(X) @ T. P(X) @ T :- Q(X) @ T. Q(X) @ T :- P(X) @ T.")
+    found = program.why("P(a) @ 0", {"E": [("a", 0)]}, all=50)
+    assert [proof.size for proof in found.proofs] == [2]
+    assert not found.more
+
+
+def test_a_long_chain_is_shown_by_its_ends() -> None:
+    program = tidelog.parse("P(X) @ T :- E(X) @ T. P(X) @ T+1 :- P(X) @ T.", "rules.tdl")
+    found = program.why("P(a) @ 3000", {"E": [("a", 0)]})
+    assert found.proofs[0].size == 3002
+    assert str(found).split("\n")[:6] == [
+        "P(a) @ 3000 holds; the smallest proof has 3002 facts",
+        "P(a) @ 3000                                rules.tdl:1",
+        "└─ ... 2998 more steps like this, back to",
+        "   └─ P(a) @ 1                             rules.tdl:1",
+        "      └─ P(a) @ 0                          rules.tdl:1",
+        "         └─ E(a) @ 0                       input",
+    ]
+
+
+def test_far_proofs_are_not_preferred() -> None:
+    """One nearby and long, one far away and short."""
+    rules = "P @ T :- A @ T. A @ T :- B @ T. B @ T :- C @ T. C @ T :- E @ T. P @ T :- F @ T-1000."
+    program = tidelog.parse(rules)
+    found = program.why("P @ 1000", {"E": [(1000,)], "F": [(0,)]}, all=5)
+    assert [proof.size for proof in found.proofs] == [2, 5]
+
+
+def test_facts_of_the_rules_file_and_of_inputs_with_rules() -> None:
+    program = tidelog.parse("input E(a: text) @ t. E(x) @ 5. P(X) @ T :- E(X) @ T.", "r.tdl")
+    assert "fact, r.tdl:1" in str(program.why("P(x) @ 5"))
+    assert "E(y) @ 5  input" in str(program.why("P(y) @ 5", {"E": [("y", 5)]}))
+
+
+def test_goals_as_text() -> None:
+    program = tidelog.parse('P(X, V) @ T :- E(X, V) @ T, V > 0.5. R("a @ b").')
+    assert program.why('R("a @ b").').holds
+    assert program.why("P(a, 1) @ -3.", {"E": [("a", 1.0, -3)]}).holds
+    day = program.why("P(a, 1) @ 1970-01-02T00:00Z", {"E": [("a", 1.0, "1970-01-02")]}, tick="1d")
+    assert day.holds
+    for text, said in (
+        ("P(a, 1)", "P has a time in the rules"),
+        ("P(a) @ 3", "P has 2 arguments in the rules"),
+        ("P(a, b) @ 3", "argument 2 of P is float, not text"),
+        ("P(X, 1) @ 3", "variables"),
+        ("P(a, 1) @ T", "variables"),
+        ("R(c) @ 3", "R has no time in the rules"),
+        ("Q(c)", "no predicate Q in the rules"),
+        ("P(a, 1) @ 3. R(c)", "not a fact"),
+        ("P(a, 1) @ 3 :- R(c)", "body"),
+        ("", "not a fact"),
+    ):
+        try:
+            program.why(text)
+        except ValueError as error:
+            assert said in str(error), (text, str(error))
+        else:
+            raise AssertionError(text)
+
+
+def test_many_matches_end() -> None:
+    """A cross product of two inputs: one match is as good as another."""
+    rows = [(f"n{i}", 0) for i in range(400)]
+    program = tidelog.parse("P @ T :- E(_) @ T, F(_) @ T. Q @ T :- P @ T, P @ T+1.")
+    found = program.why("P @ 0", {"E": rows, "F": rows})
+    assert found.proofs[0].size == 3
+    assert not found.smallest
+    assert (
+        len(list(itertools.islice(program.why("P @ 0", {"E": rows, "F": rows}, all=7).proofs, 9)))
+        == 7
+    )
