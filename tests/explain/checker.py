@@ -124,7 +124,7 @@ def smallest(program: Program, facts: set[Fact], model: set[Fact], goal: Fact) -
 
     Sizes go down until nothing changes any more: slow, and straight from the definition.
     """
-    sizes: dict[Fact, float] = {fact: 1 for fact in facts}
+    sizes: dict[Fact, float] = dict.fromkeys(facts, 1)
     by_name: dict[str, list[Fact]] = {}
     for fact in model | facts:
         by_name.setdefault(fact[0], []).append(fact)

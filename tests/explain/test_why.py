@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import checker
+import pytest
 from deep import examples
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -176,7 +176,6 @@ def test_the_first_proof_is_smallest_and_sizes_never_fall(case: Case, data: st.D
 @examples(60)
 def test_what_a_miss_lacks_would_do(case: Case, data: st.DataObject) -> None:
     """With the missing input facts, where all their values are known, the goal holds."""
-    temporal = set(temporal_predicates(case.program))
     goals = [goal for goal, holds in some_goals(case, data) if not holds]
     assume(goals)
     with Engine(case.program, case.facts) as engine:
@@ -191,7 +190,6 @@ def test_what_a_miss_lacks_would_do(case: Case, data: st.DataObject) -> None:
             facts.setdefault(leaf.predicate, []).append(row)
         with Engine(case.program, facts) as engine:
             assert explained(engine, goal).holds, (goal, miss, case.text)
-    assert temporal is not None
 
 
 def leaves(miss: Any) -> Any:
@@ -262,12 +260,8 @@ def test_goals_as_text() -> None:
         ("P(a, 1) @ 3 :- R(c)", "body"),
         ("", "not a fact"),
     ):
-        try:
+        with pytest.raises(ValueError, match=said):
             program.why(text)
-        except ValueError as error:
-            assert said in str(error), (text, str(error))
-        else:
-            raise AssertionError(text)
 
 
 def test_many_matches_end() -> None:
@@ -277,7 +271,4 @@ def test_many_matches_end() -> None:
     found = program.why("P @ 0", {"E": rows, "F": rows})
     assert found.proofs[0].size == 3
     assert not found.smallest
-    assert (
-        len(list(itertools.islice(program.why("P @ 0", {"E": rows, "F": rows}, all=7).proofs, 9)))
-        == 7
-    )
+    assert len(program.why("P @ 0", {"E": rows, "F": rows}, all=7).proofs) == 7
