@@ -21,8 +21,10 @@ from tidelog.analysis.dependencies import Dependencies, dependencies
 from tidelog.analysis.order import decide
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.plan import Plan, plan
-from tidelog.evaluation.ranges import ALWAYS, Range
-from tidelog.evaluation.sql import CHUNK, Writer, chunk, columns
+from tidelog.evaluation.ranges import ALWAYS, EMPTY, Range
+from tidelog.evaluation.sql import CHUNK, chunk, columns
+from tidelog.evaluation.stretch import Limit
+from tidelog.evaluation.timeline import evaluate, history
 from tidelog.language.program import (
     Atom,
     Comparison,
@@ -149,7 +151,8 @@ class Goal:
     """One fact of a program over the facts of an engine, and what may be in a proof of it.
 
     `more` are input facts to be taken as given beside those loaded, and only facts up to the tick
-    `until` count among the latter.
+    `until` count among the latter. At the ticks `around`, premises are known even of rules that
+    cannot fire there for want of facts.
     """
 
     engine: Engine
@@ -157,6 +160,7 @@ class Goal:
     joined: bool = True
     more: tuple[Ground, ...] = ()
     until: int | None = None
+    around: Range = EMPTY
 
     @cached_property
     def deps(self) -> Dependencies:
@@ -177,6 +181,7 @@ class Goal:
                 range_ = self.engine.loaded[predicate.source].range
                 if self.until is not None:
                     range_ = range_ & Range(-math.inf, self.until)
+                range_ = range_ | self.around
                 for fact in self.more:
                     if fact.predicate == predicate.source and fact.time is not None:
                         range_ = range_ | Range(fact.time, fact.time)
@@ -193,7 +198,23 @@ class Goal:
             tables[predicate.name] = f"goal_in{number}"
             self._cut(predicate, tables[predicate.name], plan)
         writer = self.engine.evaluate(plan, tables)
-        return Model(self.engine, writer, tables)
+        return Model(self.engine, self.deps, {**writer.plan.tables, **tables})
+
+    def on_timeline(self, within: Range, limit: Limit) -> Model:
+        """All facts at some ticks, for programs whose derivations have no end."""
+        whole = self.deps.core
+        facts = history(self.engine, whole)
+        derived = [name for name, p in whole.predicates.items() if not p.input]
+        found = evaluate(whole, facts, derived, within, limit)
+        held: dict[str, Iterable[tuple[Row, int | None]]] = {
+            **facts,
+            **{name: line.rows for name, line in found.items()},
+        }
+        rows: dict[str, list[Row] | None] = {
+            name: sorted(row if t is None else (*row, t) for row, t in some)
+            for name, some in held.items()
+        }
+        return Model(self.engine, self.deps, {}, within, rows)
 
     def _cut(self, predicate: Predicate, table: str, plan: Plan) -> None:
         names = [*columns(len(predicate.types)), *(["t"] if predicate.temporal else [])]
@@ -217,17 +238,24 @@ class Goal:
 
 @dataclass
 class Model:
-    """True facts, looked up by some of their arguments and their time."""
+    """True facts, looked up by some of their arguments and their time.
+
+    Outside `within` nothing is known of derived facts.
+    """
 
     engine: Engine
-    writer: Writer
-    inputs: Mapping[str, str]
+    deps: Dependencies
+    tables: Mapping[str, str]
+    within: Range = ALWAYS
     _held: dict[str, list[Row] | None] = field(default_factory=dict)
     _indexes: dict[tuple[str, tuple[int, ...]], dict[Row, list[Row]]] = field(default_factory=dict)
 
-    @property
-    def deps(self) -> Dependencies:
-        return self.writer.plan.deps
+    def knows(self, name: str, time: Value | None) -> bool:
+        """Whether what is not found of a predicate does not hold."""
+        predicate = self.deps.core.predicates[name]
+        if predicate.input or not predicate.temporal or self.within == ALWAYS:
+            return True
+        return isinstance(time, int) and self.within.low <= time <= self.within.high
 
     def holds(self, fact: Ground) -> bool:
         row = fact.args if fact.time is None else (*fact.args, fact.time)
@@ -252,10 +280,10 @@ class Model:
             predicate = self.deps.core.predicates[name]
             self._held[name] = None
             if predicate.input or not predicate.temporal:
-                (size,) = self.engine.one(f"SELECT count(*) FROM {self._table(name)}")
+                (size,) = self.engine.one(f"SELECT count(*) FROM {self.tables[name]}")
             else:
                 (size,) = self.engine.one(
-                    f"SELECT coalesce(sum(bit_count(b)), 0) FROM {self._table(name)}"
+                    f"SELECT coalesce(sum(bit_count(b)), 0) FROM {self.tables[name]}"
                 )
             if size <= IN_MEMORY:
                 self._held[name] = sorted(self._unpacked(name, "", []))
@@ -287,7 +315,7 @@ class Model:
         chosen = [*names, *(["c", "b"] if packed else ["t"] if predicate.temporal else [])]
         limit = "" if most is None else f" LIMIT {most}"
         rows = self.engine.connection.execute(
-            f"SELECT {', '.join(chosen) or '1'} FROM {self._table(name)}{condition}{limit}", bound
+            f"SELECT {', '.join(chosen) or '1'} FROM {self.tables[name]}{condition}{limit}", bound
         ).fetchall()
         for row in rows:
             if packed:
@@ -295,9 +323,6 @@ class Model:
                 yield from ((*args, c + i) for i in range(CHUNK) if b >> i & 1)
             else:
                 yield row if chosen else ()
-
-    def _table(self, name: str) -> str:
-        return self.inputs.get(name) or self.writer.plan.tables[name]
 
     # Rules
 

@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from tidelog.analysis.containment import Ground
-from tidelog.analysis.definitive import shown
 from tidelog.evaluation.demand import (
     Model,
     compared,
@@ -70,16 +69,6 @@ class Missing:
     input: bool
     instead: tuple[Ground, ...] = ()
     because: Miss | None = None
-
-    def __str__(self) -> str:
-        anytime = " @ _" if self.temporal and self.time is None else ""
-        return shown(self.predicate, self.args, self.time) + anytime
-
-    def as_json(self) -> dict[str, object]:
-        found: dict[str, object] = {"predicate": self.predicate, "args": list(self.args)}
-        if self.temporal:
-            found["time"] = self.time
-        return found
 
 
 @dataclass(frozen=True)
@@ -208,6 +197,8 @@ class Misses:
                     return None  # another binding has it
                 holds.append(self._named(_ground(atom, known)))
                 continue
+            if not self.model.knows(atom.predicate, known.get(len(atom.args))):
+                return None
             found = self._missing(atom, known, whole, depth, above)
             if found is None:
                 return None

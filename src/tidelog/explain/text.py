@@ -8,8 +8,9 @@ from pathlib import PurePath
 
 from tidelog.analysis.containment import Ground
 from tidelog.analysis.definitive import shown
+from tidelog.evaluation.ticks import Ticks
 from tidelog.explain.misses import Miss, Missing, Unmet
-from tidelog.explain.proofs import Proof, Step
+from tidelog.explain.proofs import Proof
 from tidelog.explain.why import Why
 from tidelog.language.printer import print_literal, print_rule, print_term, print_value
 from tidelog.language.program import Comparison, Rule, Value, Variable
@@ -28,25 +29,26 @@ class _Line:
 
 def why_lines(why: Why) -> list[str]:
     """Everything there is to say about one fact, a line each."""
-    fact = fact_text(why.fact)
+    ticks = why.ticks
+    fact = fact_text(why.fact, ticks)
     if why.holds:
         lines = []
         for number, proof in enumerate(why.proofs, 1):
             lines += [] if number == 1 else [""]
             lines.append(_title(why, fact, proof, number))
-            lines += proof_lines(proof)
+            lines += proof_lines(proof, ticks)
         if why.more:
             lines += ["", "there are more proofs: --all N"]
         used = [step.rule for proof in why.proofs for step in proof.steps if step.rule is not None]
         return [*lines, "", *rule_lines(used)]
     if why.input and not why.misses:
-        there = f"; there is {_facts(why.instead)}" if why.instead else ""
+        there = f"; there is {_facts(why.instead, ticks)}" if why.instead else ""
         return [f"{fact} is not among the facts{there}"]
     if not why.misses:
         return [f"{fact} does not hold, and no rule comes near it"]
     lines = [f"{fact} does not hold; what comes nearest"]
     for i, miss in enumerate(why.misses):
-        lines += [*([""] if i else []), *miss_lines(miss)]
+        lines += [*([""] if i else []), *miss_lines(miss, ticks)]
     return [*lines, "", *rule_lines(_miss_rules(why.misses))]
 
 
@@ -61,21 +63,22 @@ def _title(why: Why, fact: str, proof: Proof, number: int) -> str:
 # Proofs
 
 
-def proof_lines(proof: Proof) -> list[str]:
+def proof_lines(proof: Proof, ticks: Ticks | None = None) -> list[str]:
     """A proof as a tree; what is proved twice is shown once."""
-    return list(_drawn([_Tree(proof).line(0)]))
+    return list(_drawn([_Tree(proof, ticks).line(0)]))
 
 
 class _Tree:
     """The lines of a proof, long chains by one rule shortened."""
 
-    def __init__(self, proof: Proof) -> None:
+    def __init__(self, proof: Proof, ticks: Ticks | None) -> None:
         self.proof = proof
+        self.ticks = ticks
         self.seen: set[int] = set()
 
     def line(self, index: int) -> _Line:
         step = self.proof.steps[index]
-        text = fact_text(step.fact)
+        text = fact_text(step.fact, self.ticks)
         if step.rule is None:
             return _Line(text, "input")
         if not step.rule.body:
@@ -123,19 +126,21 @@ def _met(comparison: Comparison, left: Value, right: Value) -> str:
 # Misses
 
 
-def miss_lines(miss: Miss) -> list[str]:
-    return list(_drawn([_Line(fact_text(miss.fact), place(miss.rule), tuple(_missing(miss)))]))
+def miss_lines(miss: Miss, ticks: Ticks | None = None) -> list[str]:
+    below = tuple(_missing(miss, ticks))
+    return list(_drawn([_Line(fact_text(miss.fact, ticks), place(miss.rule), below)]))
 
 
-def _missing(miss: Miss) -> Iterator[_Line]:
+def _missing(miss: Miss, ticks: Ticks | None) -> Iterator[_Line]:
     for fact in miss.holds:
-        yield _Line(f"holds    {fact_text(fact)}", "")
+        yield _Line(f"holds    {fact_text(fact, ticks)}", "")
     for missing in miss.missing:
-        text = f"missing  {missing}"
+        text = f"missing  {missing_text(missing, ticks)}"
         if missing.because is not None:
-            yield _Line(text, place(missing.because.rule), tuple(_missing(missing.because)))
+            below = tuple(_missing(missing.because, ticks))
+            yield _Line(text, place(missing.because.rule), below)
         else:
-            there = f"there is {_facts(missing.instead)}" if missing.instead else ""
+            there = f"there is {_facts(missing.instead, ticks)}" if missing.instead else ""
             yield _Line(text, there if missing.input else "no rule comes near it")
     for unmet in miss.unmet:
         yield _Line(f"fails    {unmet_text(unmet)}", "")
@@ -170,12 +175,34 @@ def _miss_rules(misses: Iterable[Miss]) -> list[Rule]:
 # Drawing
 
 
-def fact_text(fact: Ground) -> str:
-    return shown(fact.predicate, fact.args, fact.time)
+def fact_text(fact: Ground, ticks: Ticks | None = None) -> str:
+    """A fact as the language writes it, with a timestamp where ticks have a length."""
+    return _timed(shown(fact.predicate, fact.args, None), fact.time, ticks)
 
 
-def _facts(facts: Iterable[Ground]) -> str:
-    return ", ".join(map(fact_text, facts))
+def missing_text(missing: Missing, ticks: Ticks | None = None) -> str:
+    text = shown(missing.predicate, missing.args, None)
+    if missing.temporal and missing.time is None:
+        return f"{text} @ _"
+    return _timed(text, missing.time, ticks)
+
+
+def _timed(text: str, time: int | None, ticks: Ticks | None) -> str:
+    return text if time is None else f"{text} @ {moment(time, ticks)}"
+
+
+def moment(time: int, ticks: Ticks | None) -> int | str:
+    """A tick, or the timestamp at which it starts."""
+    if ticks is None:
+        return time
+    try:
+        return ticks.moment(time).isoformat().replace("+00:00", "Z")
+    except OverflowError:  # before the year 1, or after 9999
+        return f"tick {time}"
+
+
+def _facts(facts: Iterable[Ground], ticks: Ticks | None) -> str:
+    return ", ".join(fact_text(fact, ticks) for fact in facts)
 
 
 def place(rule: Rule) -> str:
@@ -236,32 +263,40 @@ def _parts(rule: Rule) -> list[str]:
 
 
 def why_json(why: Why) -> dict[str, object]:
-    found: dict[str, object] = {"fact": why.fact.as_json(), "holds": why.holds}
+    ticks = why.ticks
+    found: dict[str, object] = {"fact": fact_json(why.fact, ticks), "holds": why.holds}
     if why.holds:
         return {
             **found,
             "smallest": why.smallest,
             "more": why.more,
-            "proofs": [proof_json(proof) for proof in why.proofs],
+            "proofs": [proof_json(proof, ticks) for proof in why.proofs],
         }
     return {
         **found,
-        "instead": [fact.as_json() for fact in why.instead],
-        "misses": [miss_json(miss) for miss in why.misses],
+        "instead": [fact_json(fact, ticks) for fact in why.instead],
+        "misses": [miss_json(miss, ticks) for miss in why.misses],
     }
 
 
-def proof_json(proof: Proof) -> dict[str, object]:
+def fact_json(fact: Ground, ticks: Ticks | None) -> dict[str, object]:
+    found: dict[str, object] = {"predicate": fact.predicate, "args": list(fact.args)}
+    return found if fact.time is None else {**found, "time": moment(fact.time, ticks)}
+
+
+def proof_json(proof: Proof, ticks: Ticks | None = None) -> dict[str, object]:
     """Steps in order; premises are positions among them."""
-    return {"size": proof.size, "steps": [_step_json(step) for step in proof.steps]}
-
-
-def _step_json(step: Step) -> dict[str, object]:
     return {
-        "fact": step.fact.as_json(),
-        **_rule_json(step.rule),
-        "premises": list(step.premises),
-        "comparisons": [_met(*c) for c in step.comparisons],
+        "size": proof.size,
+        "steps": [
+            {
+                "fact": fact_json(step.fact, ticks),
+                **_rule_json(step.rule),
+                "premises": list(step.premises),
+                "comparisons": [_met(*c) for c in step.comparisons],
+            }
+            for step in proof.steps
+        ],
     }
 
 
@@ -271,12 +306,12 @@ def _rule_json(rule: Rule | None) -> dict[str, object]:
     return {"rule": print_rule(rule), "file": rule.origin.file, "line": rule.origin.line}
 
 
-def miss_json(miss: Miss) -> dict[str, object]:
+def miss_json(miss: Miss, ticks: Ticks | None = None) -> dict[str, object]:
     return {
-        "fact": miss.fact.as_json(),
+        "fact": fact_json(miss.fact, ticks),
         **_rule_json(miss.rule),
-        "holds": [fact.as_json() for fact in miss.holds],
-        "missing": [_missing_json(m) for m in miss.missing],
+        "holds": [fact_json(fact, ticks) for fact in miss.holds],
+        "missing": [_missing_json(m, ticks) for m in miss.missing],
         "unmet": [
             {
                 "comparison": print_literal(u.comparison),
@@ -290,10 +325,13 @@ def miss_json(miss: Miss) -> dict[str, object]:
     }
 
 
-def _missing_json(missing: Missing) -> dict[str, object]:
+def _missing_json(missing: Missing, ticks: Ticks | None) -> dict[str, object]:
+    found: dict[str, object] = {"predicate": missing.predicate, "args": list(missing.args)}
+    if missing.temporal:
+        found["time"] = None if missing.time is None else moment(missing.time, ticks)
     return {
-        **missing.as_json(),
+        **found,
         "input": missing.input,
-        "instead": [fact.as_json() for fact in missing.instead],
-        "because": None if missing.because is None else miss_json(missing.because),
+        "instead": [fact_json(fact, ticks) for fact in missing.instead],
+        "because": None if missing.because is None else miss_json(missing.because, ticks),
     }

@@ -15,10 +15,9 @@ from tidelog.evaluation.engines import as_tick
 from tidelog.evaluation.facts import DataError
 from tidelog.evaluation.plan import Unbounded
 from tidelog.evaluation.ranges import Range
-from tidelog.evaluation.stretch import Limit
+from tidelog.evaluation.stretch import Limit, TooHard
 from tidelog.evaluation.ticks import Ticks
-from tidelog.evaluation.timeline import evaluate, history
-from tidelog.explain.misses import Miss, Misses
+from tidelog.explain.misses import DEEPEST, Miss, Misses
 from tidelog.explain.proofs import Proof, Proofs
 from tidelog.language.checks import Similar
 from tidelog.language.diagnostics import Source
@@ -40,9 +39,11 @@ class Why:
 
     `smallest` says that no proof is smaller than the first one, and `more` that there are further
     proofs than those asked for. `instead` are facts in place of an input fact that is missing.
+    Where ticks have a length, times are told as timestamps.
     """
 
     fact: Ground
+    ticks: Ticks | None = None
     proofs: tuple[Proof, ...] = ()
     smallest: bool = True
     more: bool = False
@@ -68,17 +69,18 @@ def why(engine: Engine, fact: Ground, most: int = 1, budget: float = 60.0) -> Wh
     search = _Search(Goal(engine, fact), budget)
     model = search.model()
     if model is None:
-        return _why_not(Goal(engine, fact, joined=False), most)
+        return _why_not(search.goal, most, budget)
     proofs = Proofs(model, fact)
     first = proofs.smallest()
     assert first is not None, "a fact that holds has a proof"
     if most == 1:
-        return Why(fact, (first,), proofs.complete)
+        return Why(fact, engine.ticks, (first,), proofs.complete)
     while True:
         found = list(islice(proofs, most + 1))
         enough = len(found) > most and found[most].size <= search.covered
         if enough or search.whole or not proofs.exhausted or search.width > WIDEST:
-            return Why(fact, tuple(found[:most]), proofs.complete, len(found) > most)
+            more = len(found) > most
+            return Why(fact, engine.ticks, tuple(found[:most]), proofs.complete, more)
         search.width *= 8
         proofs = Proofs(search.evaluated(), fact)
 
@@ -150,12 +152,10 @@ def _needed(goal: Goal) -> Range | None:
 
 
 def _holds_on_timeline(goal: Goal, budget: float) -> bool:
-    fact = goal.fact
+    time = goal.fact.time
+    at = goal.engine.span if time is None else Range(time, time)
     limit = Limit.of(goal.deps, budget, goal.engine.progress)
-    core = goal.deps.core
-    asked = goal.engine.span if fact.time is None else Range(fact.time, fact.time)
-    found = evaluate(core, history(goal.engine, core), [fact.predicate], asked, limit)
-    return (fact.args, fact.time) in found[fact.predicate].rows
+    return goal.on_timeline(at, limit).holds(goal.fact)
 
 
 def _reach(deps: Dependencies) -> int:
@@ -177,20 +177,26 @@ def _hull(goal: Goal) -> Range:
     return Range(0, 0) if hull.empty else hull
 
 
-def _why_not(goal: Goal, most: int) -> Why:
+def _why_not(goal: Goal, most: int, budget: float) -> Why:
+    hull = _hull(goal)
+    width = DEEPEST * _reach(goal.deps)
+    around = Range(hull.low - width, hull.high + width)
+    goal = replace(goal, joined=False, around=around)
     try:
-        plan = goal.plan()
+        model = goal.evaluate(goal.plan())
     except Unbounded:
-        hull = _hull(goal)
-        width = max(FIRST_WINDOW, _reach(goal.deps))
-        plan = goal.plan(Range(hull.low - width, hull.high + width))
-    model = goal.evaluate(plan)
+        limit = Limit.of(goal.deps, budget, goal.engine.progress)
+        try:
+            model = goal.on_timeline(around, limit)
+        except TooHard:  # that it does not hold is known
+            return Why(goal.fact, goal.engine.ticks)
     misses = Misses(model)
     name = goal.fact.predicate
     input_ = name in goal.engine.typed.inputs
     instead = misses.instead(goal.fact) if input_ else ()
     found = misses.of(goal.fact)[: max(most, MOST_MISSES)]
-    return Why(goal.fact, misses=tuple(found), instead=instead, input=input_)
+    ticks = goal.engine.ticks
+    return Why(goal.fact, ticks, misses=tuple(found), instead=instead, input=input_)
 
 
 # Goals as text
