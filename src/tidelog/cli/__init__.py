@@ -14,7 +14,7 @@ from copy import copy
 import click
 
 from tidelog import __version__
-from tidelog.cli import problems, query, rules, why
+from tidelog.cli import problems, query, report, rules, why
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -32,6 +32,7 @@ for command in (
     rules.explain_command,
     query.query_command,
     why.why_command,
+    report.report_command,
     problems.analyze_command,
     problems.delay_command,
     problems.window_command,

@@ -20,7 +20,7 @@ from tidelog.analysis.core import Predicate, core
 from tidelog.analysis.dependencies import Dependencies, dependencies
 from tidelog.analysis.order import decide
 from tidelog.evaluation.duckdb import Engine
-from tidelog.evaluation.plan import Plan, plan
+from tidelog.evaluation.plan import Plan, Unbounded, plan
 from tidelog.evaluation.ranges import ALWAYS, EMPTY, Range
 from tidelog.evaluation.sql import CHUNK, chunk, columns
 from tidelog.evaluation.stretch import Limit
@@ -201,20 +201,7 @@ class Goal:
         return Model(self.engine, self.deps, {**writer.plan.tables, **tables})
 
     def on_timeline(self, within: Range, limit: Limit) -> Model:
-        """All facts at some ticks, for programs whose derivations have no end."""
-        whole = self.deps.core
-        facts = history(self.engine, whole)
-        derived = [name for name, p in whole.predicates.items() if not p.input]
-        found = evaluate(whole, facts, derived, within, limit)
-        held: dict[str, Iterable[tuple[Row, int | None]]] = {
-            **facts,
-            **{name: line.rows for name, line in found.items()},
-        }
-        rows: dict[str, list[Row] | None] = {
-            name: sorted(row if t is None else (*row, t) for row, t in some)
-            for name, some in held.items()
-        }
-        return Model(self.engine, self.deps, {}, within, rows)
+        return on_timeline(self.engine, self.deps, within, limit)
 
     def _cut(self, predicate: Predicate, table: str, plan: Plan) -> None:
         names = [*columns(len(predicate.types)), *(["t"] if predicate.temporal else [])]
@@ -236,6 +223,32 @@ class Goal:
                 run(f"INSERT INTO {table} VALUES ({', '.join('?' for _ in row)})", row)
 
 
+def on_timeline(engine: Engine, deps: Dependencies, within: Range, limit: Limit) -> Model:
+    """All facts at some ticks, for programs whose derivations have no end."""
+    facts = history(engine, deps.core)
+    derived = [name for name, p in deps.core.predicates.items() if not p.input]
+    found = evaluate(deps.core, facts, derived, within, limit)
+    held: dict[str, Iterable[tuple[Row, int | None]]] = {
+        **facts,
+        **{name: line.rows for name, line in found.items()},
+    }
+    rows: dict[str, list[Row] | None] = {
+        name: sorted(row if t is None else (*row, t) for row, t in some)
+        for name, some in held.items()
+    }
+    return Model(engine, deps, {}, within, _held=rows)
+
+
+def whole_model(engine: Engine, deps: Dependencies, asked: Range, limit: Limit) -> Model:
+    """All facts at some ticks that the queries of `deps` rest on."""
+    try:
+        plan = engine.plan_core(deps.core, deps.queries, asked)
+    except Unbounded:
+        return on_timeline(engine, deps, asked, limit)
+    writer = engine.evaluate(plan)
+    return Model(engine, deps, {**plan.inputs, **writer.plan.tables}, in_memory=10 * IN_MEMORY)
+
+
 @dataclass
 class Model:
     """True facts, looked up by some of their arguments and their time.
@@ -247,6 +260,7 @@ class Model:
     deps: Dependencies
     tables: Mapping[str, str]
     within: Range = ALWAYS
+    in_memory: int = IN_MEMORY
     _held: dict[str, list[Row] | None] = field(default_factory=dict)
     _indexes: dict[tuple[str, tuple[int, ...]], dict[Row, list[Row]]] = field(default_factory=dict)
 
@@ -263,7 +277,7 @@ class Model:
 
     def lookup(self, name: str, known: Mapping[int, Value], most: int) -> Sequence[Row]:
         """Rows of a predicate, time last, with known values at some positions; at most so many."""
-        held = self._rows(name)
+        held = self.rows(name)
         if held is None:
             return self._asked(name, known, most)
         positions = tuple(sorted(known))
@@ -274,7 +288,7 @@ class Model:
                 index[tuple(row[i] for i in positions)].append(row)
         return index.get(tuple(known[i] for i in positions), ())[:most]
 
-    def _rows(self, name: str) -> list[Row] | None:
+    def rows(self, name: str) -> list[Row] | None:
         """All rows of a predicate in order, or None if they are too many to hold."""
         if name not in self._held:
             predicate = self.deps.core.predicates[name]
@@ -285,8 +299,8 @@ class Model:
                 (size,) = self.engine.one(
                     f"SELECT coalesce(sum(bit_count(b)), 0) FROM {self.tables[name]}"
                 )
-            if size <= IN_MEMORY:
-                self._held[name] = sorted(self._unpacked(name, "", []))
+            if size <= self.in_memory:
+                self._held[name] = sorted(set(self._unpacked(name, "", [])))
         return self._held[name]
 
     def _asked(self, name: str, known: Mapping[int, Value], most: int) -> list[Row]:

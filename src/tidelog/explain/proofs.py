@@ -9,7 +9,7 @@ them. No fact is used in its own proof, and each is proved in one way throughout
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
 from typing import TypeAlias
@@ -58,28 +58,27 @@ class Proof:
         return tuple(step.fact for step in self.steps if step.rule is None)
 
 
-class Proofs:
-    """The proofs of one fact that holds in a model."""
+class Matches:
+    """The matches that can be part of proofs of some facts, and the smallest way to each fact."""
 
-    def __init__(self, model: Model, goal: Ground) -> None:
+    def __init__(self, model: Model, goals: Iterable[Ground]) -> None:
         self.model = model
-        self.goal = goal
-        self.exhausted = True  # whether the search for further proofs came to its end
         self.complete = True  # whether every match was looked at, so that sizes are least
+        goals = list(goals)
         most = MOST_MATCHES
         while True:
-            self._explore(most)
+            self._explore(goals, most)
             self._measure()
-            if goal in self.least or self.complete:
+            if self.complete or all(goal in self.least for goal in goals):
                 break
             most *= 10
 
-    def _explore(self, most: int) -> None:
+    def _explore(self, goals: Iterable[Ground], most: int) -> None:
         """Every match that can be part of a proof."""
         core = self.model.deps.core
         self.matches: dict[Ground, list[Match]] = {}
         self.complete = True
-        todo = [self.goal]
+        todo = list(goals)
         while todo:
             fact = todo.pop()
             if fact in self.matches:
@@ -127,6 +126,15 @@ class Proofs:
     def _own(self, match: Match) -> int:
         """What a step adds to the size: nothing where it merely names an input by its own name."""
         return 0 if is_copy(match.rule) else 1
+
+
+class Proofs(Matches):
+    """The proofs of one fact that holds in a model."""
+
+    def __init__(self, model: Model, goal: Ground) -> None:
+        self.goal = goal
+        self.exhausted = True  # whether the search for further proofs came to its end
+        super().__init__(model, [goal])
 
     def __iter__(self) -> Iterator[Proof]:
         """Proofs by size, the smallest first, as far as a bounded search goes."""

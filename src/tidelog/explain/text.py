@@ -99,7 +99,7 @@ class _Tree:
                 else self.line(i)
                 for i in step.premises
             ]
-        below += [_Line(_met(*c), "") for c in step.comparisons]
+        below += [_Line(comparison_text(*c), "") for c in step.comparisons]
         return _Line(text, place(step.rule), tuple(below))
 
     def _chain(self, index: int) -> Iterator[int]:
@@ -113,7 +113,7 @@ class _Tree:
             index = same[0]
 
 
-def _met(comparison: Comparison, left: Value, right: Value) -> str:
+def comparison_text(comparison: Comparison, left: Value, right: Value) -> str:
     one, other = (
         f"{print_term(term)} = {print_value(value)}"
         if isinstance(term, Variable)
@@ -293,7 +293,7 @@ def proof_json(proof: Proof, ticks: Ticks | None = None) -> dict[str, object]:
                 "fact": fact_json(step.fact, ticks),
                 **_rule_json(step.rule),
                 "premises": list(step.premises),
-                "comparisons": [_met(*c) for c in step.comparisons],
+                "comparisons": [comparison_text(*c) for c in step.comparisons],
             }
             for step in proof.steps
         ],
