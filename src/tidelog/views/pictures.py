@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 from tidelog.analysis.analyze import Analysis
 from tidelog.analysis.containment import Witness
@@ -16,7 +17,7 @@ from tidelog.analysis.dependencies import Dependencies, Edge
 from tidelog.language.diagnostics import visible
 
 _CHARACTER = 7.3  # the width of one, about
-_COLUMN, _ROW, _HEIGHT = 90, 62, 44
+_COLUMN, _ROW, _HEIGHT = 90, 72, 44
 _LONGEST = 26
 # Ticks that a line of time shows on either side of its answer.
 _FURTHEST = 40
@@ -37,16 +38,18 @@ def _short(text: str) -> str:
 def graph_svg(deps: Dependencies) -> str:
     """Predicates as boxes with phi and keep, inputs at the left; edges with their offsets."""
     columns = _layers(deps)
-    places: dict[str, tuple[float, float, float]] = {}  # x, y, width
+    tall = [sum(_slot(cell) for cell in column) for column in columns]
+    height = 26 + max(tall, default=_slot("")) + 6
+    places: dict[_Cell, tuple[float, float, float]] = {}  # x, y, width
     x = 16.0
-    tallest = max((len(column) for column in columns), default=1)
-    for column in columns:
-        wide = max(_width(deps, name) for name in column)
-        top = 34 + (tallest - len(column)) * _ROW / 2
-        for i, name in enumerate(column):
-            places[name] = (x, top + i * _ROW, wide)
+    for column, used in zip(columns, tall, strict=True):
+        wide = max((_width(deps, cell) for cell in column if isinstance(cell, str)), default=60.0)
+        y = 26 + (height - 32 - used) / 2
+        for cell in column:
+            places[cell] = (x, y + _slot(cell) - _HEIGHT - 6 if isinstance(cell, str) else y, wide)
+            y += _slot(cell)
         x += wide + _COLUMN
-    width, height = max(x - _COLUMN + 16, 80), 34 + tallest * _ROW + 12
+    width = max(x - _COLUMN + 16, 80)
     parts = [
         f'<svg class="graph" role="img" aria-label="{escaped(_spoken(deps))}"'
         f' viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}"'
@@ -55,30 +58,54 @@ def graph_svg(deps: Dependencies) -> str:
     together: dict[tuple[str, str], list[Edge]] = {}
     for edge in deps.edges:
         together.setdefault((edge.body, edge.head), []).append(edge)
-    parts += [_arrow(places, body, head, edges) for (body, head), edges in together.items()]
-    parts += [_box(deps, name, *place) for name, place in places.items()]
+    arriving: dict[str, list[str]] = {}  # from the left, by where they come from
+    for body, head in together:
+        if places[body][0] < places[head][0]:
+            arriving.setdefault(head, []).append(body)
+    for bodies in arriving.values():
+        bodies.sort(key=lambda body: (places[body][1], places[body][0]))
+    for (body, head), edges in together.items():
+        others = arriving.get(head, [])
+        port = (others.index(body) + 1) / (len(others) + 1) if body in others else 0.5
+        parts.append(_arrow(places, body, head, edges, port))
+    parts += [_box(deps, cell, *place) for cell, place in places.items() if isinstance(cell, str)]
     return "".join(parts) + "</svg>"
 
 
-def _layers(deps: Dependencies) -> list[list[str]]:
-    """Predicates by how many steps they are from the inputs; components stay together."""
+# A predicate, or a place between two columns that an edge of one passes through.
+_Cell: TypeAlias = "str | tuple[str, int]"
+
+
+def _slot(cell: _Cell) -> int:
+    return _ROW if isinstance(cell, str) else 16
+
+
+def _layers(deps: Dependencies) -> list[list[_Cell]]:
+    """Predicates by how many steps they are from the inputs, and room for edges that go further."""
     level: dict[str, int] = {}
     for component in deps.components:
         below = [e.body for e in deps.edges if e.head in component and e.body not in component]
         here = max((level[name] + 1 for name in below), default=0)
         level.update(dict.fromkeys(component, here))
-    columns: list[list[str]] = [[] for _ in range(max(level.values(), default=0) + 1)]
+    columns: list[list[_Cell]] = [[] for _ in range(max(level.values(), default=0) + 1)]
     for name, n in level.items():
         columns[n].append(name)
-    row = {name: i for column in columns for i, name in enumerate(column)}
-    for column in columns[1:]:  # near what they are derived from
+        furthest = max((level[e.head] for e in deps.edges if e.body == name), default=0)
+        for between in range(n + 1, furthest):
+            columns[between].append((name, between))
+    row: dict[_Cell, int] = {cell: i for column in columns for i, cell in enumerate(column)}
+    for n, column in enumerate(columns[1:], 1):  # near what they are derived from
 
-        def middle(name: str) -> float:
-            below = [row[e.body] for e in deps.edges if e.head == name and e.body != name]
+        def middle(cell: _Cell, n: int = n) -> float:
+            if isinstance(cell, str):
+                bodies = [e.body for e in deps.edges if e.head == cell and level[e.body] < n]
+            else:
+                bodies = [cell[0]]
+            below = [row[body if level[body] == n - 1 else (body, n - 1)] for body in bodies]
             return sum(below) / len(below) if below else 0.0
 
         column.sort(key=middle)
-        row.update({name: i for i, name in enumerate(column)})
+        row.update({cell: i for i, cell in enumerate(column)})
     return columns
 
 
@@ -116,38 +143,56 @@ def _box(deps: Dependencies, name: str, x: float, y: float, width: float) -> str
 
 
 def _arrow(
-    places: dict[str, tuple[float, float, float]], body: str, head: str, edges: Sequence[Edge]
+    places: Mapping[_Cell, tuple[float, float, float]],
+    body: str,
+    head: str,
+    edges: Sequence[Edge],
+    port: float,
 ) -> str:
     bx, by, bw = places[body]
     hx, hy, hw = places[head]
     label = ", ".join(dict.fromkeys(map(_offset, edges)))
     where = ", ".join(dict.fromkeys(str(e.rule.origin) for e in edges))
+    anchor = "end"
     if body == head:
-        x, y = hx + hw / 2, hy
-        path = f"M{x - 14:.1f} {y:.1f} C{x - 30:.1f} {y - 32:.1f} {x + 30:.1f} {y - 32:.1f}"
-        path += f" {x + 14:.1f} {y:.1f}"
-        at, tip, way = (x, y - 26), (x + 14, y), (-0.35, -1.0)
+        x, y = hx + hw - 30, hy
+        path = f"M{x - 10:.1f} {y:.1f} C{x - 18:.1f} {y - 20:.1f} {x + 18:.1f} {y - 20:.1f}"
+        path += f" {x + 10:.1f} {y:.1f}"
+        at, tip, way = (x - 16, y - 6), (x + 10, y), (0.35, -1.0)
     elif bx < hx:
-        x1, y1, x2, y2 = bx + bw, by + _HEIGHT / 2, hx, hy + _HEIGHT / 2
-        bend = (x2 - x1) / 2
-        path = f"M{x1:.1f} {y1:.1f} C{x1 + bend:.1f} {y1:.1f} {x2 - bend:.1f} {y2:.1f}"
-        path += f" {x2:.1f} {y2:.1f}"
-        at, tip, way = (x2 - 12 - len(label) * 3.4, (y1 + 2 * y2) / 3 - 5), (x2, y2), (-1.0, 0.0)
+        points = [(bx + bw, by + _HEIGHT / 2)]
+        for cell in sorted(c for c in places if isinstance(c, tuple) and c[0] == body):
+            cx, cy, cw = places[cell]
+            if cx < hx:
+                points += [(cx, cy + 8), (cx + cw, cy + 8)]
+        points.append((hx, hy + _HEIGHT * port))
+        path = _curve(points)
+        at, tip, way = (hx - 9, hy + _HEIGHT * port - 3), points[-1], (-1.0, 0.0)
     else:  # within a component
         down = 1 if hy > by else -1
-        x1, y1 = bx + bw * 0.7, by + (_HEIGHT if down > 0 else 0)
-        x2, y2 = hx + hw * 0.7, hy + (0 if down > 0 else _HEIGHT)
-        if down < 0:
-            x1, x2 = bx + bw * 0.3, hx + hw * 0.3
+        share = 0.35 if down > 0 else 0.55
+        x1, y1 = bx + bw * share, by + (_HEIGHT if down > 0 else 0)
+        x2, y2 = hx + hw * share, hy + (0 if down > 0 else _HEIGHT)
         path = f"M{x1:.1f} {y1:.1f} L{x2:.1f} {y2:.1f}"
-        at, tip, way = ((x1 + x2) / 2 + 8 * down, (y1 + y2) / 2 + 4), (x2, y2), (0.0, -1.0 * down)
+        at, tip, way = ((x1 + x2) / 2 + 4, (y1 + y2) / 2 + 4), (x2, y2), (0.0, -1.0 * down)
+        anchor = "start"
     return (
         f'<g class="edge"><title>{escaped(where)}</title>'
         f'<path d="{path}" fill="none" stroke="currentColor" stroke-opacity="0.55"/>'
         f"{_tip(tip, way)}"
-        f'<text x="{at[0]:.1f}" y="{at[1]:.1f}" text-anchor="middle" font-size="11">'
+        f'<text x="{at[0]:.1f}" y="{at[1]:.1f}" text-anchor="{anchor}" font-size="10.5">'
         f"{escaped(label)}</text></g>"
     )
+
+
+def _curve(points: Sequence[tuple[float, float]]) -> str:
+    (x, y), *rest = points
+    path = f"M{x:.1f} {y:.1f}"
+    for x2, y2 in rest:
+        bend = (x2 - x) / 2
+        path += f" C{x + bend:.1f} {y:.1f} {x2 - bend:.1f} {y2:.1f} {x2:.1f} {y2:.1f}"
+        x, y = x2, y2
+    return path
 
 
 def _tip(tip: tuple[float, float], way: tuple[float, float]) -> str:

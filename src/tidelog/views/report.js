@@ -128,7 +128,7 @@
       band(Math.max(kept, low), Math.min(final, now), y, colours.kept);
       band(Math.max(final + 1, low), now, y, colours.wait);
       for (const k of p.pinned) if (k <= now) band(k, k, y, colours.kept);
-      runs(lane.runs, y, (t) => t > now ? 2 : t > final ? 1 : 0, p, now, final);
+      runs(lane.runs, y, p, now, final);
       pen.fillStyle = colours.paper; pen.fillRect(0, y, LEFT - 4, ROW);
       pen.fillStyle = colours.ink; pen.fillText(clip(lane.label || lane.name, 26), 18, y + ROW / 2);
     }
@@ -140,7 +140,7 @@
     if (!rows.length) { pen.fillStyle = colours.dim; pen.fillText("nothing fits the filter", LEFT, HEAD + ROW); }
   }
 
-  function runs(list, y, _, p, now, final) {
+  function runs(list, y, p, now, final) {
     // Pairs of a first tick and a number of ticks, in order: start with the first that reaches into view.
     let a = 0, b = list.length / 2;
     while (a < b) { const m = (a + b) >> 1; if (list[2 * m] + list[2 * m + 1] > first) b = m; else a = m + 1; }
@@ -186,8 +186,14 @@
   // tin
   function moved() {
     const now = +tin.value, outputs = predicates.filter((p) => p.output);
-    const parts = outputs.map((p) => p.phi === null ? `${p.name} may always change` : `${p.name} final up to ${when(Math.min(finalTo(p, now), now))}`);
-    $("status").textContent = `everything up to ${when(now)} has arrived; ${parts.join(", ")}`;
+    const upTo = new Map();
+    for (const p of outputs) {
+      const state = p.phi === null ? "may always change" : `final up to ${when(Math.min(finalTo(p, now), now))}`;
+      upTo.set(state, [...(upTo.get(state) || []), p.name]);
+    }
+    const parts = [...upTo].map(([state, names]) => `${names.join(", ")} ${state}`);
+    $("status").textContent = `everything up to ${when(now)} has arrived; ${parts.join("; ")}`;
+    $("number").value = now;
     const list = $("pending");
     list.replaceChildren();
     if (data.waiting) {
@@ -220,7 +226,7 @@
     if (!holdsAt(lane, tick)) panel.append(make("p", `${name} does not hold at ${when(tick)}.`));
     else if (!found.length) panel.append(make("p", p.input ? `${name} @ ${when(tick)} is an input fact.` : `${name} @ ${when(tick)} holds; its proof is not in this page.`));
     const tree = make("ul");
-    found.slice(0, 20).forEach((id) => tree.append(node(id, 0, new Set())));
+    found.slice(0, 20).forEach((id) => tree.append(node(id, 0)));
     panel.append(tree);
     if (data.command && !p.input) {
       const text = found.length ? data.facts[found[0]][0] : `${name} @ ${when(tick)}`;
@@ -228,7 +234,7 @@
     }
   }
 
-  function node(id, depth, above) {
+  function node(id, depth) {
     const [text, , , rule, premises, compared] = data.facts[id], li = make("li");
     const label = [make("span", text, "fact"), rule < 0 ? make("span", "input", "rule input") : make("span", data.rules[rule][0], "rule")];
     if (rule >= 0) label[1].title = data.rules[rule][1];
@@ -241,7 +247,7 @@
       if (filled) return;
       filled = true;
       if (rule >= 0) below.append(make("li", data.rules[rule][1], "rule"));
-      premises.forEach((premise) => below.append(node(premise, depth + 1, above)));
+      premises.forEach((premise) => below.append(node(premise, depth + 1)));
       (compared || []).forEach((line) => below.append(make("li", line, "fact")));
     };
     details.addEventListener("toggle", () => { if (details.open) fill(); });
@@ -324,12 +330,13 @@
   box.addEventListener("scroll", draw, { passive: true });
   filter.addEventListener("input", () => { cursor = null; box.scrollTop = 0; refilter(); });
   tin.addEventListener("input", moved);
+  $("number").addEventListener("change", () => { tin.value = $("number").value; moved(); });
   $("in").addEventListener("click", () => zoom(.5));
   $("out").addEventListener("click", () => zoom(2));
   $("all").addEventListener("click", () => view(low, high + 1));
   window.addEventListener("resize", resize);
 
-  tin.min = low; tin.max = high; tin.value = high;
+  tin.min = $("number").min = low; tin.max = $("number").max = high; tin.value = high;
   for (const note of data.notes) $("notes").append(make("li", note));
   last = Math.max(high + 1, low + 4);
   recolour();

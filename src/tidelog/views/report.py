@@ -131,6 +131,7 @@ _LANES = (
     '<div class="tools">'
     '<label>filter <input id="filter" type="search" placeholder="predicate or object"></label>'
     '<label>tin <input id="tin" type="range"></label>'
+    '<input id="number" type="number" aria-label="tin as a tick">'
     '<span class="zoom"><button id="out" type="button" aria-label="zoom out">&minus;</button>'
     '<button id="in" type="button" aria-label="zoom in">+</button>'
     '<button id="all" type="button">all</button></span></div>'
