@@ -45,7 +45,9 @@ def __getattr__(name: str) -> object:
     # Streams need DuckDB, which `import tidelog` does not load.
     if name in ("Step", "Stream"):
         from tidelog.streaming import offline
+        from tidelog.views.notebook import attach
 
+        attach(offline.Step)
         return getattr(offline, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
@@ -146,13 +148,20 @@ class Program(_program.Program):
         """
         from tidelog.evaluation.duckdb import Engine
         from tidelog.evaluation.ticks import Ticks
-        from tidelog.explain.why import read_fact, why
+        from tidelog.explain.why import Why, read_fact, why
+        from tidelog.views.notebook import attach
 
+        attach(Why)
         if all < 1:
             raise ValueError("ask for one proof or more")
         ticks = None if tick is None else Ticks.of(tick, origin)
         with Engine(self, facts, ticks) as engine:
             return why(engine, read_fact(engine.typed, fact, ticks), all, budget)
+
+    def _repr_html_(self) -> str:
+        from tidelog.views.notebook import program_html
+
+        return program_html(self)
 
 
 def parse(text: str, file: str = "<text>") -> Program:
@@ -170,9 +179,11 @@ def load(path: str | PathLike[str]) -> Program:
 
 def analyze(program: _program.Program, query: str, *, budget: float = 10.0) -> Analysis:
     """Class, rank, radius, delay, window, redundancy of a query, with witnesses."""
-    from tidelog.analysis.analyze import analyze
+    from tidelog.analysis.analyze import Analysis, analyze
     from tidelog.analysis.containment import Budget
+    from tidelog.views.notebook import attach
 
+    attach(Analysis)
     return analyze(program, query, Budget(budget))
 
 

@@ -54,7 +54,7 @@ def report_command(
     from tidelog.analysis.dependencies import dependencies
     from tidelog.evaluation.duckdb import Engine
     from tidelog.evaluation.engines import as_tick
-    from tidelog.explain.record import record
+    from tidelog.explain.record import record, waiting
     from tidelog.views.report import page
 
     for option, path in (("--facts", facts), ("--out", out)):
@@ -72,10 +72,11 @@ def report_command(
     report = accepted(rules)
     asked = chosen_queries(report.program, queries)
     with data_errors(), terminal.Progress() as progress:
-        found = None
+        found, pending = None, None
         if facts is not None:
             with Engine(report.program, facts, ticks, True, progress) as engine:
-                found = record(engine, asked, low, high, max(budget, 1.0))
+                found = record(engine, asked, low, high, budget)
+                pending = waiting(engine, asked, found.range, budget)
         analyses = []
         for query in asked:
             progress(f"analysing {query}")
@@ -97,7 +98,7 @@ def report_command(
             ]
         )
     )
-    text = page(name, report.source.text, deps, analyses, found, ticks, command)
+    text = page(name, report.source.text, deps, analyses, found, pending, ticks, command)
     try:
         Path(out).write_text(text, "utf-8", errors="replace")
     except OSError as error:

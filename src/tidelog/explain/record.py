@@ -6,8 +6,9 @@ stretches of time on which it does. Each derived fact has the last step of a sma
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
@@ -25,7 +26,7 @@ from tidelog.language.program import Comparison, Rule, Type, Value
 
 # Lanes of a predicate, stretches of time in all, and facts with their proofs that are recorded.
 MOST_LANES = 5_000
-MOST_STRETCHES = 200_000
+MOST_STRETCHES = 500_000
 MOST_PROVED = 50_000
 # Ticks of a history for which pending answers are recorded at every one of them.
 MOST_TICKS = 48
@@ -65,8 +66,7 @@ class Record:
     range: Range
     lanes: tuple[Lane, ...]
     facts: tuple[Recorded, ...]
-    waiting: tuple[Waiting, ...] | None  # None where the history is too long to say
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
 
 
 def record(
@@ -89,31 +89,36 @@ def record(
     model = whole_model(engine, wide, asked, limit)
     notes: list[str] = []
     engine.progress("recording lanes")
-    lanes = tuple(_all_lanes(engine, model, asked, notes))
+    lanes = _all_lanes(engine, model, queries, asked, notes)
     engine.progress("recording proofs")
     facts = tuple(_recorded(model, queries, asked, notes))
-    waiting = _waiting(engine, queries, asked, budget)
-    return Record(deps, asked, lanes, facts, waiting, tuple(notes))
+    return Record(deps, asked, lanes, facts, tuple(notes))
 
 
 # Lanes
 
 
-def _all_lanes(engine: Engine, model: Model, asked: Range, notes: list[str]) -> Iterator[Lane]:
+def _all_lanes(
+    engine: Engine, model: Model, queries: tuple[str, ...], asked: Range, notes: list[str]
+) -> tuple[Lane, ...]:
+    """Lanes by predicate, in the order of the rules; where there are too many, outputs go first."""
+    if asked.empty:
+        return ()
+    temporal = [p for p in model.deps.core.predicates.values() if p.temporal]
+    temporal = [p for p in temporal if not p.name.endswith("[in]")]
+    found: dict[str, list[Lane]] = {p.name: [] for p in temporal}
     left = MOST_STRETCHES
-    for predicate in model.deps.core.predicates.values():
-        copied = predicate.name.endswith("[in]")
-        if not predicate.temporal or copied or asked.empty:
-            continue
+    for predicate in sorted(temporal, key=lambda p: (p.name not in queries, p.input)):
         rows = _stretches(engine, model, predicate, asked)
         groups = groupby(rows, key=lambda row: row[:-2])
         for count, (objects, stretches) in enumerate(groups, 1):
-            found = tuple((first, n) for *_, first, n in stretches)
-            left -= len(found)
+            lane = Lane(predicate.source, objects, tuple((a, n) for *_, a, n in stretches))
+            left -= len(lane.stretches)
             if count > MOST_LANES or left < 0:
                 notes.append(f"{predicate.source} has more lanes than are shown")
                 break
-            yield Lane(predicate.source, objects, found)
+            found[predicate.name].append(lane)
+    return tuple(lane for lanes in found.values() for lane in lanes)
 
 
 def _stretches(
@@ -225,13 +230,15 @@ def _step(model: Model, match: Match | None, fact: Ground, place: dict[Ground, i
 # Pending answers
 
 
-def _waiting(
-    engine: Engine, queries: tuple[str, ...], asked: Range, budget: float
+def waiting(
+    engine: Engine, queries: Iterable[str], asked: Range, budget: float = 60.0
 ) -> tuple[Waiting, ...] | None:
+    """What is pending at each tick of a short history; None where that would take too long."""
     if asked.empty:
         return ()
     if asked.high - asked.low >= MOST_TICKS:
         return None
+    end = time.monotonic() + budget
     found: list[Waiting] = []
     for query in queries:
         deps = dependencies(core(engine.typed, [query]), [query])
@@ -240,8 +247,10 @@ def _waiting(
         problem = Problem(engine, query)
         for tin in range(int(asked.low), int(asked.high) + 1):
             engine.progress(f"pending answers of {query} at {tin}")
-            for tout in problem.open_points(tin, int(asked.low), tin, budget):
-                for pending in problem.definitive(tin, tout, budget).pending:
+            for tout in problem.open_points(tin, int(asked.low), tin):
+                if time.monotonic() > end:
+                    return None
+                for pending in problem.definitive(tin, tout).pending:
                     waits = tuple((p.predicate, p.args, p.time) for p in pending.waits_for)
                     answer = (pending.predicate, pending.args, pending.time)
                     found.append(Waiting(tin, answer, waits))

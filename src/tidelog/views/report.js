@@ -180,7 +180,9 @@
       pen.strokeStyle = colours.mark; pen.beginPath(); pen.moveTo(x, 0); pen.lineTo(x, height); pen.stroke();
     }
     pen.fillStyle = colours.paper; pen.fillRect(0, 0, LEFT - 4, HEAD);
-    pen.fillStyle = colours.dim; pen.fillText(`${rows.filter((r) => r.lane !== undefined).length} lanes`, 8, HEAD / 2);
+    pen.fillStyle = colours.dim;
+    const count = rows.filter((row) => row.lane !== undefined).length;
+    pen.fillText(count === 1 ? "1 lane" : `${count} lanes`, 8, HEAD / 2);
   }
 
   // tin

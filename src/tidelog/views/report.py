@@ -15,11 +15,11 @@ from tidelog.analysis.analyze import Analysis
 from tidelog.analysis.definitive import shown
 from tidelog.analysis.dependencies import Dependencies
 from tidelog.evaluation.ticks import Ticks
-from tidelog.explain.record import Record, objects_of
-from tidelog.explain.text import comparison_text, fact_text, place
+from tidelog.explain.record import Record, Waiting, objects_of
+from tidelog.explain.text import comparison_text, fact_text, moment, place
 from tidelog.language.diagnostics import visible
 from tidelog.language.printer import print_rule, print_value
-from tidelog.language.program import Program, Value
+from tidelog.language.program import Value
 from tidelog.views.pictures import escaped, graph_svg, timeline_svg
 from tidelog.views.problems import measure_lines
 
@@ -43,6 +43,7 @@ def page(
     deps: Dependencies,
     analyses: Sequence[Analysis],
     record: Record | None = None,
+    waiting: Sequence[Waiting] | None = None,
     ticks: Ticks | None = None,
     command: str = "",
 ) -> str:
@@ -53,6 +54,7 @@ def page(
     )
     data = {} if record is None else record_data(record, ticks)
     data["command"] = command
+    data["waiting"] = None if waiting is None else [_waits(w, ticks) for w in waiting]
     sections = [
         _section("rules", "Rules", rules_html(text)),
         _section("graph", "What depends on what", _graph(deps)),
@@ -206,12 +208,6 @@ def record_data(record: Record, ticks: Ticks | None) -> dict[str, object]:
         ],
         "rules": written,
         "facts": facts,
-        "waiting": None
-        if record.waiting is None
-        else [
-            [w.tin, _pending(*w.answer), [_pending(*premise) for premise in w.waits_for]]
-            for w in record.waiting
-        ],
         "notes": list(record.notes),
     }
 
@@ -220,8 +216,11 @@ def _value(value: Value) -> str:
     return visible(print_value(value))
 
 
-def _pending(predicate: str, args: tuple[Value | None, ...], time: int) -> str:
-    return visible(shown(predicate, args, time))
+def _waits(waiting: Waiting, ticks: Ticks | None) -> list[object]:
+    def said(predicate: str, args: tuple[Value | None, ...], time: int) -> str:
+        return visible(f"{shown(predicate, args, None)} @ {moment(time, ticks)}")
+
+    return [waiting.tin, said(*waiting.answer), [said(*p) for p in waiting.waits_for]]
 
 
 def _number(value: float, least: int | None) -> int | None:
@@ -232,12 +231,6 @@ def _number(value: float, least: int | None) -> int | None:
 
 
 # Notebooks
-
-
-def program_html(program: Program, deps: Dependencies | None) -> str:
-    """A program as its rules and the graph of its outputs."""
-    graph = "" if deps is None else f'<div style="overflow-x:auto">{graph_svg(deps)}</div>'
-    return f'<div class="tidelog"><pre>{escaped_lines(str(program))}</pre>{graph}</div>'
 
 
 def escaped_lines(text: str) -> str:
