@@ -22,7 +22,7 @@ from tidelog.language.checks import Report, check
 from tidelog.language.diagnostics import Code, Diagnostic, ProgramError, Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     import pyarrow as pa
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tidelog.analysis.dependencies import Dependencies
     from tidelog.analysis.forgetting import Forgettable
     from tidelog.evaluation.engines import Moment
-    from tidelog.evaluation.facts import FactsLike
+    from tidelog.evaluation.facts import FactsLike, Rows
     from tidelog.evaluation.problems import Problem
     from tidelog.explain.why import Why
     from tidelog.streaming.offline import Step, Stream
@@ -123,6 +123,7 @@ class Program(_program.Program):
         facts: FactsLike = None,
         *,
         all: int = 1,
+        kept: Mapping[str, Rows] | None = None,
         tick: str | None = None,
         origin: str | datetime | None = None,
         budget: float = 60.0,
@@ -130,7 +131,9 @@ class Program(_program.Program):
         """Why a fact holds over some facts, or why it does not.
 
         A fact that holds has proofs, up to `all` of them, the smallest first; one that does not has
-        its nearest misses. Printed, both are trees.
+        its nearest misses. Printed, both are trees. `kept` are derived facts that are known to
+        hold although what they rest on is gone, such as the slices that a stream keeps; they need
+        no proof. They go with facts in memory.
 
         >>> import tidelog
         >>> rules = "input Temp(x: text, v: float) @ t. Hot(X) @ T :- Temp(X, V) @ T, V >= 80."
@@ -140,7 +143,7 @@ class Program(_program.Program):
         False
         >>> print(found)
         Hot(a) @ 3 does not hold; what comes nearest
-        Hot(a) @ 3                    rules.tdl:1
+        Hot(a) @ 3  rules.tdl:1
         ├─ holds    Temp(a, 79.5) @ 3
         └─ fails    V = 79.5, needs >= 80
         <BLANKLINE>
@@ -148,14 +151,15 @@ class Program(_program.Program):
         """
         from tidelog.evaluation.duckdb import Engine
         from tidelog.evaluation.ticks import Ticks
-        from tidelog.explain.why import Why, read_fact, why
+        from tidelog.explain.why import Why, keeping, read_fact, why
         from tidelog.views.notebook import attach
 
         attach(Why)
         if all < 1:
             raise ValueError("ask for one proof or more")
         ticks = None if tick is None else Ticks.of(tick, origin)
-        with Engine(self, facts, ticks) as engine:
+        program, given = (self, facts) if kept is None else keeping(self, facts, kept)
+        with Engine(program, given, ticks) as engine:
             return why(engine, read_fact(engine.typed, fact, ticks), all, budget)
 
     def _repr_html_(self) -> str:

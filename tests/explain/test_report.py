@@ -110,7 +110,7 @@ def test_json_says_what_was_written(tmp_path: Path) -> None:
     [
         (["--out", ""], 2, "--out names no file"),
         (["--facts", "", "--out", "x"], 2, "--facts names no file"),
-        (["--out", "/no/such/folder/x.html"], 2, "cannot write"),
+        (["--out", "README.md/x.html"], 2, "cannot write"),
         (["--from", "1", "--out", "x"], 2, "go with --facts"),
         (["--facts", "examples/turbines/facts", "--to", "inf", "--out", "x"], 2, "finite"),
         (["--facts", "examples/turbines/facts", "--to", "soon", "--out", "x"], 2, "whole number"),

@@ -272,3 +272,16 @@ def test_many_matches_end() -> None:
     assert found.proofs[0].size == 3
     assert not found.smallest
     assert len(program.why("P @ 0", {"E": rows, "F": rows}, all=7).proofs) == 7
+
+
+def test_what_a_stream_keeps_is_enough() -> None:
+    """Derived slices need no proof; the rest is proved from them."""
+    program = tidelog.parse("P(X) @ T :- E(X) @ T. P(X) @ T+1 :- P(X) @ T.", "rules.tdl")
+    found = program.why("P(a) @ 9", {"E": [("b", 9)]}, kept={"P": [("a", 8)]})
+    assert str(found).split("\n")[1:3] == ["P(a) @ 9     rules.tdl:1", "└─ P(a) @ 8  kept"]
+    assert "input" in str(program.why("P(b) @ 9", {"E": [("b", 9)]}, kept={"P": [("a", 8)]}))
+    assert not program.why("P(b) @ 8", {"E": [("b", 9)]}, kept={"P": [("a", 8)]}).holds
+    with pytest.raises(ValueError, match="not derived by a rule"):
+        program.why("P(a) @ 9", {}, kept={"E": []})
+    with pytest.raises(ValueError, match="in memory"):
+        program.why("P(a) @ 9", "examples", kept={"P": []})

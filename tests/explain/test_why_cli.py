@@ -34,6 +34,7 @@ def test_json_of_a_proof() -> None:
         "rule": "Shdn(X) @ T+1 :- Cool(X) @ T, Flag(X) @ T+1.",
         "file": "examples/turbines/rules.tdl",
         "line": 9,
+        "kept": False,
         "premises": [1, 6],
         "comparisons": [],
     }

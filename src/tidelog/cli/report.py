@@ -100,6 +100,7 @@ def report_command(
     )
     text = page(name, report.source.text, deps, analyses, found, pending, ticks, command)
     try:
+        Path(out).parent.mkdir(parents=True, exist_ok=True)
         Path(out).write_text(text, "utf-8", errors="replace")
     except OSError as error:
         raise click.UsageError(f"cannot write {out}: {error.strerror or error}") from error

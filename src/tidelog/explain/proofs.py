@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from tidelog.analysis.containment import Ground
 from tidelog.evaluation.demand import Model
-from tidelog.language.program import Comparison, Constant, Rule, Value
+from tidelog.language.program import NOWHERE, Comparison, Constant, Rule, Value
 
 # Matches of one rule for one fact that are looked at first; ten times as many if need be.
 MOST_MATCHES = 1_000
@@ -35,12 +35,16 @@ class Match:
 
 @dataclass(frozen=True)
 class Step:
-    """A fact, the rule that gives it (None: an input fact) and where its premises are proved."""
+    """A fact, the rule that gives it (None: an input fact) and where its premises are proved.
+
+    A derived fact that was `kept` when what it rests on was forgotten has no rule either.
+    """
 
     fact: Ground
     rule: Rule | None
     premises: tuple[int, ...] = ()
     comparisons: tuple[tuple[Comparison, Value, Value], ...] = ()
+    kept: bool = False
 
 
 @dataclass(frozen=True)
@@ -204,7 +208,7 @@ class Proofs(Matches):
         for fact in order:
             match = chosen.get(fact)
             if match is None or is_copy(match.rule):
-                steps.append(Step(self._named(fact), None))
+                steps.append(Step(self._named(fact), None, kept=self._kept(fact)))
                 continue
             rule = self.model.written(match.rule)
             premises = tuple(order[p] for p in match.premises)
@@ -215,6 +219,12 @@ class Proofs(Matches):
     def _below(self, fact: Ground, chosen: dict[Ground, Match]) -> tuple[Ground, ...]:
         match = chosen.get(fact)
         return () if match is None or is_copy(match.rule) else match.premises
+
+    def _kept(self, fact: Ground) -> bool:
+        """Whether an input was declared by no one: it stands for what a rule once derived."""
+        program = self.model.deps.core.program
+        name = self._named(fact).predicate
+        return name in program.heads and program.declarations[name].origin is NOWHERE
 
     def _named(self, fact: Ground) -> Ground:
         return named(self.model, fact)

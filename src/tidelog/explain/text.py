@@ -80,7 +80,7 @@ class _Tree:
         step = self.proof.steps[index]
         text = fact_text(step.fact, self.ticks)
         if step.rule is None:
-            return _Line(text, "input")
+            return _Line(text, "kept" if step.kept else "input")
         if not step.rule.body:
             return _Line(text, f"fact, {place(step.rule)}")
         if index in self.seen:
@@ -222,7 +222,8 @@ def _drawn(tops: list[_Line]) -> Iterator[str]:
                 (below, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "))
             )
     notes = max((len(note) for _, note in rows), default=0)
-    column = min(max((len(text) for text, _ in rows), default=0) + 2, max(WIDTH - notes, 40))
+    widest = max((len(text) for text, note in rows if note), default=0)
+    column = min(widest + 2, max(WIDTH - notes, 40))
     for text, note in rows:
         yield (
             f"{text:<{column}}{note}".rstrip() if len(text) < column else f"{text}  {note}".rstrip()
@@ -292,6 +293,7 @@ def proof_json(proof: Proof, ticks: Ticks | None = None) -> dict[str, object]:
             {
                 "fact": fact_json(step.fact, ticks),
                 **_rule_json(step.rule),
+                "kept": step.kept,
                 "premises": list(step.premises),
                 "comparisons": [comparison_text(*c) for c in step.comparisons],
             }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -12,7 +13,7 @@ from tidelog.analysis.dependencies import Dependencies, is_connected
 from tidelog.evaluation.demand import Goal, Model
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.engines import as_tick
-from tidelog.evaluation.facts import DataError
+from tidelog.evaluation.facts import DataError, FactsLike, Rows
 from tidelog.evaluation.plan import Unbounded
 from tidelog.evaluation.ranges import Range
 from tidelog.evaluation.stretch import Limit, TooHard
@@ -22,7 +23,19 @@ from tidelog.explain.proofs import Proof, Proofs
 from tidelog.language.checks import Similar
 from tidelog.language.diagnostics import Source
 from tidelog.language.parser import parse_source
-from tidelog.language.program import TIME_MAX, Constant, Program, Rule, TimePoint, Value
+from tidelog.language.program import (
+    TIME_COLUMN,
+    TIME_MAX,
+    Column,
+    Constant,
+    Input,
+    Output,
+    Outputs,
+    Program,
+    Rule,
+    TimePoint,
+    Value,
+)
 from tidelog.language.types import infer
 
 # Ticks on either side of a goal that are looked at first; then eight times as many, and so on.
@@ -197,6 +210,34 @@ def _why_not(goal: Goal, most: int, budget: float) -> Why:
     found = misses.of(goal.fact)[: max(most, MOST_MISSES)]
     ticks = goal.engine.ticks
     return Why(goal.fact, ticks, misses=tuple(found), instead=instead, input=input_)
+
+
+# What a stream keeps
+
+
+def keeping(
+    program: Program, facts: FactsLike, kept: Mapping[str, Rows]
+) -> tuple[Program, Mapping[str, Rows]]:
+    """The program with some derived predicates as inputs too, and all facts together.
+
+    Their facts then hold by themselves, as any input fact does.
+    """
+    if not (facts is None or isinstance(facts, Mapping)):
+        raise ValueError("kept facts go with facts in memory, not with a file or folder")
+    types = infer(program).columns
+    declared: list[Input] = []
+    for name in kept:
+        if name not in program.heads:
+            raise ValueError(f"`{name}` is not derived by a rule: give its facts with the others")
+        if name in program.declarations:
+            raise ValueError(f"`{name}` is an input: give its facts with the others")
+        names = [f"arg{i}" for i in range(1, len(types[name]) + 1)]
+        columns = tuple(map(Column, names, types[name]))
+        time = TIME_COLUMN if _temporal(program, name) else None
+        declared.append(Input(name, columns, time))
+    # Outputs stay what they are, also where none are declared.
+    outputs = () if program.output_items else (Outputs(tuple(map(Output, program.outputs))),)
+    return Program((*declared, *program.statements, *outputs)), {**(facts or {}), **kept}
 
 
 # Goals as text

@@ -363,6 +363,36 @@ def print_lines(lines: Iterable[str]) -> None:
         console.print(visible(line))
 
 
+# Answers to questions
+
+_ANSWER_STYLES = (
+    (re.compile(r"^(yes|no)(?=:|$)"), "bold"),
+    (re.compile(r"^ *(delay|window|redundant|derived state)(?=:)"), "bold"),
+    (re.compile(r"^\S+(?=: class )"), "bold"),
+    (re.compile(r"<- without this$"), "red"),
+    (re.compile(r"(?<= waits for ).*"), "yellow"),
+    (re.compile(r"\([^()\s]+:\d+\)"), "dim"),
+)
+
+
+def print_answer(lines: Iterable[str]) -> None:
+    """Lines of an answer: on a terminal coloured, and no wider than it is."""
+    console = stdout()
+    for line in lines:
+        text = visible(line)
+        if not console.is_terminal:
+            console.print(text)
+            continue
+        indent = len(text) - len(text.lstrip(" "))
+        room = max(min(console.width, WIDTH) - indent - 2, 20)
+        first, *rest = _wrap(text.strip(" "), room)
+        for i, part in enumerate([first, *rest]):
+            styled = Text(" " * (indent + (2 if i else 0)) + part)
+            for pattern, style in _ANSWER_STYLES:
+                styled.highlight_regex(pattern, style)
+            console.print(styled)
+
+
 # Proofs
 
 _PROOF_STYLES = (
