@@ -17,6 +17,7 @@ import tidelog
 from tidelog.analysis.containment import Ground
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.stretch import TooHard
+from tidelog.explain import proofs
 from tidelog.explain.text import why_json, why_lines
 from tidelog.explain.why import Why, why
 from tidelog.language.program import Type, Value
@@ -80,8 +81,8 @@ def is_explained(case: Case, goals: list[tuple[Ground, bool]]) -> None:
             assert told["holds"] == holds
             if holds:
                 assert not found.misses
-                proofs: Any = told["proofs"]
-                checker.check(case.program, facts, as_tuple(goal), proofs[0])
+                first: Any = told["proofs"]
+                checker.check(case.program, facts, as_tuple(goal), first[0])
             else:
                 for miss in told["misses"]:  # type: ignore[attr-defined]
                     is_miss(case, miss)
@@ -285,3 +286,26 @@ def test_what_a_stream_keeps_is_enough() -> None:
         program.why("P(a) @ 9", {}, kept={"E": []})
     with pytest.raises(ValueError, match="in memory"):
         program.why("P(a) @ 9", "examples", kept={"P": []})
+
+
+def test_a_match_among_thousands_of_candidates_is_found() -> None:
+    rows = [(f"n{i:04}", 0) for i in range(3000)]
+    program = tidelog.parse("P @ T :- E(X) @ T, F(X) @ T.")
+    found = program.why("P @ 0", {"E": rows, "F": [("n2999", 0), *(("x", 0),) * 2]})
+    assert found.holds
+    assert found.smallest
+
+
+def test_where_matches_are_too_many_there_is_still_a_proof(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All ways to go from one end of a line to the other in jumps: too many to try them all."""
+    monkeypatch.setattr(proofs, "TRIES", ((1000, 500), (2, 3000), (10**9, 10**12)))
+    program = tidelog.parse("P(X, Y) :- E(X, Y). P(X, Y) :- P(X, Z), P(Z, Y).")
+    line = {"E": [(i, i + 1) for i in range(30)]}
+    found = program.why("P(0, 30)", line)
+    assert found.proofs[0].size == 3 * 30 - 1
+    assert not found.smallest
+    facts = checker.given(line, set())
+    told: Any = why_json(found)
+    checker.check(program, facts, ("P", (0, 30), None), told["proofs"][0])

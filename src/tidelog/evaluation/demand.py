@@ -275,7 +275,9 @@ class Model:
         row = fact.args if fact.time is None else (*fact.args, fact.time)
         return bool(self.lookup(fact.predicate, dict(enumerate(row)), 1))
 
-    def lookup(self, name: str, known: Mapping[int, Value], most: int) -> Sequence[Row]:
+    def lookup(
+        self, name: str, known: Mapping[int, Value], most: int | None = None
+    ) -> Sequence[Row]:
         """Rows of a predicate, time last, with known values at some positions; at most so many."""
         held = self.rows(name)
         if held is None:
@@ -286,7 +288,8 @@ class Model:
             index = self._indexes[name, positions] = defaultdict(list)
             for row in held:
                 index[tuple(row[i] for i in positions)].append(row)
-        return index.get(tuple(known[i] for i in positions), ())[:most]
+        found = index.get(tuple(known[i] for i in positions), [])
+        return found if most is None or len(found) <= most else found[:most]
 
     def rows(self, name: str) -> list[Row] | None:
         """All rows of a predicate in order, or None if they are too many to hold."""
@@ -303,7 +306,7 @@ class Model:
                 self._held[name] = sorted(set(self._unpacked(name, "", [])))
         return self._held[name]
 
-    def _asked(self, name: str, known: Mapping[int, Value], most: int) -> list[Row]:
+    def _asked(self, name: str, known: Mapping[int, Value], most: int | None) -> list[Row]:
         predicate = self.deps.core.predicates[name]
         arity = len(predicate.types)
         where = [f"a{i + 1} = ?" for i in sorted(known) if i < arity]
@@ -357,29 +360,29 @@ class Model:
         return self._written.get(id(rule), rule)
 
     def matches(
-        self, rule: Rule, head: Ground, most: int
+        self, rule: Rule, head: Ground
     ) -> Iterator[tuple[dict[str, Value], tuple[Ground, ...]]]:
         """Ways in which a rule gives a fact: the values of its variables, and its premises."""
         start = head_binding(rule, head)
-        if start is None:
+        if start is not None:
+            atoms = rule.atoms
+            for binding in self._bindings(rule.comparisons, start, atoms):
+                yield binding, tuple(premise(atom, binding) for atom in atoms)
+
+    def _bindings(
+        self, comparisons: tuple[Comparison, ...], binding: dict[str, Value], todo: tuple[Atom, ...]
+    ) -> Iterator[dict[str, Value]]:
+        if any(compared(c, binding) is False for c in comparisons):
             return
-        left = most
-        stack = [(start, list(rule.atoms))]
-        while stack and left:
-            binding, todo = stack.pop()
-            if any(compared(c, binding) is False for c in rule.comparisons):
-                continue
-            if not todo:
-                left -= 1
-                yield binding, tuple(premise(atom, binding) for atom in rule.atoms)
-                continue
-            atom = max(todo, key=lambda a: _boundness(a, binding))
-            others = [a for a in todo if a is not atom]
-            rows = self.lookup(atom.predicate, known_positions(atom, binding), most)
-            for row in reversed(rows):
-                extended = matched(atom, row, binding)
-                if extended is not None:
-                    stack.append((extended, others))
+        if not todo:
+            yield binding
+            return
+        atom = todo[0] if len(todo) == 1 else max(todo, key=lambda a: _boundness(a, binding))
+        others = tuple(a for a in todo if a is not atom)
+        for row in self.lookup(atom.predicate, known_positions(atom, binding)):
+            extended = matched(atom, row, binding)
+            if extended is not None:
+                yield from self._bindings(comparisons, extended, others)
 
 
 # Rules and facts. Times are bound under the name of their variable with an @ in front.

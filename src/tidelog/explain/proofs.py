@@ -9,17 +9,19 @@ them. No fact is used in its own proof, and each is proved in one way throughout
 from __future__ import annotations
 
 import heapq
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, islice
 from typing import TypeAlias
 
 from tidelog.analysis.containment import Ground
 from tidelog.evaluation.demand import Model
 from tidelog.language.program import NOWHERE, Comparison, Constant, Rule, Value
 
-# Matches of one rule for one fact that are looked at first; ten times as many if need be.
-MOST_MATCHES = 1_000
+# Matches of one rule for one fact, and in all, that are looked at: usually all there are; where
+# they are too many, few of each; and if that does not prove the goal, as many as it takes.
+TRIES = ((1_000, 200_000), (2, 500_000), (20, 2_000_000), (10**9, 10**12))
 # Steps that may be spent on further proofs.
 MOST_STEPS = 100_000
 
@@ -69,32 +71,34 @@ class Matches:
         self.model = model
         self.complete = True  # whether every match was looked at, so that sizes are least
         goals = list(goals)
-        most = MOST_MATCHES
-        while True:
-            self._explore(goals, most)
+        for most, in_all in TRIES:
+            self._explore(goals, most, in_all)
             self._measure()
             if self.complete or all(goal in self.least for goal in goals):
                 break
-            most *= 10
 
-    def _explore(self, goals: Iterable[Ground], most: int) -> None:
-        """Every match that can be part of a proof."""
+    def _explore(self, goals: Iterable[Ground], most: int, in_all: int) -> None:
+        """Every match that can be part of a proof, those near the goals first; so many in all."""
         core = self.model.deps.core
         self.matches: dict[Ground, list[Match]] = {}
         self.complete = True
-        todo = list(goals)
+        todo = deque(goals)
         while todo:
-            fact = todo.pop()
+            fact = todo.popleft()
             if fact in self.matches:
                 continue
             found = self.matches[fact] = []
+            if in_all <= 0:
+                self.complete = self.complete and core.predicates[fact.predicate].input
+                continue
             for rule in core.rules_for.get(fact.predicate, ()):
                 here = 0
-                for binding, premises in self.model.matches(rule, fact, most):
+                for binding, premises in islice(self.model.matches(rule, fact), most):
                     here += 1
                     values = tuple(sorted(binding.items()))
                     found.append(Match(rule, premises, values))
                     todo += (p for p in premises if p not in self.matches)
+                in_all -= here
                 self.complete = self.complete and here < most
 
     def _measure(self) -> None:

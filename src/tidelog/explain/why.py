@@ -80,10 +80,9 @@ def why(engine: Engine, fact: Ground, most: int = 1, budget: float = 60.0) -> Wh
     `budget` bounds the seconds that a program may take which only the timeline can evaluate.
     """
     search = _Search(Goal(engine, fact), budget)
-    model = search.model()
-    if model is None:
+    proofs = search.proofs()
+    if proofs is None:
         return _why_not(search.goal, most, budget)
-    proofs = Proofs(model, fact)
     first = proofs.smallest()
     assert first is not None, "a fact that holds has a proof"
     if most == 1:
@@ -133,16 +132,17 @@ class _Search:
     def evaluated(self) -> Model:
         return self.goal.evaluate(self.goal.plan(self.within))
 
-    def model(self) -> Model | None:
-        """Facts with a smallest proof of the goal among them; None if it does not hold."""
+    def proofs(self) -> Proofs | None:
+        """Proofs of the goal, a smallest one among them; None if it does not hold."""
         if self.needed is None and not _holds_on_timeline(self.goal, self.budget):
             return None
         while True:
             model = self.evaluated()
             if model.holds(self.goal.fact):
-                size = Proofs(model, self.goal.fact).least[self.goal.fact]
+                proofs = Proofs(model, self.goal.fact)
+                size = proofs.least[self.goal.fact]
                 if size <= self.covered:
-                    return model
+                    return proofs
                 self.width = size * self.reach
             elif self.whole:
                 return None
