@@ -221,11 +221,11 @@ def test_a_long_chain_is_shown_by_its_ends() -> None:
     assert found.proofs[0].size == 3002
     assert str(found).split("\n")[:6] == [
         "P(a) @ 3000 holds; the smallest proof has 3002 facts",
-        "P(a) @ 3000                                rules.tdl:1",
+        "P(a) @ 3000           rules.tdl:1",
         "└─ ... 2998 more steps like this, back to",
-        "   └─ P(a) @ 1                             rules.tdl:1",
-        "      └─ P(a) @ 0                          rules.tdl:1",
-        "         └─ E(a) @ 0                       input",
+        "   └─ P(a) @ 1        rules.tdl:1",
+        "      └─ P(a) @ 0     rules.tdl:1",
+        "         └─ E(a) @ 0  input",
     ]
 
 
