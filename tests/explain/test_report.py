@@ -115,6 +115,11 @@ def test_json_says_what_was_written(tmp_path: Path) -> None:
         (["--facts", "examples/turbines/facts", "--to", "inf", "--out", "x"], 2, "finite"),
         (["--facts", "examples/turbines/facts", "--to", "soon", "--out", "x"], 2, "whole number"),
         (["--facts", "nowhere", "--out", "x"], 1, "no such file"),
+        (
+            ["--facts", "examples/turbines/facts", "--to", "99999999", "--out", "x"],
+            1,
+            "choose with",
+        ),
         (["--query", "Malfunk", "--out", "x"], 2, "did you mean Malfunc?"),
         ([], 2, "--out"),
     ],

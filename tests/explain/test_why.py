@@ -55,10 +55,15 @@ def some_goals(case: Case, data: st.DataObject) -> list[tuple[Ground, bool]]:
     if true:
         chosen = data.draw(st.lists(st.sampled_from(true), min_size=1, max_size=3, unique=True))
         goals += [(fact(n, row, temporal), True) for n, row in chosen]
-    name = data.draw(st.sampled_from(case.program.heads))
-    args = tuple(data.draw(st.sampled_from(PLAIN[t or Type.TEXT])) for t in types[name])
-    row = (*args, data.draw(st.integers(case.low, case.high))) if name in temporal else args
-    return [*goals, (fact(name, row, temporal), row in found[name])]
+    for _ in range(3):
+        name = data.draw(st.sampled_from(case.program.heads))
+        args = tuple(data.draw(st.sampled_from(PLAIN[t or Type.TEXT])) for t in types[name])
+        # Near the data, where something almost holds.
+        middle = [row[-1] for n, rows in case.facts.items() if n in temporal for row in rows]
+        near = data.draw(st.sampled_from(middle or [0])) + data.draw(st.integers(-2, 2))  # type: ignore[operator]
+        row = (*args, min(max(near, case.low), case.high)) if name in temporal else args
+        goals.append((fact(name, row, temporal), row in found[name]))
+    return goals
 
 
 def explained(engine: Engine, goal: Ground, most: int = 1) -> Why:
@@ -160,7 +165,9 @@ def test_the_first_proof_is_smallest_and_sizes_never_fall(case: Case, data: st.D
     true = checker.given({n: list(rows) for n, rows in model(wide).items()}, temporal)
     assume(len(true) < 400)
     goals = [goal for goal, holds in some_goals(case, data) if holds]
-    with Engine(case.program, case.facts) as engine:
+    window = data.draw(st.sampled_from((1, 240)))
+    with pytest.MonkeyPatch.context() as patch, Engine(case.program, case.facts) as engine:
+        patch.setattr("tidelog.explain.why.FIRST_WINDOW", window)
         for goal in goals:
             found = explained(engine, goal, 6)
             told: Any = why_json(found)
@@ -235,6 +242,15 @@ def test_far_proofs_are_not_preferred() -> None:
     program = tidelog.parse(rules)
     found = program.why("P @ 1000", {"E": [(1000,)], "F": [(0,)]}, all=5)
     assert [proof.size for proof in found.proofs] == [2, 5]
+
+
+def test_a_small_proof_further_away_than_a_large_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidelog.explain.why.FIRST_WINDOW", 1)
+    near = "P @ T :- A @ T. A @ T :- B @ T. B @ T :- C @ T. C @ T :- E @ T."
+    program = tidelog.parse(f"{near} P @ T :- F @ T-3. F @ T :- G @ T-3.")
+    facts = {"E": [(10,)], "G": [(4,)]}
+    assert [proof.size for proof in program.why("P @ 10", facts).proofs] == [3]
+    assert [proof.size for proof in program.why("P @ 10", facts, all=3).proofs] == [3, 5]
 
 
 def test_facts_of_the_rules_file_and_of_inputs_with_rules() -> None:

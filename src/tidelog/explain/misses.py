@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TypeAlias
 
 from tidelog.analysis.containment import Ground
@@ -145,11 +146,12 @@ class Misses:
         if start is None or not rule.body:
             return
         partial = sorted(self._partial(rule, start), key=lambda p: (p[0], p[1]))
-        found = [
+        followed = (
             self._followed(rule, goal, binding, depth, above)
-            for _, _, binding in partial[:MOST_FOLLOWED]
-        ]
-        yield from sorted((m for m in found if m is not None), key=lambda m: m.distance)
+            for _, _, binding in partial[: 10 * MOST_FOLLOWED]
+        )
+        found = islice((miss for miss in followed if miss is not None), MOST_FOLLOWED)
+        yield from sorted(found, key=lambda m: m.distance)
 
     def _partial(self, rule: Rule, start: _Binding) -> Iterator[tuple[int, float, _Binding]]:
         """Bindings with what they are short of at this rule: premises left out, values off."""

@@ -17,6 +17,7 @@ from tidelog.analysis.core import Predicate, core
 from tidelog.analysis.dependencies import Class, Dependencies, dependencies
 from tidelog.evaluation.demand import Model, whole_model
 from tidelog.evaluation.duckdb import Engine
+from tidelog.evaluation.facts import DataError
 from tidelog.evaluation.problems import Problem
 from tidelog.evaluation.ranges import EMPTY, Range
 from tidelog.evaluation.sql import CHUNK, columns
@@ -28,6 +29,9 @@ from tidelog.language.program import Comparison, Rule, Type, Value
 MOST_LANES = 5_000
 MOST_STRETCHES = 500_000
 MOST_PROVED = 50_000
+# Ticks that are looked at, and facts of one predicate that are gathered into lanes.
+MOST_SPAN = 10_000_000
+MOST_FACTS = 20_000_000
 # Ticks of a history for which pending answers are recorded at every one of them.
 MOST_TICKS = 48
 
@@ -82,6 +86,10 @@ def record(
     span = engine.span
     asked = Range(span.low if from_ is None else from_, span.high if to is None else to)
     asked = EMPTY if asked.empty else asked
+    if not asked.empty and asked.high - asked.low > MOST_SPAN:
+        raise DataError(
+            f"{asked} are more than {MOST_SPAN} ticks to look at; choose with --from and --to"
+        )
     shown = [p.name for p in deps.core.predicates.values() if not p.input]
     # Every derived predicate is asked for, so that its lane is whole.
     wide = dependencies(deps.core, shown or queries)
@@ -109,6 +117,9 @@ def _all_lanes(
     found: dict[str, list[Lane]] = {p.name: [] for p in temporal}
     left = MOST_STRETCHES
     for predicate in sorted(temporal, key=lambda p: (p.name not in queries, p.input)):
+        if _size(engine, model, predicate) > MOST_FACTS:
+            notes.append(f"{predicate.source} has too many facts for lanes")
+            continue
         rows = _stretches(engine, model, predicate, asked)
         groups = groupby(rows, key=lambda row: row[:-2])
         for count, (objects, stretches) in enumerate(groups, 1):
@@ -119,6 +130,14 @@ def _all_lanes(
                 break
             found[predicate.name].append(lane)
     return tuple(lane for lanes in found.values() for lane in lanes)
+
+
+def _size(engine: Engine, model: Model, predicate: Predicate) -> int:
+    table = model.tables.get(predicate.name)
+    if table is None:
+        return len(model.rows(predicate.name) or ())
+    what = "count(*)" if predicate.input else "coalesce(sum(bit_count(b)), 0)"
+    return int(engine.one(f"SELECT {what} FROM {table}")[0])
 
 
 def _stretches(

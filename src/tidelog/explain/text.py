@@ -40,7 +40,8 @@ def why_lines(why: Why) -> list[str]:
         if why.more:
             lines += ["", "there are more proofs: --all N"]
         used = [step.rule for proof in why.proofs for step in proof.steps if step.rule is not None]
-        return [*lines, "", *rule_lines(used)]
+        rules = rule_lines(used)
+        return [*lines, "", *rules] if rules else lines
     if why.input and not why.misses:
         there = f"; there is {_facts(why.instead, ticks)}" if why.instead else ""
         return [f"{fact} is not among the facts{there}"]
@@ -233,7 +234,7 @@ def _drawn(tops: list[_Line]) -> Iterator[str]:
 def rule_lines(rules: Iterable[Rule]) -> list[str]:
     """The rules used, each once, with the whole path."""
     lines = []
-    kept = {(rule.origin, print_rule(rule)): rule for rule in rules}
+    kept = {(rule.origin, print_rule(rule)): rule for rule in rules if rule.body}
     for rule in sorted(kept.values(), key=lambda r: (r.origin.line, r.origin.column)):
         where = str(rule.origin)
         head, *body = _parts(rule)
