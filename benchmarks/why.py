@@ -37,6 +37,8 @@ def goals(folder: Path, ticks: int) -> dict[str, tuple[str, bool]]:
         "does not hold": (f"Malfunc({quiet}) @ {middle}", False),
         "recursive, holds": (f"AtRisk({held[0]}) @ {ticks - 1}", True),
         "recursive, does not hold": (f"AtRisk({safe}) @ 2", False),
+        # Its near misses are about all devices, at all ticks.
+        "nobody": (f"AtRisk(nobody) @ {ticks - 1}", False),
     }
 
 
@@ -50,7 +52,7 @@ def run(quick: bool = False) -> list[Result]:
     found = []
     for (name, (goal, _)), seconds in zip(asked.items(), times, strict=True):
         query, peer = ("Malfunc", malfunc) if goal.startswith("M") else ("AtRisk", at_risk)
-        target = None if quick else "<= 3 s"
+        target = None if quick else "<= 10 s" if name == "nobody" else "<= 3 s"
         found.append(cost(f"why/{name}", seconds, f"all of {query}", peer, target))
     return found
 

@@ -11,9 +11,12 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeAlias
+
+import duckdb
 
 from tidelog.analysis.containment import Ground
 from tidelog.analysis.core import Predicate, core
@@ -214,13 +217,19 @@ class Goal:
             where.append("FALSE" if range_.empty else f"t BETWEEN {range_.low} AND {range_.high}")
         condition = f" WHERE {' AND '.join(where)}" if where else ""
         chosen = ", ".join(names) or "1 AS z"
+        select = f"SELECT {chosen} FROM {view}{condition}"
+        more = [fact for fact in self.more if fact.predicate == predicate.source]
         run = self.engine.connection.execute
-        run(f"DROP TABLE IF EXISTS {table}")
-        run(f"CREATE TEMP TABLE {table} AS SELECT DISTINCT {chosen} FROM {view}{condition}", bound)
-        for fact in self.more:
-            if fact.predicate == predicate.source:
-                row = [*fact.args, *([fact.time] if predicate.temporal else [])] or [1]
-                run(f"INSERT INTO {table} VALUES ({', '.join('?' for _ in row)})", row)
+        for kind in ("TABLE", "VIEW"):
+            with suppress(duckdb.CatalogException):  # an earlier goal had one of the other kind
+                run(f"DROP {kind} IF EXISTS {table}")
+        if not bound and not more:  # nothing but times to choose by: copying would not pay
+            run(f"CREATE TEMP VIEW {table} AS {select}")
+            return
+        run(f"CREATE TEMP TABLE {table} AS {select}", bound)
+        for fact in more:
+            row = [*fact.args, *([fact.time] if predicate.temporal else [])] or [1]
+            run(f"INSERT INTO {table} VALUES ({', '.join('?' for _ in row)})", row)
 
 
 def on_timeline(engine: Engine, deps: Dependencies, within: Range, limit: Limit) -> Model:
@@ -321,7 +330,7 @@ class Model:
                 where.append(f"c = {chunk(time)} AND (b & {bit}) <> 0")
         condition = f" WHERE {' AND '.join(where)}" if where else ""
         rows = self._unpacked(name, condition, bound, most)
-        return [r for r in rows if time is None or r[-1] == time][:most]
+        return list(dict.fromkeys(r for r in rows if time is None or r[-1] == time))[:most]
 
     def _unpacked(
         self, name: str, condition: str, bound: list[Any], most: int | None = None

@@ -261,8 +261,10 @@ def waiting(
     found: list[Waiting] = []
     for query in queries:
         deps = dependencies(core(engine.typed, [query]), [query])
-        if not deps.core.predicates[query].temporal or deps.cls is Class.BLOCKING:
+        if not deps.core.predicates[query].temporal:
             continue
+        if deps.cls is Class.BLOCKING:  # anything may still come, at any time
+            return None
         problem = Problem(engine, query)
         for tin in range(int(asked.low), int(asked.high) + 1):
             engine.progress(f"pending answers of {query} at {tin}")

@@ -49,7 +49,7 @@ def graph_svg(deps: Dependencies) -> str:
             places[cell] = (x, y + _slot(cell) - _HEIGHT - 6 if isinstance(cell, str) else y, wide)
             y += _slot(cell)
         x += wide + _COLUMN
-    width = max(x - _COLUMN + 16, 80)
+    width = max(x - _COLUMN + 50, 80)
     parts = [
         f'<svg class="graph" role="img" aria-label="{escaped(_spoken(deps))}"'
         f' viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}"'
@@ -168,6 +168,12 @@ def _arrow(
         points.append((hx, hy + _HEIGHT * port))
         path = _curve(points)
         at, tip, way = (hx - 9, hy + _HEIGHT * port - 3), points[-1], (-1.0, 0.0)
+    elif abs(hy - by) > 1.5 * _ROW:  # within a component, around what lies between
+        x1, y1, x2, y2 = bx + bw, by + _HEIGHT / 2, hx + hw, hy + _HEIGHT / 2
+        path = f"M{x1:.1f} {y1:.1f} C{x1 + 40:.1f} {y1:.1f} {x2 + 40:.1f} {y2:.1f}"
+        path += f" {x2:.1f} {y2:.1f}"
+        at, tip, way = (x2 + 12, y2 - 4), (x2, y2), (1.0, 0.0)
+        anchor = "start"
     else:  # within a component
         down = 1 if hy > by else -1
         share = 0.35 if down > 0 else 0.55
