@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,25 @@ def test_colour_on_a_terminal_only() -> None:
     assert "\x1b" not in run(*TURBINES, "Malfunc(north) @ 1").output
     coloured = CliRunner(env={"FORCE_COLOR": "1", "COLUMNS": "80"})
     assert "\x1b" in coloured.invoke(cli, ["why", *TURBINES, "Malfunc(north) @ 1"]).output
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["analyze", TURBINES[0]],
+        ["explain", TURBINES[0]],
+        ["explain", "examples/timeline/late.tdl"],
+        ["definitive", *TURBINES, "--query", "Malfunc", "--tin", "2", "--tout", "2"],
+        ["why", *TURBINES, "Malfunc(north) @ 7"],
+    ],
+)
+def test_colour_changes_nothing_but_colour_and_width(command: list[str]) -> None:
+    plain = CliRunner().invoke(cli, command).output
+    coloured = CliRunner(env={"FORCE_COLOR": "1", "COLUMNS": "80"}).invoke(cli, command).output
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", coloured)
+    assert shown != coloured
+    assert shown.split() == plain.split()
+    assert all(len(line) <= 80 for line in shown.split("\n"))
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,5 @@ def explain_command(rules: str, queries: tuple[str, ...], show: str, as_json: bo
         )
         return
     blocks = [terminal.explain_lines(d, sections) for d in found]
-    terminal.print_lines(
-        line for i, block in enumerate(blocks) for line in ([""] if i else []) + block
-    )
+    lines = (line for i, block in enumerate(blocks) for line in ([""] if i else []) + block)
+    terminal.print_lines(lines, terminal.EXPLAIN_STYLES)

@@ -6,6 +6,7 @@ import math
 import re
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
 
 from rich.console import Console
 from rich.text import Text
@@ -51,6 +52,8 @@ class Progress:
 
 
 # Diagnostics
+
+_Styles: TypeAlias = "Sequence[tuple[re.Pattern[str], str]]"
 
 _STYLES = (
     (re.compile(r"^error\[\w+\]"), "bold red"),
@@ -357,10 +360,29 @@ def _pair(low: Bound, high: Bound) -> list[int | None] | None:
     return None if low > high else [_number(low), _number(high)]
 
 
-def print_lines(lines: Iterable[str]) -> None:
+def print_lines(lines: Iterable[str], styles: _Styles = ()) -> None:
+    """Lines as they are, coloured on a terminal."""
     console = stdout()
     for line in lines:
-        console.print(visible(line))
+        _print_styled(console, visible(line), styles)
+
+
+def _print_styled(console: Console, line: str, styles: _Styles) -> None:
+    text = Text(line)
+    if console.is_terminal:
+        for pattern, style in styles:
+            text.highlight_regex(pattern, style)
+    console.print(text)
+
+
+_LABELS = "because|settles|rank|radius|state|key|promise|suggest"
+EXPLAIN_STYLES = (
+    (re.compile(r"^\S+(?=: class )"), "bold"),
+    (re.compile(rf"^  ({_LABELS})(?= )"), "bold"),
+    (re.compile(r"\([^()\s]+:\d+\)"), "dim"),
+    (re.compile(r"^ {12}- .*"), "red"),
+    (re.compile(r"^ {12}[+] .*"), "green"),
+)
 
 
 # Answers to questions
@@ -387,10 +409,7 @@ def print_answer(lines: Iterable[str]) -> None:
         room = max(min(console.width, WIDTH) - indent - 2, 20)
         first, *rest = _wrap(text.strip(" "), room)
         for i, part in enumerate([first, *rest]):
-            styled = Text(" " * (indent + (2 if i else 0)) + part)
-            for pattern, style in _ANSWER_STYLES:
-                styled.highlight_regex(pattern, style)
-            console.print(styled)
+            _print_styled(console, " " * (indent + (2 if i else 0)) + part, _ANSWER_STYLES)
 
 
 # Proofs
@@ -407,10 +426,6 @@ _PROOF_STYLES = (
 
 def print_proof(lines: Iterable[str]) -> None:
     """Lines of a proof or a miss, coloured on a terminal."""
-    console = stdout()
-    for number, line in enumerate(lines):
-        text = Text(visible(line), style="bold" if number == 0 else "")
-        if console.is_terminal:
-            for pattern, style in _PROOF_STYLES:
-                text.highlight_regex(pattern, style)
-        console.print(text)
+    title, *rest = lines
+    print_lines([title], [(re.compile(".*"), "bold")])
+    print_lines(rest, _PROOF_STYLES)
