@@ -134,12 +134,19 @@ def case_is_huge(case: Case) -> bool:
 
 
 def fits(missing: dict[str, Any], true: checker.Fact) -> bool:
+    """Whether a fact is what is missing; the same variable stands for the same value."""
     name, args, time = true
-    return (
-        name == missing["predicate"]
-        and all(a is None or a == b for a, b in zip(missing["args"], args, strict=True))
-        and (missing.get("time") is None or missing["time"] == time)
-    )
+    if name != missing["predicate"] or missing.get("time") not in (None, time):
+        return False
+    named: dict[str, Value] = {}
+    names = missing.get("variables") or [None] * len(args)
+    for wanted, variable, value in zip(missing["args"], names, args, strict=True):
+        if wanted is None:
+            if variable != "_" and named.setdefault(variable, value) != value:
+                return False
+        elif wanted != value:
+            return False
+    return True
 
 
 @given(programs_and_facts(), st.data())
@@ -329,3 +336,11 @@ def test_where_matches_are_too_many_there_is_still_a_proof(
     facts = checker.given(line, set())
     told: Any = why_json(found)
     checker.check(program, facts, ("P", (0, 30), None), told["proofs"][0])
+
+
+def test_variables_that_are_not_known_keep_their_names() -> None:
+    program = tidelog.parse("P @ T :- E(X, X, _) @ T, F(X, Y) @ T, X != Y.", "rules.tdl")
+    text = str(program.why("P @ 0", {"E": [("a", "b", "c", 0)], "F": []}))
+    assert "missing  E(X, X, _) @ 0" in text
+    assert "missing  F(X, Y) @ 0" in text
+    assert "open     X != Y" in text

@@ -25,6 +25,7 @@ from tidelog.evaluation.demand import (
     time_of,
 )
 from tidelog.explain.proofs import is_copy
+from tidelog.language.printer import print_term
 from tidelog.language.program import Atom, Comparison, Constant, Rule, Value
 
 # How deep missing facts are followed, and how many goals may be looked at on the way.
@@ -59,12 +60,14 @@ class Unmet:
 class Missing:
     """A premise that does not hold; None among its values stands for any.
 
-    `instead` are facts that differ from it only in what the rule fixes; `because` is the nearest
-    miss of a premise that rules derive.
+    `variables` are the rule's names for those; the same name stands for the same value. `instead`
+    are facts that differ from it only in what the rule fixes; `because` is the nearest miss of a
+    premise that rules derive.
     """
 
     predicate: str
     args: tuple[Value | None, ...]
+    variables: tuple[str | None, ...]
     time: int | None
     temporal: bool
     input: bool
@@ -194,7 +197,7 @@ class Misses:
         for atom in rule.atoms:
             known = known_positions(atom, binding)
             whole = len(known) == len(atom.args) + (atom.time is not None)
-            if self.model.lookup(atom.predicate, known, 1):
+            if self._found_any(atom, known, binding, whole):
                 if not whole:
                     return None  # another binding has it
                 holds.append(self._named(_ground(atom, known)))
@@ -231,6 +234,12 @@ class Misses:
             gap + sum(u.gap for u in unmet),
         )
 
+    def _found_any(
+        self, atom: Atom, known: Mapping[int, Value], binding: _Binding, whole: bool
+    ) -> bool:
+        rows = self.model.lookup(atom.predicate, known, 1 if whole else None)
+        return any(matched(atom, row, binding) is not None for row in rows)
+
     def _missing(
         self,
         atom: Atom,
@@ -245,7 +254,11 @@ class Misses:
         args = tuple(known.get(i) for i in range(len(atom.args)))
         time = known.get(len(atom.args))
         at = time if isinstance(time, int) else None
-        found = Missing(predicate.source, args, at, predicate.temporal, input_)
+        names = tuple(
+            print_term(term) if value is None else None
+            for term, value in zip(atom.args, args, strict=True)
+        )
+        found = Missing(predicate.source, args, names, at, predicate.temporal, input_)
         if not whole:
             return found
         goal = _ground(atom, known)

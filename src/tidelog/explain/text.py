@@ -182,7 +182,12 @@ def fact_text(fact: Ground, ticks: Ticks | None = None) -> str:
 
 
 def missing_text(missing: Missing, ticks: Ticks | None = None) -> str:
-    text = shown(missing.predicate, missing.args, None)
+    """With the rule's own names for values that are not known."""
+    args = ", ".join(
+        name or ("_" if value is None else print_value(value))
+        for name, value in zip(missing.variables, missing.args, strict=True)
+    )
+    text = f"{missing.predicate}({args})" if args else missing.predicate
     if missing.temporal and missing.time is None:
         return f"{text} @ _"
     return _timed(text, missing.time, ticks)
@@ -330,6 +335,8 @@ def miss_json(miss: Miss, ticks: Ticks | None = None) -> dict[str, object]:
 
 def _missing_json(missing: Missing, ticks: Ticks | None) -> dict[str, object]:
     found: dict[str, object] = {"predicate": missing.predicate, "args": list(missing.args)}
+    if any(missing.variables):
+        found["variables"] = list(missing.variables)
     if missing.temporal:
         found["time"] = None if missing.time is None else moment(missing.time, ticks)
     return {
