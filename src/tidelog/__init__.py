@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tidelog.evaluation.facts import FactsLike, Rows
     from tidelog.evaluation.problems import Problem
     from tidelog.explain.why import Why
-    from tidelog.streaming.offline import Step, Stream
+    from tidelog.streaming.stream import Step, Stream
 
 __version__ = "0.1.0"
 
@@ -44,11 +44,11 @@ __version__ = "0.1.0"
 def __getattr__(name: str) -> object:
     # Streams need DuckDB, which `import tidelog` does not load.
     if name in ("Step", "Stream"):
-        from tidelog.streaming import offline
+        from tidelog.streaming import stream
         from tidelog.views.notebook import attach
 
-        attach(offline.Step)
-        return getattr(offline, name)
+        attach(stream.Step)
+        return getattr(stream, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

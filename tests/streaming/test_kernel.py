@@ -21,9 +21,9 @@ from tidelog.evaluation.facts import in_memory, resolve, schemas
 from tidelog.evaluation.plan import Scan
 from tidelog.evaluation.sql import Writer
 from tidelog.streaming.clock import Clock, Pace
+from tidelog.streaming.intake import typed
 from tidelog.streaming.kernel import Kernel, Worker, packed_tables
 from tidelog.streaming.layout import Keyless, Layout
-from tidelog.streaming.offline import _typed
 from tidelog.streaming.schedule import WHOLE, Blocking, Schedule
 
 
@@ -41,7 +41,7 @@ class Emulated:
         self.schemas = schemas(program)
         self.pace = pace
         rigid = {
-            p.name: _typed(
+            p.name: typed(
                 in_memory(self.schemas[p.source], case.facts.get(p.source, []), None),
                 self.schemas[p.source],
             )
@@ -69,7 +69,7 @@ class Emulated:
         for p in self.schedule.deps.core.inputs:
             if p.temporal:
                 schema = self.schemas[p.source]
-                table = _typed(in_memory(schema, facts.get(p.source, []), None), schema)
+                table = typed(in_memory(schema, facts.get(p.source, []), None), schema)
                 self.sql.register(plan.inputs[p.name], table)
         writer = Writer(plan)
         self.sql.execute("CREATE OR REPLACE TABLE tidelog_text (i BIGINT, v VARCHAR)")

@@ -16,8 +16,8 @@ from oracle.generate import Case, programs_and_facts
 
 import tidelog
 from tidelog.evaluation.facts import DataError, schemas
-from tidelog.streaming.offline import Stream
 from tidelog.streaming.schedule import Blocking, Schedule
+from tidelog.streaming.stream import Stream
 
 TURBINES = (Path(__file__).parents[2] / "examples" / "turbines" / "rules.tdl").read_text()
 

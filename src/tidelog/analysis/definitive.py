@@ -37,6 +37,7 @@ class Pending:
     time: int
     holds: tuple[Ground, ...]  # facts of the history it builds on
     waits_for: tuple[Premise, ...]
+    until: int | None = None  # the input time by which it is decided, where that is known
 
     def __str__(self) -> str:
         answer = shown(self.predicate, self.args, self.time)
@@ -50,6 +51,7 @@ class Pending:
             "time": self.time,
             "holds": [fact.as_json() for fact in self.holds],
             "waits_for": [premise.as_json() for premise in self.waits_for],
+            **({} if self.until is None else {"until": self.until}),
         }
 
 

@@ -99,6 +99,17 @@ class Dependencies:
         return frozenset(n for c in self.components for n in c if len(c) > 1 or n in loops)
 
     @cached_property
+    def carrying(self) -> frozenset[str]:
+        """Predicates on a cycle into the past: they carry facts on, without end."""
+        found: set[str] = set()
+        for component in self.components:
+            inside = [a for a in self._arcs if a.tail in component and a.head in component]
+            _, cycle = longest(component, _negated(inside), dict.fromkeys(component, 0))
+            if cycle:
+                found.update(component)
+        return frozenset(found)
+
+    @cached_property
     def _arcs(self) -> tuple[Arc, ...]:
         return tuple(
             Arc(e.head, e.body, e.offset, i)

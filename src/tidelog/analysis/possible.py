@@ -60,7 +60,7 @@ class PossibleRule:
 
 @dataclass
 class Possible:
-    """The possible program of one query."""
+    """The possible program of a query (or of several: `query` is then the first)."""
 
     deps: Dependencies
     query: str
@@ -107,13 +107,21 @@ def pattern_name(predicate: str, pattern: Pattern) -> str:
     return f"{predicate}?{''.join(labels)}"
 
 
+def any_pattern(predicate: Predicate) -> Pattern:
+    """Every argument arbitrary; a bool is one of its two values."""
+    return tuple(None if t is Type.BOOL else i for i, t in enumerate(predicate.types))
+
+
 def _narrowed(predicate: Predicate, pattern: Pattern) -> Predicate:
     types = tuple(t for t, label in zip(predicate.types, pattern, strict=True) if label is None)
     return Predicate(pattern_name(predicate.name, pattern), predicate.temporal, types, False, "")
 
 
-def possible(deps: Dependencies) -> Possible:
-    """Specialise the rules below a query, as far as patterns can arise.
+def possible(deps: Dependencies, *, anything: bool = False) -> Possible:
+    """Specialise the rules below the queries, as far as patterns can arise.
+
+    With `anything`, predicates that carry facts on (`Dependencies.carrying`) may also hold of
+    anything at all: what they will be far ahead need then not be derived.
 
     >>> from tidelog.analysis.core import core
     >>> from tidelog.analysis.dependencies import dependencies
@@ -122,12 +130,13 @@ def possible(deps: Dependencies) -> Possible:
     >>> possible(dependencies(core(program), ["P"])).patterns["P"]
     [(None,), (0,)]
     """
-    (query,) = deps.queries
     deps = _shortened(deps)
-    found = Possible(deps, query, [], {}, True)
+    found = Possible(deps, deps.queries[0], [], {}, True)
     core = deps.core
     for name, predicate in core.predicates.items():
         found.patterns[name] = [(None,) * len(predicate.types)] if predicate.input else []
+        if anything and name in deps.carrying:
+            found.patterns[name].append(any_pattern(predicate))
     done: set[object] = set()
     grew = True
     while grew:

@@ -8,6 +8,7 @@ import signal
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -33,6 +34,7 @@ from tidelog.language.program import Program
 from tidelog.views import terminal
 
 if TYPE_CHECKING:
+    from tidelog.analysis.definitive import Pending
     from tidelog.evaluation.ticks import Ticks
     from tidelog.spark import Commit
 
@@ -87,6 +89,28 @@ class Told:
 @click.option(
     "--engine", type=click.Choice(["spark", "duckdb"]), help="Default: spark; duckdb for -."
 )
+@click.option(
+    "--mode",
+    type=click.Choice(["offline", "online"]),
+    default="offline",
+    show_default=True,
+    help="After the least delay for any data, or as soon as this data allows.",
+)
+@click.option(
+    "--emit",
+    type=click.Choice(["definitive", "eager"]),
+    default="definitive",
+    show_default=True,
+    help="Answers when their time is final, or as soon as each is derived.",
+)
+@click.option(
+    "--history",
+    type=click.Choice(["derived", "strict"]),
+    default="derived",
+    show_default=True,
+    help="Offline: keep slices of derived predicates, or input facts in the window only.",
+)
+@click.option("--pending", is_flag=True, help="At the end, what may still come; leaves it open.")
 @click.option("--master", default="local[*]", show_default=True, metavar="URL", help="Of Spark.")
 @click.option(
     "--sink", default="console", show_default=True, metavar=_SINKS, help="Where answers go."
@@ -134,6 +158,10 @@ def run_command(
     rigid: str | None,
     queries: tuple[str, ...],
     engine: str | None,
+    mode: str,
+    emit: str,
+    history: str,
+    pending: bool,
     master: str,
     sink: str,
     checkpoint: str | None,
@@ -168,22 +196,49 @@ def run_command(
     in_process = facts == "-" or engine == "duckdb"
     if in_process:
         for option, value in (
-            ("--checkpoint", checkpoint),
             ("--follow", follow),
-            ("--keep-open", keep_open),
             ("--partitions", partitions),
             ("--files-per-batch", files_per_batch),
         ):
             if value:
                 raise click.UsageError(f"{option} goes with --engine spark")
+    else:
+        for option, value in (
+            ("--mode online", mode == "online"),
+            ("--emit eager", emit == "eager"),
+            ("--history strict", history == "strict"),
+            ("--pending", pending),
+        ):
+            if value:
+                raise click.UsageError(f"{option} goes with --engine duckdb")
+    if pending and mode != "online":
+        raise click.UsageError("--pending goes with --mode online")
+    if history == "strict" and mode == "online":
+        raise click.UsageError("--history strict goes with --mode offline")
     report = accepted(rules)
     asked = chosen_queries(report.program, queries)
     common: dict[str, Any] = {"lateness": lateness, "max_jump": max_jump, "from_": low}
     with data_errors(), _lines_to(metrics) as lines, terminal.Progress() as progress:
         told = Told(lines, progress)
+        left: list[Pending] | None = None
         if in_process:
-            _in_process(
-                report.program, asked, facts, rigid, sink, sparse, ticks, as_ticks, common, told
+            left = _in_process(
+                report.program,
+                asked,
+                facts,
+                rigid,
+                told,
+                sink=sink,
+                sparse=sparse,
+                ticks=ticks,
+                as_ticks=as_ticks,
+                checkpoint=checkpoint,
+                keep_open=keep_open or pending,
+                pending=pending,
+                **common,
+                mode=mode,
+                emit=emit,
+                history=history,
             )
         else:
             _on_spark(
@@ -205,10 +260,15 @@ def run_command(
                 files_per_batch=files_per_batch,
                 **common,
             )
-    _report(told.summary(), as_json, checkpoint)
+    _report(told.summary(), as_json, None if in_process else checkpoint, left)
 
 
-def _report(summary: dict[str, Any], as_json: bool, checkpoint: str | None) -> None:
+def _report(
+    summary: dict[str, Any],
+    as_json: bool,
+    checkpoint: str | None,
+    pending: list[Pending] | None = None,
+) -> None:
     console = terminal.stderr()
     for name, what in (("late", "came too late"), ("dead", "could not be used")):
         if summary[name]:
@@ -216,8 +276,13 @@ def _report(summary: dict[str, Any], as_json: bool, checkpoint: str | None) -> N
     if (summary["late"] or summary["dead"]) and checkpoint is not None:
         console.print(f"  see {visible(checkpoint)}/dead_letters")
     if as_json:
+        if pending is not None:
+            summary["pending"] = [found.as_json() for found in pending]
         print_json(summary)
         return
+    for found in pending or ():
+        until = "" if found.until is None else f", decided at {found.until}"
+        console.print(f"pending: {visible(str(found))}{until}", markup=False, highlight=False)
     batches = f"{summary['batches']} {'batch' if summary['batches'] == 1 else 'batches'}"
     console.print(
         f"{terminal.plural(summary['facts'], 'fact')} in {batches},"
@@ -248,20 +313,27 @@ def _in_process(
     asked: tuple[str, ...],
     facts: str,
     rigid: str | None,
+    told: Told,
+    *,
     sink: str,
     sparse: tuple[str, ...],
     ticks: Ticks | None,
     as_ticks: bool,
-    common: dict[str, Any],
-    told: Told,
-) -> None:
+    checkpoint: str | None,
+    keep_open: bool,
+    pending: bool,
+    **options: Any,
+) -> list[Pending] | None:
     from tidelog import Stream
     from tidelog.analysis.core import core
     from tidelog.evaluation.duckdb import Engine, timestamps
-    from tidelog.evaluation.facts import schemas
+    from tidelog.evaluation.facts import DataError, schemas
     from tidelog.streaming import feeds
     from tidelog.streaming.clock import Pace
+    from tidelog.streaming.offline import Endless
     from tidelog.streaming.outputs import output_of
+    from tidelog.streaming.snapshot import Checkpoint
+    from tidelog.streaming.stream import Growing
 
     known = schemas(program)
     timeless = frozenset(name for name, schema in known.items() if schema.time is None)
@@ -277,8 +349,42 @@ def _in_process(
         }
     needed = {p.source for p in core(program, asked).below(asked).inputs if p.temporal}
     inputs = {name: known[name] for name in sorted(needed)}
-    stream = Stream(program, asked, rigid=fixed, **common)
-    output = output_of(sink, asked)
+    with warnings.catch_warnings(record=True) as growing:
+        warnings.simplefilter("always", Growing)
+        try:
+            stream = Stream(program, asked, rigid=fixed, **options)
+        except Endless as error:
+            raise DataError(str(error)) from None
+    for warning in growing:
+        terminal.stderr().print(f"warning: {visible(str(warning.message))}", highlight=False)
+    kept = None if checkpoint is None else Checkpoint(checkpoint)
+    lines = feeds.Lines(
+        inputs, known, Pace(tuple(inputs), options["lateness"], frozenset(sparse)), ticks
+    )
+    pushed: int | None = None
+    written: dict[str, int] | None = None
+    if kept is not None and kept.begun:
+        note: Any = stream.restore(kept.file)
+        if note["sink"] != sink:
+            raise DataError(f"{checkpoint}: the answers went to {note['sink']}, not {sink}")
+        if stream.closed:
+            raise DataError(f"{checkpoint}: the stream is closed: name a new checkpoint")
+        pushed, written = note["pushed"], note["written"]
+        lines.seen, lines.tin, lines.taken = note["seen"], note["tin"], note["lines"]
+    output = output_of(sink, asked, written)
+
+    def save() -> None:
+        assert kept is not None
+        note = {
+            "sink": sink,
+            "written": output.lengths(),
+            "pushed": pushed,
+            "seen": lines.seen,
+            "tin": lines.tin,
+            "lines": lines.taken,
+        }
+        stream.snapshot(kept.file, note)
+        kept.taken()
 
     def step(found: Any, size: int, dead: int = 0) -> None:
         answers = {q: table for q, table in found.answers.items() if table.num_rows}
@@ -301,25 +407,35 @@ def _in_process(
             "history": found.history,
         }
         told.batch(now, facts=size - late, late=late, dead=dead, answers=count)
+        if kept is not None and kept.due:
+            save()
 
     def run(pushes: Iterator[Any]) -> None:
+        nonlocal pushed
         for tick, rows in pushes:
+            pushed = tick
             step(stream.push(tick, rows), sum(len(found) for found in rows.values()))
 
     try:
+        if kept is not None and not kept.begun:
+            save()
         if facts == "-":
-            pace = Pace(tuple(inputs), common["lateness"], frozenset(sparse))
-            run(feeds.Lines(inputs, known, pace, ticks).pushes(sys.stdin.buffer))
+            run(lines.pushes(sys.stdin.buffer))
         else:
             with Engine(
                 program, facts, ticks, progress=told.show, only=frozenset(inputs)
             ) as engine:
                 dead = sum(engine.nulls.values())
-                run(feeds.from_files(engine, inputs))
+                run(feeds.from_files(engine, inputs, pushed))
                 told.totals["dead"] = dead
-        step(stream.close(), 0)
+        left = stream.pending() if pending else None
+        if not keep_open:
+            step(stream.close(), 0)
+        if kept is not None:
+            save()
     finally:
         output.close()
+    return left
 
 
 def _on_spark(

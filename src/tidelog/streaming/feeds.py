@@ -21,14 +21,17 @@ Push: TypeAlias = "tuple[int, dict[str, pa.Table | list[tuple[Any, ...]]]]"
 PUSH = 100_000
 
 
-def from_files(engine: Engine, inputs: Mapping[str, Schema]) -> Iterator[Push]:
-    """The facts of a loaded engine, many ticks a push."""
+def from_files(
+    engine: Engine, inputs: Mapping[str, Schema], after: int | None = None
+) -> Iterator[Push]:
+    """The facts of a loaded engine, many ticks a push; those after a tick, if one is given."""
     ranges = [engine.loaded[name].range for name in inputs if not engine.loaded[name].range.empty]
     if not ranges:
         return
     low, high = min(int(r.low) for r in ranges), max(int(r.high) for r in ranges)
     total = sum(engine.one(f"SELECT count(*) FROM {engine.loaded[n].view}")[0] for n in inputs)
     width = max(1, (high - low + 1) * PUSH // max(total, 1))
+    low = low if after is None else max(low, after + 1)
     while low <= high:
         last = min(high, low + width - 1)
         facts: dict[str, pa.Table | list[tuple[Any, ...]]] = {}
@@ -55,12 +58,13 @@ class Lines:
     ticks: Ticks | None
     seen: dict[str, int] = field(default_factory=dict)
     tin: int | None = None
+    taken: int = 0  # lines that are in a push
 
     def pushes(self, lines: Iterable[bytes]) -> Iterator[Push]:
         """A push whenever time moves on; what is left at the end comes with the last tick."""
         waiting: dict[str, pa.Table | list[tuple[Any, ...]]] = {}
         for number, line in enumerate(lines, 1):
-            if not line.strip():
+            if not line.strip() or number <= self.taken:
                 continue
             found = self._line(line, f"<stdin>:{number}")
             if isinstance(found, int):
@@ -75,7 +79,7 @@ class Lines:
                 self.seen[name] = max(row[-1], self.seen.get(name, row[-1]))
                 tin = self.pace.tin(self.seen)
             if tin is not None and (self.tin is None or tin > self.tin):
-                self.tin = tin
+                self.tin, self.taken = tin, number
                 yield tin + self.pace.lateness, waiting
                 waiting = {}
         if waiting:

@@ -1,272 +1,337 @@
-"""The offline algorithm in process: answers after a fixed delay, state bounded by the schedule."""
+"""The offline algorithm (Algorithm 2): answers after a fixed delay, state bounded by the rules.
+
+Derived style: each predicate is computed once, by the schedule, and slices of it are kept. Strict
+style: input facts in the window are all that is kept, and answers are evaluated from them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping
 
 import duckdb
 import pyarrow as pa
 
-from tidelog.analysis.containment import reduced
+from tidelog.analysis.analyze import simplified
+from tidelog.analysis.containment import Budget, Refused
 from tidelog.analysis.core import core
-from tidelog.analysis.dependencies import dependencies
-from tidelog.evaluation.facts import DataError, Rows, Schema, Table, in_memory, resolve, schemas
-from tidelog.evaluation.plan import planning_budget
+from tidelog.analysis.definitive import Pending
+from tidelog.analysis.delay import delay
+from tidelog.analysis.dependencies import Dependencies, dependencies
+from tidelog.analysis.window import window
+from tidelog.evaluation.facts import Schema, schemas
 from tidelog.evaluation.ranges import EMPTY, Range
-from tidelog.language.program import TIME_COLUMN, TIME_MAX, Program, Type, Value
+from tidelog.language.program import Program, Type
+from tidelog.streaming.intake import ARROW, named
+from tidelog.streaming.joins import Row, at
+from tidelog.streaming.online import Answers, Facts
 from tidelog.streaming.schedule import Schedule
+from tidelog.streaming.slices import MOST_FACTS, MOST_TICKS, Slices, packed, small
+from tidelog.streaming.snapshot import (
+    State,
+    as_facts,
+    as_rows,
+    as_table,
+    plain,
+    plain_facts,
+    plain_table,
+)
 from tidelog.streaming.wave import Wave, bits
 
-Late = list[tuple[Value, ...]]
+# Seconds to look for a delay below the settling time, or for a window, of one query.
+BUDGET = 2.0
 
 
-@dataclass(frozen=True)
-class Step:
-    """What one push brought: answers that are final now, and where the stream stands.
-
-    Everything up to `tin` has arrived, everything up to `tout` is answered. `history` counts the
-    facts kept, `late` hands facts back that came too late, or too far ahead.
-    """
-
-    answers: dict[str, pa.Table]
-    tin: int | None
-    tout: int | None
-    history: int
-    late: dict[str, Late] = field(default_factory=dict)
+class Endless(ValueError):
+    """The strict style needs a window, and a query has none."""
 
 
-class Stream:
-    """Rules over facts that arrive tick by tick.
-
-    `push(tick, facts)` delivers a whole tick; facts may be out of order by up to `lateness` ticks.
-    A row without a time is at the tick pushed. Facts that are later, or more than `max_jump` ticks
-    ahead, are handed back and not used. Rigid facts are given at the start.
-
-    >>> import tidelog
-    >>> program = tidelog.parse("Hot(X) @ T :- Temp(X, high) @ T, Temp(X, high) @ T+1.")
-    >>> stream = Stream(program, ["Hot"])
-    >>> [stream.push(t, {"Temp": [("a", "high")]}).answers["Hot"].to_pylist() for t in (0, 1)]
-    [[], [{'x': 'a', 'time': 0}]]
-    >>> stream.close().answers["Hot"].to_pylist()
-    []
-    """
+class Offline:
+    """Queries of class 1 or 2, answered at tin = tout + d."""
 
     def __init__(
         self,
         program: Program,
-        queries: Iterable[str] | None = None,
+        deps: Dependencies,
+        rigid: Mapping[str, set[Row]],
         *,
-        lateness: int = 0,
-        rigid: Mapping[str, Rows] | None = None,
-        from_: int | None = None,
-        max_jump: int | None = None,
+        eager: bool = False,
+        strict: bool = False,
     ) -> None:
-        if lateness < 0:
-            raise ValueError("lateness is a number of ticks, 0 or more")
-        self.queries = tuple(queries) if queries is not None else program.outputs
-        for query in self.queries:
-            if query not in (*program.heads, *program.inputs):
-                raise ValueError(f"no predicate {query} in the rules")
-        self.program = resolve(program, {})
-        self.lateness, self.from_, self.max_jump = lateness, from_, max_jump
-        whole = core(self.program, self.queries)
-        needed, _ = reduced(whole, self.queries, planning_budget())
-        self.schedule = Schedule(dependencies(needed, self.queries))
+        self.queries = deps.queries
+        self.schedule = Schedule(deps)
+        self.eager, self.strict = eager, strict
         self.connection = duckdb.connect(
             config={"autoinstall_known_extensions": False, "autoload_known_extensions": False}
         )
         self.wave = Wave(self.schedule, self.connection)
-        self.schemas = schemas(self.program)
-        self.tin: int | None = None
-        self.closed = False
-        self._start: int | None = None  # the schedule began before this input time
-        self._done: int | None = None  # the input time up to which waves have run
-        self._first: int | None = None  # first and last tick seen
-        self._last: int | None = None
-        self._state: dict[str, pa.Table] = {}
-        self._waiting: dict[str, list[pa.Table]] = {}  # facts not yet in a wave
-        self._rigid_facts(rigid or {})
+        self.schemas = schemas(program)
+        phi = self.schedule.phi
+        self.temporal = [q for q in self.queries if q in phi]
+        self.delays = {q: _delay(program, q, phi[q]) for q in self.temporal}
+        self.window = self._window(program) if strict else 0
+        # How much further than tin answers are looked for, in what is known by then.
+        self.ahead = max(
+            (phi[q] - (0 if eager else self.delays[q]) for q in self.temporal), default=0
+        )
+        # Few facts are taken in Python, tick by tick, until a push brings many.
+        self.few = (
+            Slices(self.schedule, rigid)
+            if not strict and small(self.schedule, self.ahead)
+            else None
+        )
+        self.many: dict[str, pa.Table] = {}  # large tables that come with the next tick
+        self.start: int | None = None  # the schedule began before this input time
+        self.done: int | None = None  # the input time up to which waves have run
+        self.answered: dict[str, int] = {}  # per query, the last time answered
+        self.given: dict[str, set[Row]] = {q: set() for q in self.queries}  # answered early
+        self.slices: dict[str, pa.Table] = {}
+        self.kept: dict[str, dict[int, set[Row]]] = {}  # strict: input facts in the window
+        self.inputs: dict[str, str] = {}
+        for number, predicate in enumerate(deps.core.inputs):
+            self.inputs[predicate.name] = f"new{number}"
+            schema = self.schemas[predicate.source]
+            rows = () if predicate.temporal else sorted(rigid.get(predicate.name, ()), key=str)
+            self.connection.register(f"new{number}", _table(schema, list(rows)))
 
-    def push(self, tick: int, facts: Mapping[str, Rows] | None = None) -> Step:
-        """Deliver a tick: everything up to tick - lateness has now arrived."""
-        if self.closed:
-            raise ValueError("the stream is closed")
-        if not -TIME_MAX <= tick <= TIME_MAX:
-            raise ValueError(f"tick {tick} does not fit 62 bits")
-        if self._last is not None and self.tin is not None and tick - self.lateness < self.tin:
-            raise ValueError(f"tick {tick} comes after everything up to {self.tin} had arrived")
-        late: dict[str, Late] = {}
-        for name, rows in (facts or {}).items():
-            back = self._take(name, rows, tick)
-            if back:
-                late[name] = back
-        self._seen(tick)
-        self.tin = tick - self.lateness
-        return self._step(self.tin, late)
+    def begin(self, earliest: int) -> None:
+        self.start = self.done = self.schedule.first(earliest)
 
-    def close(self) -> Step:
-        """No more input: everything up to the last tick seen is final."""
-        if self.closed:
-            raise ValueError("the stream is closed")
-        self.closed = True
-        if self._last is None:
-            self.connection.close()
-            return Step(self._nothing(), None, None, 0)
-        self.tin = self._last
-        step = self._step(self.schedule.last(self._last), {})
+    def advance(self, tin: int, facts: Facts, low: int) -> Answers:
+        """Everything up to tin has arrived; answers from `low` on are wanted."""
+        until = {q: tin if self.eager else tin - self.delays[q] for q in self.temporal}
+        final = {q: self._final(q, tin) for q in self.temporal}
+        return self._look(tin, facts, low, until, final)
+
+    def close(self, last: int, low: int) -> Answers:
+        """No more input: everything up to the last tick is final."""
+        ends = dict.fromkeys(self.temporal, last)
+        pins = (self.schedule.pins[q] for q in self.queries)
+        self.ahead = int(max([self.schedule.last(last), *pins])) - last
+        found = self._look(last, {}, low, ends, ends)
         self.connection.close()
-        return Step(step.answers, self._last, self._last, step.history)
+        return found
 
-    def run(self, source: Iterable[tuple[int, Mapping[str, Rows]]]) -> Iterator[Step]:
-        """Push every (tick, facts) of a source, then close."""
-        for tick, facts in source:
-            yield self.push(tick, facts)
-        yield self.close()
+    def _final(self, query: str, tin: int) -> int:
+        """The time up to which a query is final at tin, whatever the data."""
+        assert self.start is not None
+        if tin < self.schedule.pins[query]:
+            return self.start - self.schedule.phi[query]
+        return tin - self.delays[query]
+
+    def tout(self) -> int | None:
+        assert self.done is not None
+        return min((self._final(q, self.done) for q in self.temporal), default=None)
 
     @property
     def history(self) -> int:
         """How many facts are kept, inputs and derived slices together."""
-        waiting: int = sum(t.num_rows for tables in self._waiting.values() for t in tables)
-        return waiting + sum(bits(table) for table in self._state.values())
+        if self.strict:
+            return sum(len(rows) for times in self.kept.values() for rows in times.values())
+        if self.few is not None:
+            return self.few.count
+        return sum(bits(table) for table in self.slices.values())
 
-    # Facts in
+    def facts(self) -> dict[str, dict[int, set[Row]]]:
+        """The input facts kept; the derived style keeps slices instead."""
+        return self.kept
 
-    def _rigid_facts(self, rigid: Mapping[str, Rows]) -> None:
-        for name in rigid:
-            if name not in self.schemas or self.schemas[name].time is not None:
-                raise DataError(f"`{name}` is not a rigid input of the rules")
-        self._inputs: dict[str, str] = {}
-        for number, predicate in enumerate(self.schedule.deps.core.inputs):
-            schema = self.schemas[predicate.source]
-            name = f"new{number}"
-            self._inputs[predicate.name] = name
-            rows = rigid.get(predicate.source, ())
-            table = _typed(in_memory(schema, rows, None) if schema.time is None else None, schema)
-            self.connection.register(name, table)
+    def pending(self, most: int) -> list[Pending]:
+        raise ValueError("offline waits the same time for all answers; pending is for online")
 
-    def _take(self, name: str, rows: Rows, tick: int) -> Late:
-        """Keep what is in time; hand the rest back."""
-        schema = self.schemas.get(name)
-        if schema is None or schema.time is None:
-            raise DataError(f"`{name}` is not a temporal input of the rules")
-        table = _typed(in_memory(schema, _timed(rows, schema, tick), None), schema)
-        times = table.column("t").to_pylist()
-        fine = [self._in_time(t, tick) for t in times]
-        for t, ok in zip(times, fine, strict=True):
-            if ok:
-                self._seen(t)
-        self._waiting.setdefault(name, []).append(table.filter(pa.array(fine, pa.bool_())))
-        return [
-            tuple(row.values()) for row, ok in zip(table.to_pylist(), fine, strict=True) if not ok
-        ]
+    def state(self) -> State:
+        """Everything needed to go on, as plain data."""
+        return {
+            "start": self.start,
+            "done": self.done,
+            "answered": self.answered,
+            "given": {q: plain(rows) for q, rows in self.given.items()},
+            "facts": plain_facts(self.kept),
+            "few": None if self.few is None else plain_facts(self._few()),
+            "slices": {name: plain_table(table) for name, table in self.slices.items()},
+        }
 
-    def _in_time(self, time: int, tick: int) -> bool:
-        if self.tin is not None and time <= self.tin:
-            return False
-        return self.max_jump is None or time <= tick + self.max_jump
+    def resume(self, state: State) -> None:
+        self.start, self.done, self.answered = state["start"], state["done"], state["answered"]
+        self.given = {q: as_rows(rows) for q, rows in state["given"].items()}
+        self.kept = as_facts(state["facts"])
+        self.slices = {name: as_table(table) for name, table in state["slices"].items()}
+        if state["few"] is None:
+            self.few = None
+        elif self.few is not None:
+            self.few.resume(as_facts(state["few"]))
 
-    def _seen(self, tick: int) -> None:
-        self._first = tick if self._first is None else min(self._first, tick)
-        self._last = tick if self._last is None else max(self._last, tick)
+    def _few(self) -> dict[str, dict[int, set[Row]]]:
+        assert self.few is not None
+        return {**self.few.kept(inputs=True), **self.few.kept(inputs=False)}
 
-    # Waves
+    def _look(
+        self, tin: int, facts: Facts, low: int, until: dict[str, int], final: dict[str, int]
+    ) -> Answers:
+        """Answers up to given times; those beyond the final ones are remembered."""
+        assert self.start is not None
+        assert self.done is not None
+        emit = Range(low, tin) if low <= tin else EMPTY
+        if self.strict:
+            tables = [self._rows(self._strictly(tin, facts, emit))]
+        else:
+            tables = self._derived(tin, facts, emit)
+        found: Answers = {}
+        for query in self.queries:
+            rows = {row for answers in tables for row in answers[query]}
+            if query not in until:
+                found[query] = rows - self.given[query]
+                self.given[query] |= rows
+                continue
+            after = max(self.answered.get(query, low - 1), low - 1)
+            rows = {r for r in rows if after < at(r) <= until[query]} - self.given[query]
+            if self.eager:
+                known = self.given[query] | rows
+                self.given[query] = {r for r in known if at(r) > final[query]}
+            self.answered[query] = final[query]
+            found[query] = rows
+        return found
 
-    def _step(self, to: int, late: dict[str, Late]) -> Step:
-        earliest = self._first
-        if self._start is None:
-            start = self.schedule.first(earliest)
-            if to <= start:
-                return Step(self._nothing(), self.tin, None, self.history, late)
-            self._start = self._done = start
-        assert self._done is not None
-        assert self._first is not None
-        low = self._first if self.from_ is None else self.from_
-        assert self.tin is not None
-        emit = Range(low, self.tin) if low <= self.tin else EMPTY
-        self._offer()
-        waved = self.wave.run(self._state, self._inputs, self._start, self._done, to, emit)
-        self._state = waved.state
-        self._done = to
-        answers = {q: self._named(q, table) for q, table in waved.answers.items()}
-        return Step(answers, self.tin, self._tout(to), self.history, late)
+    def _rows(self, answers: Mapping[str, pa.Table]) -> Answers:
+        return {query: set(_rows(answers[query], self._width(query))) for query in self.queries}
 
-    def _offer(self) -> None:
+    def _derived(self, tin: int, facts: Facts, emit: Range) -> list[Answers]:
+        assert self.start is not None
+        assert self.done is not None
+        if self.few is not None:
+            size = sum(len(rows) for times in facts.values() for rows in times.values())
+            short = tin + self.ahead - self.done <= MOST_TICKS
+            if short and size <= MOST_FACTS and not self.many:
+                return self._by_tick(self.few, tin, facts, emit)
+            facts = self._take_over(self.few, facts)
+        found: list[Answers] = []
+        if tin > self.done:
+            self._offer(facts)
+            waved = self.wave.run(self.slices, self.inputs, self.start, self.done, tin, emit)
+            self.slices, self.done = waved.state, tin
+            found.append(self._rows(waved.answers))
+        if self.ahead or not found:
+            # What would be final if nothing more came; the state stays as it is.
+            self._offer({})
+            to = tin + self.ahead
+            looked = self.wave.run(self.slices, self.inputs, self.start, self.done, to, emit)
+            found.append(self._rows(looked.answers))
+        return found
+
+    def _by_tick(self, few: Slices, tin: int, facts: Facts, emit: Range) -> list[Answers]:
+        assert self.done is not None
+        few.take(facts)
+        low, high = (1, 0) if emit.empty else (int(emit.low), int(emit.high))
+        found: list[Answers] = [few.run(self.done, tin, low, high)]
+        self.done = max(self.done, tin)
+        if self.ahead:
+            found.append(few.run(self.done, self.done + self.ahead, low, high, stay=True))
+        known = {q: set(few.static[q].rows) for q in self.queries if q not in self.temporal}
+        return [{**answers, **known} for answers in found]
+
+    def _take_over(self, few: Slices, facts: Facts) -> Facts:
+        """The slices kept so far as tables of a wave; input facts come with the new ones."""
+        plan = self.schedule.plan
+        for name, times in few.kept(inputs=False).items():
+            predicate = self.schedule.deps.core.predicates[name]
+            names = [f"a{i}" for i in range(1, len(predicate.types) + 1)]
+            types = [ARROW[t or Type.TEXT] for t in predicate.types]
+            columns = zip(*packed(times), strict=True)
+            self.slices[plan.tables[name]] = pa.table(
+                [
+                    pa.array(c, t)
+                    for c, t in zip(columns, [*types, pa.int64(), pa.int64()], strict=True)
+                ],
+                names=[*names, "c", "b"],
+            )
+        whole = few.kept(inputs=True)
+        for name, new in facts.items():
+            whole.setdefault(name, {}).update({t: set(rows) for t, rows in new.items()})
+        self.few = None
+        return whole
+
+    def _strictly(self, tin: int, facts: Facts, emit: Range) -> dict[str, pa.Table]:
+        """Algorithm 2 as it is written: evaluate over the history, then forget what is old."""
+        for name, times in facts.items():
+            self.kept.setdefault(name, {}).update({t: set(rows) for t, rows in times.items()})
+        self._offer(self.kept)
+        earliest = min((t for times in self.kept.values() for t in times), default=tin + 1)
+        start = self.schedule.first(min(earliest, tin))
+        answers = self.wave.run({}, self.inputs, start, start, tin + self.ahead, emit).answers
+        self.done = tin
+        for times in self.kept.values():
+            for time in [t for t in times if t <= tin - self.window]:
+                del times[time]
+        return answers
+
+    def _offer(self, facts: Facts) -> None:
         """New facts as tables for the wave; they are state from then on."""
         for predicate in self.schedule.deps.core.inputs:
-            schema = self.schemas[predicate.source]
-            if schema.time is not None:
-                tables = self._waiting.get(predicate.source, [])
-                table = pa.concat_tables(tables) if tables else _typed(None, schema)
-                self.connection.unregister(self._inputs[predicate.name])
-                self.connection.register(self._inputs[predicate.name], table)
-        self._waiting.clear()
+            if predicate.temporal:
+                rows = [
+                    (*row, time)
+                    for time, found in facts.get(predicate.name, {}).items()
+                    for row in found
+                ]
+                self.connection.unregister(self.inputs[predicate.name])
+                table = _table(self.schemas[predicate.source], rows)
+                if predicate.name in self.many:
+                    table = pa.concat_tables([table, self.many.pop(predicate.name)])
+                self.connection.register(self.inputs[predicate.name], table)
 
-    def _tout(self, to: int) -> int | None:
-        assert self._start is not None
-        ends = [
-            self.schedule.frontier(q, to, self._start)
-            for q in self.queries
-            if q in self.schedule.phi
-        ]
-        assert self.tin is not None
-        return min([*ends, self.tin])
+    def _window(self, program: Program) -> int:
+        """A window that is enough for every query, each at its delay."""
+        found = [0]
+        for query in self.temporal:
+            budget = Budget(BUDGET)
+            deps = _simple(program, query, budget)
+            try:
+                measure = window(deps, self.delays[query], budget)
+            except Refused as error:
+                raise Endless(f"no window is known for {query}: {error}") from None
+            if measure.upper is None:
+                known = "no window is enough" if measure.exact else "no window is known to do"
+                raise Endless(
+                    f"{known} for {query}: {measure.reason}; the derived style keeps slices of"
+                    " derived predicates instead"
+                )
+            found.append(measure.upper)
+        return max(found)
 
-    def _nothing(self) -> dict[str, pa.Table]:
-        return {q: self._named(q, None) for q in self.queries}
-
-    def _named(self, query: str, table: pa.Table | None) -> pa.Table:
-        names = list(self.program.output_columns(query))
+    def _width(self, query: str) -> int:
         predicate = self.schedule.deps.core.predicates[query]
-        if predicate.temporal:
-            names.append(TIME_COLUMN)
-        if table is None:
-            types = [_ARROW[t or Type.TEXT] for t in predicate.types]
-            types += [pa.int64()] if predicate.temporal else []
-            return (
-                pa.table([pa.array([], t) for t in types], names=names)
-                if names
-                else pa.table({"holds": pa.array([], pa.bool_())})
-            )
-        if not names:
-            return pa.table({"holds": pa.array([True] * table.num_rows, pa.bool_())})
-        return table.rename_columns(names)
+        return len(predicate.types) + predicate.temporal
 
 
-_ARROW = {
-    Type.TEXT: pa.string(),
-    Type.INT: pa.int64(),
-    Type.FLOAT: pa.float64(),
-    Type.BOOL: pa.bool_(),
-}
+def _simple(program: Program, query: str, budget: Budget) -> Dependencies:
+    deps = dependencies(core(program, [query]), [query])
+    return simplified(deps, budget.share(0.3))[0]
 
 
-def _timed(rows: Rows, schema: Schema, tick: int) -> Any:
-    """Rows without a time are at the tick they come with."""
-    if not isinstance(rows, (list, tuple)):
-        return rows
-    wanted = len(schema.columns)
-    return [
-        (*row, tick) if isinstance(row, (tuple, list)) and len(row) == wanted else row
-        for row in rows
-    ]
-
-
-def _typed(part: object, schema: Schema) -> pa.Table:
-    """Facts under the names and types the SQL expects, without rows that have a NULL."""
-    names = [f"a{i}" for i in range(1, len(schema.columns) + 1)]
-    types = [_ARROW[c.type or Type.TEXT] for c in schema.columns]
-    if schema.time is not None:
-        names.append("t")
-        types.append(pa.int64())
-    if not names:
-        names, types = ["z"], [pa.int64()]
-    if part is None:
-        return pa.table([pa.array([], t) for t in types], names=names)
-    assert isinstance(part, Table)
+def _delay(program: Program, query: str, phi: int) -> int:
+    """The least delay that is proved, at most the settling time."""
+    if not phi:
+        return 0
+    budget = Budget(BUDGET)
     try:
-        columns = [c.cast(t) for c, t in zip(part.table.columns, types, strict=True)]
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise DataError(f"{part.origin}: {error}") from None
-    return pa.table(columns, names=names).drop_null()
+        found = delay(_simple(program, query, budget), budget)
+    except Refused:
+        return phi  # explicit times
+    return phi if found.upper is None else min(phi, found.upper)
+
+
+def _rows(table: pa.Table, width: int) -> list[Row]:
+    if not width:
+        return [()] * min(1, table.num_rows)
+    return list(zip(*(c.to_pylist() for c in table.columns), strict=True))
+
+
+def _table(schema: Schema, rows: list[Row]) -> pa.Table:
+    """Facts under the names and types the SQL expects."""
+    names, types = named(schema)
+    if not rows:
+        return pa.table([pa.array([], t) for t in types], names=names)
+    columns = list(zip(*rows, strict=True)) or [(1,) * len(rows)]
+    return pa.table([pa.array(c, t) for c, t in zip(columns, types, strict=True)], names=names)
+
+
+__all__ = ["MOST_FACTS", "Endless", "Offline"]

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -30,12 +30,19 @@ class Output:
         """All answers are there."""
         return
 
+    def lengths(self) -> dict[str, int]:
+        """How long each file is, once all of it is on disk; a resumed run goes on from there."""
+        raise DataError("answers on the console cannot be taken back: a checkpoint needs a file")
+
 
 class File(Output):
     """One file of JSON lines."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, lengths: Mapping[str, int] | None = None) -> None:
         target = Path(path)
+        if lengths is not None:
+            self.file = _cut(target, lengths[target.name])
+            return
         if target.exists() and target.is_file() and target.stat().st_size:
             raise DataError(f"{path} is there already and not empty: name a new file")
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -46,6 +53,10 @@ class File(Output):
             self.file.writelines(f"{line}\n".encode() for line in json_lines(query, table))
         self.file.flush()
 
+    def lengths(self) -> dict[str, int]:
+        os.fsync(self.file.fileno())
+        return {Path(self.file.name).name: self.file.tell()}
+
     def close(self) -> None:
         os.fsync(self.file.fileno())
         self.file.close()
@@ -54,13 +65,21 @@ class File(Output):
 class Folder(Output):
     """A file for each query."""
 
-    def __init__(self, path: str, format_: str, queries: Iterable[str]) -> None:
+    def __init__(
+        self,
+        path: str,
+        format_: str,
+        queries: Iterable[str],
+        lengths: Mapping[str, int] | None = None,
+    ) -> None:
         folder = Path(path)
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        self.given = lengths
+        if lengths is None and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise DataError(f"{path} is there already and not empty: name a new folder")
         folder.mkdir(parents=True, exist_ok=True)
         self.writers: dict[str, Callable[[pa.Table], None]] = {}
         self.ends: list[Callable[[], None]] = []
+        self.files: list[IO[bytes]] = []
         for query in queries:
             self._open(folder, query, format_)
 
@@ -81,7 +100,9 @@ class Folder(Output):
             self.writers[query] = add
             self.ends.append(end)
             return
-        file = (folder / f"{query}.{'csv' if format_ == 'csv' else 'jsonl'}").open("wb")
+        path = folder / f"{query}.{'csv' if format_ == 'csv' else 'jsonl'}"
+        file = path.open("wb") if self.given is None else _cut(path, self.given[path.name])
+        self.files.append(file)
         self.ends.append(file.close)
 
         def append(table: pa.Table) -> None:
@@ -93,6 +114,13 @@ class Folder(Output):
 
         self.writers[query] = append
 
+    def lengths(self) -> dict[str, int]:
+        if len(self.files) < len(self.writers):
+            raise DataError("a Parquet file cannot be gone on with: a checkpoint needs csv or json")
+        for file in self.files:
+            os.fsync(file.fileno())
+        return {Path(file.name).name: file.tell() for file in self.files}
+
     def write(self, answers: Mapping[str, pa.Table]) -> None:
         for query, table in answers.items():
             self.writers[query](table)
@@ -102,16 +130,28 @@ class Folder(Output):
             end()
 
 
-def output_of(sink: str, queries: Iterable[str]) -> Output:
-    """The output that a text such as `csv:DIR` names."""
+def _cut(path: Path, length: int) -> IO[bytes]:
+    """A file to go on with, without what was written after a checkpoint."""
+    file = path.open("r+b")
+    if file.seek(0, os.SEEK_END) < length:
+        raise DataError(f"{path} is shorter than at the checkpoint: it was changed since")
+    file.truncate(length)
+    file.seek(length)
+    return file
+
+
+def output_of(
+    sink: str, queries: Iterable[str], lengths: Mapping[str, int] | None = None
+) -> Output:
+    """The output that a text such as `csv:DIR` names; with lengths, as it was at a checkpoint."""
     kind, _, path = sink.partition(":")
     try:
         if sink == "console":
             return Output()
         if kind == "jsonl" and path:
-            return File(path)
+            return File(path, lengths)
         if kind in ("csv", "json", "parquet") and path:
-            return Folder(path, kind, queries)
+            return Folder(path, kind, queries, lengths)
     except OSError as error:
         raise DataError(f"{path}: {error.strerror or error}") from None
     raise DataError(f"`{sink}` is no sink: give {KINDS}")

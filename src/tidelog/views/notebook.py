@@ -16,7 +16,7 @@ from tidelog.views.pictures import escaped, graph_svg
 from tidelog.views.report import analysis_html, escaped_lines, table_html
 
 if TYPE_CHECKING:
-    from tidelog.streaming.offline import Step
+    from tidelog.streaming.stream import Step
 
 # Rows of answers that a step shows.
 MOST_ROWS = 20

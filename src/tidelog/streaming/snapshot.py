@@ -1,0 +1,159 @@
+"""Snapshots: the state of a stream in one file of plain data, written all or nothing.
+
+Two lines of JSON: what the file is, with the checksum of the second line; and the state.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import time
+from collections.abc import Iterable, Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from tidelog.evaluation.facts import DataError
+from tidelog.streaming.joins import Row
+
+FORMAT = 1
+State: TypeAlias = dict[str, Any]
+
+
+class SnapshotError(DataError):
+    """A snapshot that is damaged, or of another stream."""
+
+
+def write(path: str | PathLike[str], identity: Mapping[str, object], state: State) -> None:
+    """Replace a file at once: whoever reads it sees the old state or the new one."""
+    file = Path(path)
+    body = json.dumps(state, separators=(",", ":"))
+    parts = {key: _checksum(json.dumps(value)) for key, value in identity.items()}
+    head = {"tidelog": "snapshot", "format": FORMAT, "of": parts, "sha256": _checksum(body)}
+    part = file.with_name(f".{file.name}.{os.getpid()}.part")
+    try:
+        with part.open("w", encoding="utf-8") as out:
+            out.write(f"{json.dumps(head)}\n{body}\n")
+            out.flush()
+            os.fsync(out.fileno())
+        part.replace(file)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    folder = os.open(file.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def read(path: str | PathLike[str], identity: Mapping[str, object]) -> State:
+    """The state in a file, if it is whole and of the same stream."""
+    file = Path(path)
+    try:
+        lines = file.read_bytes().decode("utf-8").split("\n")
+        head = json.loads(lines[0])
+        body = lines[1] if len(lines) == 3 and not lines[2] else None
+        known = isinstance(head, dict) and head.get("tidelog") == "snapshot"
+    except FileNotFoundError:
+        raise SnapshotError(f"{file}: there is no snapshot") from None
+    except (UnicodeDecodeError, json.JSONDecodeError):
+        raise SnapshotError(f"{file}: not a snapshot, or damaged") from None
+    if not known:
+        raise SnapshotError(f"{file}: not a snapshot")
+    if head.get("format") != FORMAT:
+        raise SnapshotError(f"{file}: a snapshot of format {head.get('format')}, not {FORMAT}")
+    if body is None or _checksum(body) != head.get("sha256"):
+        raise SnapshotError(f"{file}: the snapshot is damaged: its checksum does not match")
+    parts = head.get("of")
+    for key, value in identity.items():
+        if not isinstance(parts, dict) or parts.get(key) != _checksum(json.dumps(value)):
+            raise SnapshotError(
+                f"{file}: the snapshot is of a stream with other {key}; start again without it, or"
+                f" with the {key} it was taken with"
+            )
+    state: State = json.loads(body)
+    return state
+
+
+def _checksum(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+# Facts as JSON and back
+
+
+def plain(rows: Iterable[Row]) -> list[list[Any]]:
+    return [list(row) for row in sorted(rows)]
+
+
+def as_rows(rows: Iterable[list[Any]]) -> set[Row]:
+    return {tuple(row) for row in rows}
+
+
+def plain_facts(facts: Mapping[str, Mapping[int, Iterable[Row]]]) -> dict[str, Any]:
+    return {
+        name: [[time, plain(rows)] for time, rows in sorted(times.items())]
+        for name, times in facts.items()
+        if times
+    }
+
+
+def as_facts(facts: Mapping[str, Any]) -> dict[str, dict[int, set[Row]]]:
+    return {name: {time: as_rows(rows) for time, rows in times} for name, times in facts.items()}
+
+
+def plain_table(table: pa.Table) -> dict[str, Any]:
+    return {
+        "columns": [[f.name, str(f.type)] for f in table.schema],
+        "values": [column.to_pylist() for column in table.columns],
+    }
+
+
+def as_table(plain: Mapping[str, Any]) -> pa.Table:
+    names = [name for name, _ in plain["columns"]]
+    arrays = [
+        pa.array(values, pa.type_for_alias(type_))
+        for values, (_, type_) in zip(plain["values"], plain["columns"], strict=True)
+    ]
+    return pa.table(arrays, names=names)
+
+
+# Checkpoints: a snapshot in a folder of its own, for one process at a time
+
+
+class Checkpoint:
+    """A folder with the latest snapshot of a stream and what its run had read and written."""
+
+    # Seconds between two snapshots, so that they do not hold up the stream.
+    OFTEN = 1.0
+
+    def __init__(self, path: str | PathLike[str]) -> None:
+        self.folder = Path(path)
+        if self.folder.exists() and not self.folder.is_dir():
+            raise SnapshotError(f"{path}: a checkpoint is a folder")
+        if (self.folder / "commits").exists():
+            raise SnapshotError(f"{path}: a checkpoint of Spark, not of a stream in process")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.file = self.folder / "stream.json"
+        self.lock = (self.folder / "lock").open("w")
+        try:
+            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise SnapshotError(f"{path}: another process is at work on this checkpoint") from None
+        self._last = time.monotonic()
+
+    @property
+    def begun(self) -> bool:
+        return self.file.exists()
+
+    @property
+    def due(self) -> bool:
+        return time.monotonic() - self._last >= self.OFTEN
+
+    def taken(self) -> None:
+        self._last = time.monotonic()

@@ -1,0 +1,384 @@
+"""Streams in process: facts in, tick by tick; answers out, offline or online."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from os import PathLike
+from typing import Literal, Protocol, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidelog.analysis.containment import reduced
+from tidelog.analysis.core import core
+from tidelog.analysis.definitive import Pending
+from tidelog.analysis.dependencies import Class, Dependencies, dependencies
+from tidelog.evaluation.facts import DataError, Rows, resolve, schemas
+from tidelog.evaluation.plan import planning_budget
+from tidelog.language.printer import print_program
+from tidelog.language.program import TIME_COLUMN, TIME_MAX, Program, Type
+from tidelog.streaming import offline
+from tidelog.streaming.intake import ARROW, Intake, by_time
+from tidelog.streaming.joins import Row
+from tidelog.streaming.network import fits
+from tidelog.streaming.offline import Offline
+from tidelog.streaming.online import Answers, Facts, Online
+from tidelog.streaming.snapshot import State, as_facts, plain, plain_facts, read, write
+from tidelog.streaming.whole import Whole
+
+Late: TypeAlias = list[Row]
+Mode: TypeAlias = Literal["offline", "online"]
+Emit: TypeAlias = Literal["definitive", "eager"]
+History: TypeAlias = Literal["derived", "strict"]
+
+
+class Growing(UserWarning):
+    """The history of a stream may grow without end, and why."""
+
+
+class Algorithm(Protocol):
+    """What turns facts into answers: `offline`, `online`, or `whole` for blocking queries."""
+
+    def begin(self, earliest: int) -> None: ...
+
+    def advance(self, tin: int, facts: Facts, low: int) -> Answers: ...
+
+    def close(self, last: int, low: int) -> Answers: ...
+
+    def tout(self) -> int | None: ...
+
+    @property
+    def history(self) -> int: ...
+
+    def facts(self) -> dict[str, dict[int, set[Row]]]: ...
+
+    def pending(self, most: int) -> list[Pending]: ...
+
+    def state(self) -> State: ...
+
+    def resume(self, state: State) -> None: ...
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one push brought: answers, and where the stream stands.
+
+    Everything up to `tin` has arrived, everything up to `tout` is answered and final. `history`
+    counts the facts kept, `late` hands facts back that came too late, or too far ahead.
+    """
+
+    answers: dict[str, pa.Table]
+    tin: int | None
+    tout: int | None
+    history: int
+    late: dict[str, Late] = field(default_factory=dict)
+
+
+class Stream:
+    """Rules over facts that arrive tick by tick.
+
+    `push(tick, facts)` delivers a whole tick; facts may be out of order by up to `lateness` ticks.
+    A row without a time is at the tick pushed. Facts that are later, or more than `max_jump` ticks
+    ahead, are handed back and not used. Rigid facts are given at the start.
+
+    With `mode="offline"` answers come after the least delay that does for any data; with
+    `mode="online"` as soon as the facts at hand prove them final, and facts are forgotten as soon
+    as no later answer can need them. With `emit="eager"` an answer comes as soon as it is derived,
+    and `tout` says what is final. `history="strict"` keeps input facts in the window only
+    (Algorithm 2), offline, where a window exists. `budget` bounds the seconds in which a blocking
+    query's time points are decided at each tick; those that are not stay open.
+
+    >>> import tidelog
+    >>> program = tidelog.parse("Hot(X) @ T :- Temp(X, high) @ T, Temp(X, high) @ T+1.")
+    >>> stream = Stream(program, ["Hot"])
+    >>> [stream.push(t, {"Temp": [("a", "high")]}).answers["Hot"].to_pylist() for t in (0, 1)]
+    [[], [{'x': 'a', 'time': 0}]]
+    >>> stream.close().answers["Hot"].to_pylist()
+    []
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        queries: Iterable[str] | None = None,
+        *,
+        mode: Mode = "offline",
+        emit: Emit = "definitive",
+        history: History = "derived",
+        lateness: int = 0,
+        rigid: Mapping[str, Rows] | None = None,
+        from_: int | None = None,
+        max_jump: int | None = None,
+        budget: float = 10.0,
+    ) -> None:
+        _one_of("mode", mode, ("offline", "online"))
+        _one_of("emit", emit, ("definitive", "eager"))
+        _one_of("history", history, ("derived", "strict"))
+        if mode == "online" and history == "strict":
+            raise ValueError("online keeps the facts that are live: strict is a style of offline")
+        if lateness < 0:
+            raise ValueError("lateness is a number of ticks, 0 or more")
+        self.queries = tuple(queries) if queries is not None else program.outputs
+        for query in self.queries:
+            if query not in (*program.heads, *program.inputs):
+                raise ValueError(f"no predicate {query} in the rules")
+        self.program = resolve(program, {})
+        self.mode, self.emit, self.style = mode, emit, history
+        self.lateness, self.from_, self.max_jump = lateness, from_, max_jump
+        self.budget = budget
+        self.schemas = schemas(self.program)
+        self.tin: int | None = None
+        self.closed = False
+        self._first: int | None = None  # first and last tick seen
+        self._last: int | None = None
+        self._begun = False
+        self._waiting: dict[str, dict[int, set[Row]]] = {}  # facts after tin
+        self._rigid = self._rigid_facts(rigid or {})
+        whole = core(self.program, self.queries)
+        needed, _ = reduced(whole, self.queries, planning_budget())
+        self.deps = dependencies(needed, self.queries)
+        self._sources = {p.source: p.name for p in self.deps.core.inputs if p.temporal}
+        self._intakes = {n: Intake(s) for n, s in self.schemas.items() if s.time is not None}
+        self._shapes = {query: self._shape(query) for query in self.queries}
+        self._algorithm: Algorithm = self._start(self.deps)
+
+    def _start(self, deps: Dependencies) -> Algorithm:
+        rigid = {p.name: self._rigid.get(p.source, set()) for p in deps.core.inputs}
+        eager = self.emit == "eager"
+        if self.mode == "offline":
+            return Offline(self.program, deps, rigid, eager=eager, strict=self.style == "strict")
+        if deps.cls is Class.BLOCKING or not fits(deps):
+            places = ", ".join(dict.fromkeys(str(r.origin) for r in deps.reason.rules))
+            warnings.warn(
+                f"{', '.join(self.queries)}: every fact is kept and answers may wait for ever,"
+                f" since {deps.reason.message} ({places})",
+                Growing,
+                stacklevel=3,
+            )
+            return Whole(self.program, self.queries, rigid, eager=eager, budget=self.budget)
+        return Online(deps, rigid, eager=eager)
+
+    def push(self, tick: int, facts: Mapping[str, Rows] | None = None) -> Step:
+        """Deliver a tick: everything up to tick - lateness has now arrived."""
+        if self.closed:
+            raise ValueError("the stream is closed")
+        if not -TIME_MAX <= tick <= TIME_MAX:
+            raise ValueError(f"tick {tick} does not fit 62 bits")
+        if self.tin is not None and tick - self.lateness < self.tin:
+            raise ValueError(f"tick {tick} comes after everything up to {self.tin} had arrived")
+        late: dict[str, Late] = {}
+        taken = [(name, self._read(name, rows, tick)) for name, rows in (facts or {}).items()]
+        for name, times in taken:
+            back = self._take(name, times, tick)
+            if back:
+                late[name] = back
+        self._seen(tick, tick)
+        if self.tin is None or tick - self.lateness > self.tin:
+            self.tin = tick - self.lateness
+            answers = self._advance(self.tin)
+        else:
+            answers = {}
+        return self._step(answers, late)
+
+    def close(self) -> Step:
+        """No more input: everything up to the last tick seen is final."""
+        if self.closed:
+            raise ValueError("the stream is closed")
+        self.closed = True
+        if self._last is None:
+            return Step(self._tables({}), None, None, 0)
+        before = self.tin
+        self.tin = self._last
+        answers: Answers = {}
+        if before is None or self._last > before:
+            answers = self._advance(self._last)
+        for query, rows in self._algorithm.close(self._last, self._low()).items():
+            answers[query] = answers.get(query, set()) | rows
+        return Step(self._tables(answers), self._last, self._last, self._algorithm.history)
+
+    def run(self, source: Iterable[tuple[int, Mapping[str, Rows]]]) -> Iterator[Step]:
+        """Push every (tick, facts) of a source, then close."""
+        for tick, facts in source:
+            yield self.push(tick, facts)
+        yield self.close()
+
+    @property
+    def history(self) -> int:
+        """How many facts are kept: up to tin what the algorithm keeps, and all after tin."""
+        waiting = sum(len(rows) for times in self._waiting.values() for rows in times.values())
+        return waiting + self._algorithm.history
+
+    def facts(self) -> dict[str, dict[int, set[Row]]]:
+        """The input facts kept, by input and time."""
+        found = {name: dict(times) for name, times in self._waiting.items()}
+        for name, times in self._algorithm.facts().items():
+            source = self.deps.core.predicates[name].source
+            found.setdefault(source, {}).update(times)
+        return {name: times for name, times in found.items() if times}
+
+    def pending(self, most: int = 100) -> list[Pending]:
+        """Answers at times up to tin that may still come: what each waits for, and until when.
+
+        At most `most` of them, the earliest first. Online only.
+
+        >>> import tidelog
+        >>> program = tidelog.parse("Hot(X) @ T :- Temp(X, high) @ T, Temp(X, high) @ T+1.")
+        >>> stream = Stream(program, ["Hot"], mode="online")
+        >>> step = stream.push(0, {"Temp": [("a", "high"), ("b", "low")]})
+        >>> [(str(p), p.until) for p in stream.pending()]
+        [('Hot(a) @ 0 waits for Temp(a, high) @ 1', 1)]
+        """
+        return self._algorithm.pending(most)
+
+    # Snapshots
+
+    def snapshot(self, path: str | PathLike[str], note: object = None) -> None:
+        """Write the stream's state to a file, all or nothing; `note` is kept with it (JSON)."""
+        write(path, self._identity(), {**self._state(), "note": note})
+
+    def restore(self, path: str | PathLike[str]) -> object:
+        """Go on where a snapshot was taken, in a new stream made in the same way; its note.
+
+        A damaged file, and one of other rules, queries or options, is refused.
+        """
+        if self.tin is not None or self.closed:
+            raise ValueError("only a stream that has not begun can be restored")
+        state = read(path, self._identity())
+        self.tin, self.closed = state["tin"], state["closed"]
+        self._first, self._last, self._begun = state["first"], state["last"], state["begun"]
+        self._waiting = as_facts(state["waiting"])
+        if self._begun:
+            self._algorithm.resume(state["algorithm"])
+        return state["note"]
+
+    def _state(self) -> State:
+        return {
+            "tin": self.tin,
+            "closed": self.closed,
+            "first": self._first,
+            "last": self._last,
+            "begun": self._begun,
+            "waiting": plain_facts(self._waiting),
+            "algorithm": self._algorithm.state() if self._begun else None,
+        }
+
+    def _identity(self) -> dict[str, object]:
+        """What must be the same for a snapshot to make sense; differences are named by key."""
+        return {
+            "rules": print_program(self.program),
+            "queries": list(self.queries),
+            "mode": self.mode,
+            "emit": self.emit,
+            "history": self.style,
+            "lateness": self.lateness,
+            "from": self.from_,
+            "max_jump": self.max_jump,
+            "rigid facts": {name: plain(rows) for name, rows in sorted(self._rigid.items())},
+        }
+
+    # Facts in
+
+    def _rigid_facts(self, rigid: Mapping[str, Rows]) -> dict[str, set[Row]]:
+        for name in rigid:
+            if name not in self.schemas or self.schemas[name].time is not None:
+                raise DataError(f"`{name}` is not a rigid input of the rules")
+        return {name: set(Intake(self.schemas[name]).rows(rows)) for name, rows in rigid.items()}
+
+    def _read(self, name: str, rows: Rows, tick: int) -> dict[int, list[Row]]:
+        """Facts by time; a large table that a wave can take as it is goes there at once."""
+        intake = self._intakes.get(name)
+        if intake is None:
+            raise DataError(f"`{name}` is not a temporal input of the rules")
+        if isinstance(self._algorithm, Offline) and not isinstance(rows, (list, tuple)):
+            table = intake.table(rows)
+            low = -TIME_MAX if self.tin is None else self.tin + 1
+            high = tick - self.lateness
+            if table.num_rows > offline.MOST_FACTS and name in self._sources:
+                times = pc.min_max(table.column("t")).as_py()
+                if low <= times["min"] and times["max"] <= high and not self._algorithm.strict:
+                    self._algorithm.many[self._sources[name]] = table
+                    self._seen(times["min"], times["max"])
+                    return {}
+            return by_time(table)
+        return intake.times(rows, tick)
+
+    def _take(self, name: str, times: dict[int, list[Row]], tick: int) -> Late:
+        """Keep what is in time; hand the rest back."""
+        low = -TIME_MAX if self.tin is None else self.tin + 1
+        high = TIME_MAX if self.max_jump is None else tick + self.max_jump
+        waiting = self._waiting.setdefault(name, {})
+        late: Late = []
+        for time, rows in times.items():
+            if low <= time <= high:
+                known = waiting.get(time)
+                waiting[time] = set(rows) if known is None else known.union(rows)
+                self._seen(time, time)
+            else:
+                late += [(*row, time) for row in rows]
+        return late
+
+    def _seen(self, first: int, last: int) -> None:
+        self._first = first if self._first is None else min(self._first, first)
+        self._last = last if self._last is None else max(self._last, last)
+
+    # Answers out
+
+    def _low(self) -> int:
+        assert self._first is not None
+        return self._first if self.from_ is None else self.from_
+
+    def _advance(self, tin: int) -> Answers:
+        new: dict[str, dict[int, set[Row]]] = {}
+        for name, times in self._waiting.items():
+            due = [t for t in times if t <= tin]
+            facts = {t: times.pop(t) for t in due}
+            if facts and name in self._sources:
+                new[self._sources[name]] = facts
+        if not self._begun:
+            assert self._first is not None
+            self._algorithm.begin(min(self._first, tin + 1))
+            self._begun = True
+        return self._algorithm.advance(tin, new, self._low())
+
+    def _step(self, answers: Answers, late: dict[str, Late]) -> Step:
+        return Step(self._tables(answers), self.tin, self._tout(), self.history, late)
+
+    def _tout(self) -> int | None:
+        if self.tin is None or self._first is None or self._low() > self.tin:
+            return None
+        tout = self._algorithm.tout()
+        return self.tin if tout is None else min(tout, self.tin)
+
+    def _tables(self, answers: Answers) -> dict[str, pa.Table]:
+        return {q: self._table(q, answers.get(q, ())) for q in self.queries}
+
+    def _shape(self, query: str) -> tuple[list[str], list[pa.DataType], pa.Table]:
+        names = list(self.program.output_columns(query))
+        predicate = self.deps.core.predicates[query]
+        types = [ARROW[t or Type.TEXT] for t in predicate.types]
+        if predicate.temporal:
+            names.append(TIME_COLUMN)
+            types.append(pa.int64())
+        if not names:
+            names, types = ["holds"], [pa.bool_()]
+        return names, types, pa.table([pa.array([], t) for t in types], names=names)
+
+    def _table(self, query: str, rows: Iterable[Row]) -> pa.Table:
+        names, types, empty = self._shapes[query]
+        if not rows:
+            return empty
+        ordered = sorted(rows, key=lambda row: (row[-1:], row))
+        if names == ["holds"] and not self.deps.core.predicates[query].temporal:
+            return pa.table({"holds": pa.array([True for _ in ordered], pa.bool_())})
+        columns = zip(*ordered, strict=True)
+        return pa.table([pa.array(c, t) for c, t in zip(columns, types, strict=True)], names=names)
+
+
+def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise ValueError(f"{name} is {' or '.join(known)}, not {value!r}")
+
+
+__all__ = ["Emit", "Growing", "History", "Mode", "Step", "Stream"]

@@ -1,0 +1,154 @@
+"""Queries that may wait for ever: every fact is kept, every tick is decided on all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from tidelog.analysis.core import Predicate, core
+from tidelog.analysis.definitive import Pending
+from tidelog.evaluation.duckdb import Engine
+from tidelog.evaluation.engines import evaluate
+from tidelog.evaluation.problems import Problem
+from tidelog.evaluation.stretch import TooHard
+from tidelog.language.program import Program
+from tidelog.streaming.joins import Row, at
+from tidelog.streaming.online import Answers, Facts
+from tidelog.streaming.snapshot import State, as_rows, plain
+
+
+class Whole:
+    """Online, for blocking queries: definitive time points are decided on the timeline."""
+
+    def __init__(
+        self,
+        program: Program,
+        queries: Iterable[str],
+        rigid: Mapping[str, set[Row]],
+        *,
+        eager: bool = False,
+        budget: float = 60.0,
+    ) -> None:
+        self.program = program
+        self.queries = tuple(queries)
+        self.eager, self.budget = eager, budget
+        self.predicates = core(program, self.queries).predicates
+        self.known: dict[str, set[Row]] = {name: set() for name in program.inputs}
+        for name, rows in rigid.items():
+            self.known[self.predicates[name].source] = set(rows)
+        self.due: dict[str, int | None] = dict.fromkeys(self.queries)
+        self.given: dict[str, set[Row]] = {q: set() for q in self.queries}
+        self.tin: int | None = None
+
+    def begin(self, earliest: int) -> None:
+        pass
+
+    def advance(self, tin: int, facts: Facts, low: int) -> Answers:
+        self.tin = tin
+        for name, times in facts.items():
+            known = self.known[self.predicates[name].source]
+            known.update((*row, time) for time, rows in times.items() for row in rows)
+        found: Answers = {}
+        for query in self.queries:
+            if not self.predicates[query].temporal:
+                found[query] = self._answers(query, tin, tin) if self.eager else set()
+                found[query] -= self.given[query]
+                self.given[query] |= found[query]
+                continue
+            due = self.due[query]
+            due = low if due is None else due
+            rows: set[Row] = set()
+            if due <= tin:
+                first = self._first_open(query, tin, due)
+                rows = self._answers(query, due, tin if self.eager else first - 1)
+                rows -= self.given[query]
+                if self.eager:
+                    self.given[query] |= rows
+                    self.given[query] = {r for r in self.given[query] if at(r) >= first}
+                self.due[query] = first
+            found[query] = rows
+        return found
+
+    def close(self, last: int, low: int) -> Answers:
+        found: Answers = {}
+        for query in self.queries:
+            if not self.predicates[query].temporal:
+                found[query] = self._answers(query, last, last) - self.given[query]
+                continue
+            due = self.due[query]
+            found[query] = self._answers(query, low if due is None else due, last)
+            found[query] -= self.given[query]
+            self.due[query] = last + 1
+        return found
+
+    def tout(self) -> int | None:
+        ends = [due - 1 for due in self.due.values() if due is not None]
+        return min(ends, default=None)
+
+    @property
+    def history(self) -> int:
+        """How many temporal facts are kept."""
+        return sum(len(self.known[p.source]) for p in self._temporal())
+
+    def facts(self) -> dict[str, dict[int, set[Row]]]:
+        found: dict[str, dict[int, set[Row]]] = {}
+        for predicate in self._temporal():
+            times = found.setdefault(predicate.name, {})
+            for row in self.known[predicate.source]:
+                times.setdefault(at(row), set()).add(row[:-1])
+        return found
+
+    def pending(self, most: int) -> list[Pending]:
+        """Answers that may still come at times up to tin."""
+        found: list[Pending] = []
+        with Engine(self.program, self._tables()) as engine:
+            for query, due in self.due.items():
+                if due is not None and self.tin is not None:
+                    problem = Problem(engine, query)
+                    for time in problem.open_points(self.tin, due, self.tin, self.budget):
+                        if len(found) >= most:
+                            return found[:most]
+                        found += problem.definitive(self.tin, time, self.budget).pending
+        return found[:most]
+
+    def state(self) -> State:
+        """Everything needed to go on, as plain data."""
+        return {
+            "tin": self.tin,
+            "due": self.due,
+            "given": {q: plain(rows) for q, rows in self.given.items()},
+            "facts": {p.source: plain(self.known[p.source]) for p in self._temporal()},
+        }
+
+    def resume(self, state: State) -> None:
+        self.tin, self.due = state["tin"], state["due"]
+        self.given = {q: as_rows(rows) for q, rows in state["given"].items()}
+        for name, rows in state["facts"].items():
+            self.known[name] = as_rows(rows)
+
+    def _temporal(self) -> list[Predicate]:
+        return [p for p in self.predicates.values() if p.input and p.temporal]
+
+    def _first_open(self, query: str, tin: int, due: int) -> int:
+        with Engine(self.program, self._tables()) as engine:
+            try:
+                points = Problem(engine, query).open_points(tin, due, tin, self.budget)
+            except TooHard:
+                return due  # not proved final yet: answers wait
+        return min(points, default=tin + 1)
+
+    def _answers(self, query: str, first: int, last: int) -> set[Row]:
+        if first > last:
+            return set()
+        found = evaluate(
+            self.program, [query], self._tables(), from_=first, to=last, budget=self.budget
+        )
+        table = found.answers[query]
+        if not self.predicates[query].temporal and not self.predicates[query].types:
+            return {()} if table.num_rows else set()
+        return set(zip(*(c.to_pylist() for c in table.columns), strict=True))
+
+    def _tables(self) -> dict[str, list[Row]]:
+        return {name: sorted(rows, key=str) for name, rows in self.known.items()}
+
+
+__all__ = ["Whole"]

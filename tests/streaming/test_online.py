@@ -1,0 +1,385 @@
+"""Online: what is streamed is what is evaluated, as early and from as little as can be proved."""
+
+from __future__ import annotations
+
+import csv
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deep import DEEP, examples
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from oracle import naive
+from oracle.generate import Case, programs_and_facts
+
+import tidelog
+from tidelog.analysis.core import core
+from tidelog.analysis.dependencies import Class, dependencies
+from tidelog.evaluation.facts import schemas
+from tidelog.evaluation.stretch import TooHard
+from tidelog.streaming import offline as offline_module
+from tidelog.streaming.offline import Endless
+from tidelog.streaming.schedule import Blocking
+from tidelog.streaming.snapshot import SnapshotError
+from tidelog.streaming.stream import Growing, Step, Stream
+
+
+def rows(table: pa.Table) -> list[tuple[Any, ...]]:
+    if table.column_names == ["holds"]:
+        return [()] * table.num_rows
+    return list(zip(*(c.to_pylist() for c in table.columns), strict=True))
+
+
+def arrivals(case: Case, lateness: int, random: Random) -> dict[int, dict[str, list]]:
+    """The temporal facts by the tick they arrive at, each up to `lateness` ticks late."""
+    layout = schemas(case.program)
+    found: dict[int, dict[str, list]] = {}
+    for name, facts in case.facts.items():
+        if layout[name].time is not None:
+            for row in facts:
+                at = row[-1] + random.randint(0, lateness)
+                found.setdefault(at, {}).setdefault(name, []).append(row)
+    return dict(sorted(found.items()))
+
+
+def rigid_facts(case: Case) -> dict[str, list]:
+    layout = schemas(case.program)
+    return {n: r for n, r in case.facts.items() if layout[n].time is None}
+
+
+def interrupted(
+    stream: Stream, pushes: dict[int, dict[str, list]], again: Callable[[Stream], Stream]
+) -> Iterator[Step]:
+    """Take a snapshot after every tick, and go on from it in another stream."""
+    for tick, facts in pushes.items():
+        stream = again(stream)
+        yield stream.push(tick, facts)
+    yield again(stream).close()
+
+
+def streams_what_is_evaluated(
+    case: Case, lateness: int, random: Random, file: Path | None = None, **how: Any
+) -> None:
+    pushes = arrivals(case, lateness, random)
+    if not pushes:
+        return
+
+    def made() -> Stream:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Growing)
+            return Stream(
+                case.program,
+                case.queries,
+                lateness=lateness,
+                rigid=rigid_facts(case),
+                budget=0.2,
+                **how,
+            )
+
+    def restored(stream: Stream) -> Stream:
+        assert file is not None
+        stream.snapshot(file, {"kept": stream.history})
+        new = made()
+        assert new.restore(file) == {"kept": stream.history}
+        assert new.history == stream.history
+        assert new.facts() == stream.facts()
+        return new
+
+    try:
+        stream = made()
+    except (Blocking, Endless):
+        return
+    again = None if file is None else restored
+    got: dict[str, list] = {query: [] for query in case.queries}
+    steps = stream.run(pushes.items()) if again is None else interrupted(stream, pushes, again)
+    try:
+        for step in steps:
+            assert not step.late
+            for query, table in step.answers.items():
+                got[query] += rows(table)
+    except TooHard:
+        assume(False)  # the timeline's answers do not come within the budget either
+    times = [t for facts in pushes.values() for found in facts.values() for *_, t in found]
+    want = naive.evaluate(
+        case.program, case.facts, case.queries, min(*times, *pushes), max(*times, *pushes)
+    )
+    for query in case.queries:
+        assert len(got[query]) == len(set(got[query])), "an answer came twice"
+        assert set(got[query]) == want[query]
+
+
+ways = st.sampled_from(
+    [
+        {"mode": "online"},
+        {"mode": "online", "emit": "eager"},
+    ]
+)
+offline = st.sampled_from(
+    [
+        {},
+        {"emit": "eager"},
+        {"history": "strict"},
+        {"history": "strict", "emit": "eager"},
+    ]
+)
+randoms = st.randoms(use_true_random=False)
+
+
+@examples(25)
+@given(programs_and_facts(connected=True, huge=False), st.integers(0, 3), randoms, ways)
+def test_online_equals_naive_evaluation(
+    case: Case, lateness: int, random: Random, how: dict[str, str]
+) -> None:
+    streams_what_is_evaluated(case, lateness, random, **how)
+
+
+@examples(50)
+@given(programs_and_facts(connected=True, explicit_times=False), st.integers(0, 3), randoms, ways)
+def test_online_with_huge_offsets_equals_naive_evaluation(
+    case: Case, lateness: int, random: Random, how: dict[str, str]
+) -> None:
+    # The timeline does not go that far.
+    assume(dependencies(core(case.program), case.queries).cls is not Class.BLOCKING)
+    streams_what_is_evaluated(case, lateness, random, **how)
+
+
+@examples(40)
+@given(programs_and_facts(connected=True, huge=False), st.integers(0, 3), randoms, offline)
+def test_offline_in_every_style_equals_naive_evaluation(
+    case: Case, lateness: int, random: Random, how: dict[str, str]
+) -> None:
+    streams_what_is_evaluated(case, lateness, random, **how)
+
+
+@examples(40)
+@given(
+    programs_and_facts(connected=True, huge=False),
+    st.integers(0, 3),
+    randoms,
+    st.sampled_from([{}, {"emit": "eager"}]),
+    st.integers(0, 6),
+)
+def test_a_wave_takes_over_when_there_are_many_facts(
+    case: Case, lateness: int, random: Random, how: dict[str, str], most: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(offline_module, "MOST_FACTS", most)
+        streams_what_is_evaluated(case, lateness, random, **how)
+
+
+@examples(25)
+@given(programs_and_facts(connected=True, huge=False), st.integers(0, 3), randoms, ways)
+def test_online_across_snapshots_equals_naive_evaluation(
+    tmp_path_factory: pytest.TempPathFactory,
+    case: Case,
+    lateness: int,
+    random: Random,
+    how: dict[str, str],
+) -> None:
+    file = tmp_path_factory.getbasetemp() / "online.snapshot"
+    streams_what_is_evaluated(case, lateness, random, file, **how)
+
+
+@examples(12)
+@given(programs_and_facts(connected=True, huge=False), st.integers(0, 3), randoms, offline)
+def test_offline_across_snapshots_equals_naive_evaluation(
+    tmp_path_factory: pytest.TempPathFactory,
+    case: Case,
+    lateness: int,
+    random: Random,
+    how: dict[str, str],
+) -> None:
+    file = tmp_path_factory.getbasetemp() / "offline.snapshot"
+    streams_what_is_evaluated(case, lateness, random, file, **how)
+
+
+@pytest.mark.parametrize("query", ["Malfunc", "Shdn"])
+def test_history_stays_flat(query: str) -> None:
+    program = tidelog.load("examples/turbines/rules.tdl")
+    stream = Stream(program, [query], mode="online")
+    random = Random(7)
+    sizes = []
+    for tick in range(2_000):
+        found = [(d, random.choice(("high", "low"))) for d in "abcde"]
+        sizes.append(stream.push(tick, {"Temp": found}).history)
+    assert max(sizes) <= 10  # two ticks of five devices
+
+
+def test_large_tables_go_to_a_wave_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offline_module, "MOST_FACTS", 3)
+    random = Random(1)
+    given = [
+        [(f"d{i}", random.choice(("high", "low", None)), t) for i in range(4 if t % 3 else 2)]
+        for t in range(12)
+    ]
+    program = tidelog.load("examples/turbines/rules.tdl")
+    answers: list[list] = []
+    for table in (True, False):
+        stream = Stream(program, ["Malfunc"], lateness=1)
+        found: list = []
+        for tick, facts in enumerate(given):
+            columns = dict(zip(("device", "level", "time"), zip(*facts, strict=True), strict=True))
+            late = pa.table(columns) if table else [f for f in facts if None not in f]
+            found += rows(stream.push(tick + 1, {"Temp": late}).answers["Malfunc"])
+        answers.append(sorted(found + rows(stream.close().answers["Malfunc"])))
+    assert answers[0] == answers[1] != []
+
+
+@pytest.mark.parametrize("mode", ["online", "offline"])
+def test_a_long_gap_is_one_step(mode: str) -> None:
+    """A year of silence is not lived through second by second."""
+    program = tidelog.parse("P(X) @ T :- E(X) @ T-2, F(X) @ T+3.")
+    stream = Stream(program, ["P"], mode=mode)
+    stream.push(0, {"E": [("a",)]})
+    step = stream.push(31_536_000, {"E": [("b",)]})
+    assert step.history == 1
+    assert step.tout == 31_536_000 - (0 if mode == "online" else 3)
+
+
+def test_eager_answers_come_once_and_tout_says_what_is_final() -> None:
+    program = tidelog.parse("P(X) @ T :- E(X) @ T. P(X) @ T :- F(X) @ T+2.")
+    stream = Stream(program, ["P"], mode="online", emit="eager")
+    step = stream.push(0, {"E": [("a",)]})
+    assert (rows(step.answers["P"]), step.tout) == ([("a", 0)], -1)
+    step = stream.push(1)
+    assert (rows(step.answers["P"]), step.tout) == ([], -1)
+    step = stream.push(2, {"F": [("a",), ("b",)]})
+    assert (rows(step.answers["P"]), step.tout) == ([("b", 0)], 0)
+
+
+def test_blocking_queries_stream_with_a_warning() -> None:
+    program = tidelog.parse("Late @ T :- Alarm @ T.\nLate @ T :- Late @ T+1.", "late.tdl")
+    with pytest.warns(Growing, match=r"every fact is kept.*late\.tdl:2"):
+        stream = Stream(program, ["Late"], mode="online")
+    assert stream.push(0).tout == -1
+    step = stream.push(1, {"Alarm": [()]})
+    assert (rows(step.answers["Late"]), step.tout) == ([(0,), (1,)], 1)
+    assert [p.time for p in (stream.push(2), *stream.pending())[1:]] == [2]
+    assert rows(stream.close().answers["Late"]) == []
+
+
+def test_recursion_keeps_what_it_carries_on_and_not_where_it_came_from() -> None:
+    program = tidelog.load("examples/turbines/rules.tdl")
+    stream = Stream(program, ["AtRisk"], mode="online", rigid={"Near": [("a", "b")]})
+    for tick in range(3):
+        stream.push(tick, {"Temp": [("a", "high")]})
+    for tick in range(3, 200):
+        step = stream.push(tick)
+        assert rows(step.answers["AtRisk"]) == [("b", tick)]
+        assert step.history == 1
+    assert stream.facts() == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"mode": "both"}, "mode is offline or online"),
+        ({"emit": "never"}, "emit is definitive or eager"),
+        ({"history": "all"}, "history is derived or strict"),
+        ({"mode": "online", "history": "strict"}, "strict is a style of offline"),
+    ],
+)
+def test_options_are_checked(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Stream(tidelog.parse("P @ T :- E @ T."), **options)
+
+
+def test_strict_needs_a_window() -> None:
+    program = tidelog.load("examples/turbines/rules.tdl")
+    with pytest.raises(Endless, match="no window is enough for AtRisk"):
+        Stream(program, ["AtRisk"], history="strict")
+
+
+# Snapshots
+
+
+def stream_of(text: str = "P(X) @ T :- E(X) @ T, F(X) @ T+1.", **options: Any) -> Stream:
+    return Stream(tidelog.parse(text), ["P"], **{"mode": "online", **options})
+
+
+def test_a_damaged_snapshot_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "snapshot"
+    stream = stream_of()
+    stream.push(0, {"E": [("a",)]})
+    stream.snapshot(file)
+    whole = file.read_bytes()
+    for n in range(0, len(whole), 7):
+        for damaged in (whole[:n], whole[:n] + bytes([whole[n] ^ 1]) + whole[n + 1 :]):
+            file.write_bytes(damaged)
+            with pytest.raises(SnapshotError, match=r"snapshot"):
+                stream_of().restore(file)
+    with pytest.raises(SnapshotError, match="there is no snapshot"):
+        stream_of().restore(tmp_path / "nowhere")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["snapshot"]
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"text": "P(X) @ T :- E(X) @ T, F(X) @ T+2."}, "rules"),
+        ({"mode": "offline"}, "mode"),
+        ({"emit": "eager"}, "emit"),
+        ({"lateness": 1}, "lateness"),
+        ({"from_": 3}, "from"),
+        ({"max_jump": 3}, "max_jump"),
+    ],
+)
+def test_a_snapshot_of_another_stream_is_refused(
+    tmp_path: Path, options: dict[str, Any], what: str
+) -> None:
+    stream = stream_of()
+    stream.push(0, {"E": [("a",)]})
+    stream.snapshot(tmp_path / "snapshot")
+    with pytest.raises(SnapshotError, match=f"a stream with other {what};"):
+        stream_of(**options).restore(tmp_path / "snapshot")
+
+
+def test_a_stream_that_has_begun_is_not_restored(tmp_path: Path) -> None:
+    stream = stream_of()
+    stream.push(0)
+    stream.snapshot(tmp_path / "snapshot")
+    with pytest.raises(ValueError, match="has not begun"):
+        stream.restore(tmp_path / "snapshot")
+
+
+# Real data
+
+
+@pytest.mark.parametrize("mode", ["online", "offline"])
+@pytest.mark.parametrize("name", ["la_haute_borne", "nab"])
+def test_real_data_tick_by_tick(name: str, mode: str, shared_data: Path) -> None:
+    folder = shared_data / name
+    program = tidelog.load(folder / "rules.tdl")
+    layout = schemas(program)
+    rigid: dict[str, list] = {}
+    times: dict[int, dict[str, list]] = {}
+    for predicate, schema in layout.items():
+        converters = [{"int": int, "float": float}.get(str(c.type), str) for c in schema.columns]
+        with (folder / "facts" / f"{predicate}.csv").open(newline="") as file:
+            for row in csv.DictReader(file):
+                if any(row[n] == "" for n in schema.names):
+                    continue
+                values = tuple(
+                    f(row[c.name]) for f, c in zip(converters, schema.columns, strict=True)
+                )
+                if schema.time is None:
+                    rigid.setdefault(predicate, []).append(values)
+                else:
+                    at = int(row[schema.time])
+                    times.setdefault(at, {}).setdefault(predicate, []).append(values)
+    # The whole of it takes minutes; `make test-deep` reads further.
+    some = sorted(times)[: 400 * DEEP]
+    stream = Stream(program, rigid=rigid, mode=mode)
+    got: dict[str, list] = {query: [] for query in program.outputs}
+    for step in stream.run((tick, times[tick]) for tick in some):
+        for query, table in step.answers.items():
+            got[query] += rows(table)
+    facts = {p: [(*r, t) for t in some for r in times[t].get(p, ())] for p in layout}
+    for query in program.outputs:
+        want = program.query(query, {**facts, **rigid}, from_=some[0], to=some[-1])
+        assert sorted(got[query], key=str) == sorted(rows(want), key=str)
