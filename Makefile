@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test test-deep test-crash bench lint clean
+.PHONY: help setup demo test test-deep test-crash test-browser bench lint clean
 
 # An environment knows its own place: after the folder was moved or copied, or its Python is gone, it is built anew.
 ifneq ($(shell test -x $(BIN)/python && $(BIN)/python -c '' 2>&1 && cat $(READY) 2>&1),$(shell pwd -P))
@@ -12,7 +12,7 @@ ifneq ($(shell test -x $(BIN)/python && $(BIN)/python -c '' 2>&1 && cat $(READY)
 endif
 
 help:  ## list the targets
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
 
 setup: $(READY)  ## build .venv with everything pinned
 
@@ -44,6 +44,12 @@ test-deep: $(READY)  ## the generated tests, ten times as many
 
 test-crash: $(READY)  ## streams on Spark killed at every write and at random moments
 	TIDELOG_CRASH=1 $(BIN)/pytest -q tests/crash
+
+test-browser: $(READY)  ## the report in headless Chromium; screenshots in build/browser
+	@command -v chromium chromedriver >/dev/null 2>&1 || \
+	{ echo "Chromium and its driver are needed: apt install chromium chromium-driver"; exit 1; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-browser.txt
+	$(BIN)/pytest -q -n 0 tests/browser/report_in_chromium.py
 
 bench: $(READY)  ## the benchmarks, as ratios
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-bench.txt

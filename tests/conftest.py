@@ -1,12 +1,17 @@
-"""What every test may use: the shared data folder and the Hypothesis settings."""
+"""What every test may use: the shared data, one Spark session, the Hypothesis settings."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -31,3 +36,19 @@ def shared_data() -> Path:
             "and nab/, or put it at ../shared/data beside the checkout"
         )
     return folder
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """The suite's one session; tests that use it are in the group `spark`, on one worker."""
+    from tidelog.spark import session
+
+    options = {
+        "spark.sql.shuffle.partitions": "2",
+        # Compiling takes longer than running when there are ten rows.
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    }
+    found = session("local[2]", **options)
+    yield found
+    found.stop()

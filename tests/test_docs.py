@@ -85,7 +85,17 @@ def failures(page: str, name: str) -> str:
     return "".join(said)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(
+            page,
+            id=str(page.relative_to(ROOT)),
+            marks=[pytest.mark.xdist_group("spark")] if page.name == "spark.md" else [],
+        )
+        for page in PAGES
+    ],
+)
 def test_python(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     assert failures(page.read_text("utf-8"), page.name) == ""

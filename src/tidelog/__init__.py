@@ -22,7 +22,7 @@ from tidelog.language.checks import Report, check
 from tidelog.language.diagnostics import Code, Diagnostic, ProgramError, Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     import pyarrow as pa
 
@@ -33,8 +33,9 @@ if TYPE_CHECKING:
     from tidelog.analysis.dependencies import Dependencies
     from tidelog.analysis.forgetting import Forgettable
     from tidelog.evaluation.engines import Moment
-    from tidelog.evaluation.facts import FactsLike
+    from tidelog.evaluation.facts import FactsLike, Rows
     from tidelog.evaluation.problems import Problem
+    from tidelog.explain.why import Why
     from tidelog.streaming.stream import Step, Stream
 
 __version__ = "0.1.0"
@@ -44,7 +45,9 @@ def __getattr__(name: str) -> object:
     # Streams need DuckDB, which `import tidelog` does not load.
     if name in ("Step", "Stream"):
         from tidelog.streaming import stream
+        from tidelog.views.notebook import attach
 
+        attach(stream.Step)
         return getattr(stream, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
@@ -114,6 +117,56 @@ class Program(_program.Program):
         )
         return found.answers[query]
 
+    def why(
+        self,
+        fact: str,
+        facts: FactsLike = None,
+        *,
+        all: int = 1,
+        kept: Mapping[str, Rows] | None = None,
+        tick: str | None = None,
+        origin: str | datetime | None = None,
+        budget: float = 60.0,
+    ) -> Why:
+        """Why a fact holds over some facts, or why it does not.
+
+        A fact that holds has proofs, up to `all` of them, the smallest first; one that does not has
+        its nearest misses. Printed, both are trees. `kept` are derived facts that are known to
+        hold although what they rest on is gone, such as the slices that a stream keeps; they need
+        no proof. They go with facts in memory.
+
+        >>> import tidelog
+        >>> rules = "input Temp(x: text, v: float) @ t. Hot(X) @ T :- Temp(X, V) @ T, V >= 80."
+        >>> program = tidelog.parse(rules, "rules.tdl")
+        >>> found = program.why("Hot(a) @ 3", {"Temp": [("a", 79.5, 3)]})
+        >>> found.holds
+        False
+        >>> print(found)
+        Hot(a) @ 3 does not hold; what comes nearest
+        Hot(a) @ 3  rules.tdl:1
+        ├─ holds    Temp(a, 79.5) @ 3
+        └─ fails    V = 79.5, needs >= 80
+        <BLANKLINE>
+        rules.tdl:1  Hot(X) @ T :- Temp(X, V) @ T, V >= 80.
+        """
+        from tidelog.evaluation.duckdb import Engine
+        from tidelog.evaluation.ticks import Ticks
+        from tidelog.explain.why import Why, keeping, read_fact, why
+        from tidelog.views.notebook import attach
+
+        attach(Why)
+        if all < 1:
+            raise ValueError("ask for one proof or more")
+        ticks = None if tick is None else Ticks.of(tick, origin)
+        program, given = (self, facts) if kept is None else keeping(self, facts, kept)
+        with Engine(program, given, ticks) as engine:
+            return why(engine, read_fact(engine.typed, fact, ticks), all, budget)
+
+    def _repr_html_(self) -> str:
+        from tidelog.views.notebook import program_html
+
+        return program_html(self)
+
 
 def parse(text: str, file: str = "<text>") -> Program:
     """The program of a text; ProgramError carries every diagnostic when the rules are wrong."""
@@ -130,9 +183,11 @@ def load(path: str | PathLike[str]) -> Program:
 
 def analyze(program: _program.Program, query: str, *, budget: float = 10.0) -> Analysis:
     """Class, rank, radius, delay, window, redundancy of a query, with witnesses."""
-    from tidelog.analysis.analyze import analyze
+    from tidelog.analysis.analyze import Analysis, analyze
     from tidelog.analysis.containment import Budget
+    from tidelog.views.notebook import attach
 
+    attach(Analysis)
     return analyze(program, query, Budget(budget))
 
 

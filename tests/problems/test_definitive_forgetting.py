@@ -66,6 +66,9 @@ def comes(case: Case, known: set[Fact], pending: Pending, tin: int) -> None:
     answer = filled(pending.args, types[case.query])
     assert answer in brute.answers_at(case.program, case.query, built | waits, pending.time)
     assert answer not in brute.answers_at(case.program, case.query, known, pending.time)
+    for one in waits:
+        less = known | (waits - {one})
+        assert answer not in brute.answers_at(case.program, case.query, less, pending.time)
 
 
 def compared(case: Case, facts: Facts, tout: int, *, fresh: int = 1) -> bool:

@@ -14,7 +14,7 @@ from copy import copy
 import click
 
 from tidelog import __version__
-from tidelog.cli import problems, query, rules, run
+from tidelog.cli import problems, query, report, rules, run, why
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -32,6 +32,8 @@ for command in (
     rules.explain_command,
     query.query_command,
     run.run_command,
+    why.why_command,
+    report.report_command,
     problems.analyze_command,
     problems.delay_command,
     problems.window_command,

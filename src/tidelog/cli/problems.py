@@ -55,7 +55,7 @@ def analyze_command(rules: str, queries: tuple[str, ...], budget: float, as_json
         print_json({"file": report.source.file, "queries": [a.as_json() for a in found]})
         return
     blocks = [problems.analysis_lines(a) for a in found]
-    terminal.print_lines(
+    terminal.print_answer(
         line for i, block in enumerate(blocks) for line in ([""] if i else []) + block
     )
 
@@ -88,7 +88,7 @@ def delay_command(
     if as_json:
         print_json({"query": asked, **(measure_json(measure) or {})})
     else:
-        terminal.print_lines(problems.measure_lines("delay", measure, 0))
+        terminal.print_answer(problems.measure_lines("delay", measure, 0))
 
 
 @click.command("window")
@@ -127,7 +127,7 @@ def window_command(
     if as_json:
         print_json({"query": asked, "delay": d, **(measure_json(measure) or {})})
     else:
-        terminal.print_lines(problems.measure_lines("window", measure, d))
+        terminal.print_answer(problems.measure_lines("window", measure, d))
 
 
 @click.command("definitive")
@@ -169,7 +169,7 @@ def definitive_command(
         if as_json:
             print_json({"query": problem.query, "tin": now, "open": points})
         else:
-            terminal.print_lines(problems.open_lines(problem.query, now, points))
+            terminal.print_answer(problems.open_lines(problem.query, now, points))
     elif as_json:
         print_json(
             {
@@ -183,7 +183,7 @@ def definitive_command(
             }
         )
     else:
-        terminal.print_lines(problems.definitive_lines(found, then))
+        terminal.print_answer(problems.definitive_lines(found, then))
 
 
 @click.command("forgettable")
@@ -240,7 +240,7 @@ def forgettable_command(
             }
         )
     else:
-        terminal.print_lines(problems.forgettable_lines(found, memory))
+        terminal.print_answer(problems.forgettable_lines(found, memory))
 
 
 @click.command("contained")
@@ -281,7 +281,7 @@ def _print_verdict(verdict: Verdict, cut: object, as_json: bool, about: dict[str
     if as_json:
         print_json({"holds": verdict.holds, **about, "witness": witness_json(verdict.witness)})
     else:
-        terminal.print_lines(problems.verdict_lines(verdict, cut))
+        terminal.print_answer(problems.verdict_lines(verdict, cut))
 
 
 def _simplified(program: Program, query: str, budget: Budget) -> Dependencies:

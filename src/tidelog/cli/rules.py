@@ -112,6 +112,5 @@ def explain_command(rules: str, queries: tuple[str, ...], show: str, as_json: bo
         print_json({"file": report.source.file, "queries": queries_json})
         return
     blocks = [terminal.explain_lines(d, sections) for d in found]
-    terminal.print_lines(
-        line for i, block in enumerate(blocks) for line in ([""] if i else []) + block
-    )
+    lines = (line for i, block in enumerate(blocks) for line in ([""] if i else []) + block)
+    terminal.print_lines(lines, terminal.EXPLAIN_STYLES)

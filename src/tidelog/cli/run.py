@@ -453,6 +453,8 @@ def _on_spark(
     from tidelog.evaluation.facts import DataError
 
     try:
+        from pyspark.errors import PySparkException
+
         from tidelog.spark import session, stream
     except ImportError as error:
         raise DataError(
@@ -489,12 +491,15 @@ def _on_spark(
     )
     if running.committed is not None:
         told.now = {"tin": running.committed.clock.tin, "tout": running.committed.tout}
-    with _interrupted(running.stop):
-        running.awaitTermination()
-        if follow or keep_open:
-            running.stop()
-        else:
-            running.close()
+    try:
+        with _interrupted(running.stop):
+            running.awaitTermination()
+            if follow or keep_open:
+                running.stop()
+            else:
+                running.close()
+    except PySparkException as error:
+        raise DataError(f"Spark stopped: {str(error).splitlines()[0]}") from None
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -416,13 +416,17 @@ class Engine(Runner):
 
     # Plans
 
-    def evaluate(self, plan: Plan) -> Writer:
-        """Run the steps of a plan; afterwards each derived predicate is a table."""
+    def evaluate(self, plan: Plan, facts: Mapping[str, str] | None = None) -> Writer:
+        """Run the steps of a plan; afterwards each derived predicate is a table.
+
+        `facts` names other tables than those loaded to take the facts of inputs from.
+        """
         writer = Writer(plan)
         run = self.connection.execute
         for name, table in plan.inputs.items():
-            source = plan.deps.core.predicates[name].source
-            run(f"CREATE OR REPLACE TEMP VIEW {table} AS SELECT * FROM {self.loaded[source].view}")
+            view = self.loaded[plan.deps.core.predicates[name].source].view
+            view = view if facts is None else facts.get(name, view)
+            run(f"CREATE OR REPLACE TEMP VIEW {table} AS SELECT * FROM {view}")
         run(f"CREATE OR REPLACE TEMP TABLE {TEXTS} (i BIGINT, v VARCHAR)")
         for text, i in writer.texts.items():
             run(f"INSERT INTO {TEXTS} VALUES (?, ?)", [i, text])

@@ -125,15 +125,21 @@ class Plan:
 
 
 def plan(
-    deps: Dependencies, data: Mapping[str, Range], asked: Range, until: int | None = None
+    deps: Dependencies,
+    data: Mapping[str, Range],
+    asked: Range,
+    until: int | None = None,
+    within: Range = ALWAYS,
 ) -> Plan:
     """The plan of the queries of `deps` over data at given times, for answers at `asked`.
 
-    Facts after the tick `until` are left out, whatever the data holds.
+    Facts after the tick `until` are left out, whatever the data holds. Facts outside `within` need
+    not be looked at nor derived: what is found then holds, and what is not found may hold too.
     Raises Unbounded when a recursive predicate would have to be evaluated for ever.
     """
     history = ALWAYS if until is None else Range(-math.inf, until)
     found = ranges(deps, {name: range_ & history for name, range_ in data.items()}, asked)
+    found = {name: range_ & within for name, range_ in found.items()}
     for name in deps.predicates:
         if name in deps.recursive and name in found and not found[name].finite:
             raise Unbounded(_carrier(deps, name), name, found[name])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeAlias
 
@@ -16,6 +16,7 @@ from tidelog.analysis.definitive import Definitive, Pending, Premise
 from tidelog.analysis.dependencies import Class, Dependencies, dependencies
 from tidelog.analysis.forgetting import Forgettable, decidable, forgettable
 from tidelog.analysis.possible import DUE, Open, Pattern, Possible, PossibleRule, possible
+from tidelog.evaluation.demand import Goal
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.facts import schemas
 from tidelog.evaluation.plan import Unbounded
@@ -30,6 +31,7 @@ from tidelog.language.program import (
     Term,
     TimeOffset,
     TimePoint,
+    Type,
     Value,
     Variable,
 )
@@ -81,6 +83,7 @@ class Problem:
             total += n
             rows = self.engine.all(f"SELECT * FROM {table} LIMIT {MOST_PENDING - len(found)}")
             found += [open_.pending(pattern, row[:-2], tout) for row in sorted(rows, key=str)]
+        found = [self._least(pending, tin) for pending in found]
         return Definitive(total == 0, open_.possible.exact or total == 0, total, tuple(found))
 
     def open_points(self, tin: int, from_: int, to: int, budget: float = 60.0) -> list[int]:
@@ -102,6 +105,27 @@ class Problem:
         plan = self.engine.plan_core(whole, [self.query, *names], asked, tin)
         writer = self.engine.evaluate(plan)
         return _Open(self.engine, made, writer, tin)
+
+    def _least(self, pending: Pending, tin: int) -> Pending:
+        """The pending answer without premises that it could do without: others hold already."""
+        waits = list(pending.waits_for)
+        if len(waits) < 2:
+            return pending
+        types = {p.source: p.types for p in self.deps.core.predicates.values()}
+
+        def comes(premises: Iterable[Premise]) -> bool:
+            more = tuple(
+                Ground(p.predicate, _filled(p.args, types[p.predicate]), p.time) for p in premises
+            )
+            answer = Ground(self.query, _filled(pending.args, types[self.query]), pending.time)
+            goal = Goal(self.engine, answer, more=more, until=tin)
+            return goal.evaluate(goal.plan()).holds(answer)
+
+        for premise in pending.waits_for:
+            fewer = [p for p in waits if p is not premise]
+            if comes(fewer):
+                waits = fewer
+        return replace(pending, waits_for=tuple(waits))
 
     def _on_timeline(self, tin: int, asked: Range, budget: float) -> tuple[Possible, list[Pending]]:
         """The paper's critical query, fresh objects as arbitrary arguments, on the timeline."""
@@ -239,6 +263,20 @@ class Problem:
 
 
 _T = Variable("T")
+
+# An object that no one has seen yet, by type.
+_FRESH: dict[Type | None, Value] = {
+    Type.INT: 2**62 + 1,
+    Type.FLOAT: 2.0**62 + 1024,
+    Type.BOOL: True,
+}
+
+
+def _filled(args: tuple[Value | None, ...], types: tuple[Type | None, ...]) -> tuple[Value, ...]:
+    """The arguments with one and the same fresh object for all that may be anything."""
+    return tuple(
+        _FRESH.get(t, "\ufffe fresh") if a is None else a for a, t in zip(args, types, strict=True)
+    )
 
 
 def _reach(deps: Dependencies) -> int:

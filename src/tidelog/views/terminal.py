@@ -6,6 +6,7 @@ import math
 import re
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
 
 from rich.console import Console
 from rich.text import Text
@@ -51,6 +52,8 @@ class Progress:
 
 
 # Diagnostics
+
+_Styles: TypeAlias = "Sequence[tuple[re.Pattern[str], str]]"
 
 _STYLES = (
     (re.compile(r"^error\[\w+\]"), "bold red"),
@@ -372,7 +375,72 @@ def _pair(low: Bound, high: Bound) -> list[int | None] | None:
     return None if low > high else [_number(low), _number(high)]
 
 
-def print_lines(lines: Iterable[str]) -> None:
+def print_lines(lines: Iterable[str], styles: _Styles = ()) -> None:
+    """Lines as they are, coloured on a terminal."""
     console = stdout()
     for line in lines:
-        console.print(visible(line))
+        _print_styled(console, visible(line), styles)
+
+
+def _print_styled(console: Console, line: str, styles: _Styles) -> None:
+    text = Text(line)
+    if console.is_terminal:
+        for pattern, style in styles:
+            text.highlight_regex(pattern, style)
+    console.print(text)
+
+
+_LABELS = "because|settles|rank|radius|state|key|promise|suggest"
+EXPLAIN_STYLES = (
+    (re.compile(r"^\S+(?=: class )"), "bold"),
+    (re.compile(rf"^  ({_LABELS})(?= )"), "bold"),
+    (re.compile(r"\([^()\s]+:\d+\)"), "dim"),
+    (re.compile(r"^ {12}- .*"), "red"),
+    (re.compile(r"^ {12}[+] .*"), "green"),
+)
+
+
+# Answers to questions
+
+_ANSWER_STYLES = (
+    (re.compile(r"^(yes|no)(?=:|$)"), "bold"),
+    (re.compile(r"^ *(delay|window|redundant|derived state)(?=:)"), "bold"),
+    (re.compile(r"^\S+(?=: class )"), "bold"),
+    (re.compile(r"<- without this$"), "red"),
+    (re.compile(r"(?<= waits for ).*"), "yellow"),
+    (re.compile(r"\([^()\s]+:\d+\)"), "dim"),
+)
+
+
+def print_answer(lines: Iterable[str]) -> None:
+    """Lines of an answer: on a terminal coloured, and no wider than it is."""
+    console = stdout()
+    for line in lines:
+        text = visible(line)
+        if not console.is_terminal:
+            console.print(text)
+            continue
+        indent = len(text) - len(text.lstrip(" "))
+        room = max(min(console.width, WIDTH) - indent - 2, 20)
+        first, *rest = _wrap(text.strip(" "), room)
+        for i, part in enumerate([first, *rest]):
+            _print_styled(console, " " * (indent + (2 if i else 0)) + part, _ANSWER_STYLES)
+
+
+# Proofs
+
+_PROOF_STYLES = (
+    (re.compile(r"^[│├└─ ]+"), "dim"),
+    (re.compile(r"(?<= )\S+:\d+$|^\S+:\d+(?=  |$)"), "dim"),
+    (re.compile(r" input$| as above$"), "green"),
+    (re.compile(r"(?<=─ )holds(?= )"), "green"),
+    (re.compile(r"(?<=─ )(missing|fails)(?= )"), "red"),
+    (re.compile(r"(?<=─ )open(?= )"), "yellow"),
+)
+
+
+def print_proof(lines: Iterable[str]) -> None:
+    """Lines of a proof or a miss, coloured on a terminal."""
+    title, *rest = lines
+    print_lines([title], [(re.compile(".*"), "bold")])
+    print_lines(rest, _PROOF_STYLES)

@@ -1,0 +1,78 @@
+"""`tidelog why`: a proof of a fact, or what comes nearest to one."""
+
+from __future__ import annotations
+
+import click
+
+from tidelog.cli.common import (
+    RULES,
+    accepted,
+    budget_option,
+    data_errors,
+    facts_option,
+    json_option,
+    origin_option,
+    print_json,
+    tick_option,
+    ticks_of,
+)
+from tidelog.views import terminal
+
+
+@click.command("why")
+@click.argument("rules", type=RULES)
+@click.argument("fact", metavar="FACT")
+@facts_option
+@click.option(
+    "--all",
+    "most",
+    type=click.IntRange(1, 1000),
+    default=1,
+    metavar="N",
+    help="Up to N proofs, by size.",
+)
+@tick_option
+@origin_option
+@budget_option(60.0, "For programs that need the timeline.")
+@json_option
+def why_command(
+    rules: str,
+    fact: str,
+    facts: str | None,
+    most: int,
+    tick: str | None,
+    origin: str | None,
+    budget: float,
+    as_json: bool,
+) -> None:
+    """Say why FACT holds, or why it does not: "Malfunc(a) @ 0".
+
+    A proof goes down to input facts, with the rule of each step. For a fact that does not hold, the
+    rules that come nearest to it are shown, with what is missing and by how much values are off.
+    """
+    from tidelog.evaluation.duckdb import Engine
+    from tidelog.explain.text import why_json, why_lines
+    from tidelog.explain.why import read_fact, why
+
+    if facts == "":
+        raise click.UsageError("--facts names no file or folder")
+    ticks = ticks_of(tick, origin, False)
+    program = accepted(rules).program
+    try:
+        read_fact(program, fact, ticks)  # before the facts are read
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    with (
+        data_errors(),
+        terminal.Progress() as progress,
+        Engine(program, facts, ticks, True, progress) as engine,
+    ):
+        try:
+            goal = read_fact(engine.typed, fact, ticks)
+        except ValueError as error:
+            raise click.UsageError(str(error)) from error
+        found = why(engine, goal, most, budget)
+    if as_json:
+        print_json(why_json(found))
+    else:
+        terminal.print_proof(why_lines(found))

@@ -1,0 +1,278 @@
+"""Everything that holds over finite facts, for someone to look at: when what holds, and why.
+
+Facts are gathered into lanes: one for each predicate and what it says something about, with the
+stretches of time on which it does. Each derived fact has the last step of a smallest proof.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from tidelog.analysis.containment import Ground
+from tidelog.analysis.core import Predicate, core
+from tidelog.analysis.dependencies import Class, Dependencies, dependencies
+from tidelog.evaluation.demand import Model, whole_model
+from tidelog.evaluation.duckdb import Engine
+from tidelog.evaluation.facts import DataError
+from tidelog.evaluation.problems import Problem
+from tidelog.evaluation.ranges import EMPTY, Range
+from tidelog.evaluation.sql import CHUNK, columns
+from tidelog.evaluation.stretch import Limit
+from tidelog.explain.proofs import Match, Matches, is_copy, named, sides
+from tidelog.language.program import Comparison, Rule, Type, Value
+
+# Lanes of a predicate, stretches of time in all, and facts with their proofs that are recorded.
+MOST_LANES = 5_000
+MOST_STRETCHES = 500_000
+MOST_PROVED = 50_000
+# Ticks that are looked at, and facts of one predicate that are gathered into lanes.
+MOST_SPAN = 10_000_000
+MOST_FACTS = 20_000_000
+# Ticks of a history for which pending answers are recorded at every one of them.
+MOST_TICKS = 48
+
+
+@dataclass(frozen=True)
+class Lane:
+    """A predicate about some objects, and the stretches of ticks on which it holds."""
+
+    predicate: str
+    objects: tuple[Value, ...]
+    stretches: tuple[tuple[int, int], ...]  # first tick, number of ticks
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A fact, and the step that proves it; premises are positions among the recorded facts."""
+
+    fact: Ground
+    rule: Rule | None
+    premises: tuple[int, ...]
+    comparisons: tuple[tuple[Comparison, Value, Value], ...]
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """An answer that is pending once everything up to tin has arrived, and what it waits for."""
+
+    tin: int
+    answer: tuple[str, tuple[Value | None, ...], int]
+    waits_for: tuple[tuple[str, tuple[Value | None, ...], int], ...]
+
+
+@dataclass(frozen=True)
+class Record:
+    deps: Dependencies
+    range: Range
+    lanes: tuple[Lane, ...]
+    facts: tuple[Recorded, ...]
+    notes: tuple[str, ...] = ()
+
+
+def record(
+    engine: Engine,
+    queries: Iterable[str],
+    from_: int | None = None,
+    to: int | None = None,
+    budget: float = 60.0,
+) -> Record:
+    """What holds from a tick to a tick (by default those of the data) below some queries."""
+    queries = tuple(queries)
+    deps = dependencies(core(engine.typed, queries), queries)
+    span = engine.span
+    asked = Range(span.low if from_ is None else from_, span.high if to is None else to)
+    asked = EMPTY if asked.empty else asked
+    if not asked.empty and asked.high - asked.low > MOST_SPAN:
+        raise DataError(
+            f"{asked} are more than {MOST_SPAN} ticks to look at; choose with --from and --to"
+        )
+    shown = [p.name for p in deps.core.predicates.values() if not p.input]
+    # Every derived predicate is asked for, so that its lane is whole.
+    wide = dependencies(deps.core, shown or queries)
+    limit = Limit.of(wide, budget, engine.progress)
+    model = whole_model(engine, wide, asked, limit)
+    notes: list[str] = []
+    engine.progress("recording lanes")
+    lanes = _all_lanes(engine, model, queries, asked, notes)
+    engine.progress("recording proofs")
+    facts = tuple(_recorded(model, queries, asked, notes))
+    return Record(deps, asked, lanes, facts, tuple(notes))
+
+
+# Lanes
+
+
+def _all_lanes(
+    engine: Engine, model: Model, queries: tuple[str, ...], asked: Range, notes: list[str]
+) -> tuple[Lane, ...]:
+    """Lanes by predicate, in the order of the rules; where there are too many, outputs go first."""
+    if asked.empty:
+        return ()
+    temporal = [p for p in model.deps.core.predicates.values() if p.temporal]
+    temporal = [p for p in temporal if not p.name.endswith("[in]")]
+    found: dict[str, list[Lane]] = {p.name: [] for p in temporal}
+    left = MOST_STRETCHES
+    for predicate in sorted(temporal, key=lambda p: (p.name not in queries, p.input)):
+        if _size(engine, model, predicate) > MOST_FACTS:
+            notes.append(f"{predicate.source} has too many facts for lanes")
+            continue
+        rows = _stretches(engine, model, predicate, asked)
+        groups = groupby(rows, key=lambda row: row[:-2])
+        for count, (objects, stretches) in enumerate(groups, 1):
+            lane = Lane(predicate.source, objects, tuple((a, n) for *_, a, n in stretches))
+            left -= len(lane.stretches)
+            if count > MOST_LANES or left < 0:
+                notes.append(f"{predicate.source} has more lanes than are shown")
+                break
+            found[predicate.name].append(lane)
+    return tuple(lane for lanes in found.values() for lane in lanes)
+
+
+def _size(engine: Engine, model: Model, predicate: Predicate) -> int:
+    table = model.tables.get(predicate.name)
+    if table is None:
+        return len(model.rows(predicate.name) or ())
+    what = "count(*)" if predicate.input else "coalesce(sum(bit_count(b)), 0)"
+    return int(engine.one(f"SELECT {what} FROM {table}")[0])
+
+
+def _stretches(
+    engine: Engine, model: Model, predicate: Predicate, asked: Range
+) -> Iterable[tuple[Any, ...]]:
+    """Objects, first tick and number of ticks, in order."""
+    keys = _keys(predicate)
+    chosen = [f"a{i + 1}" for i in keys]
+    table = model.tables.get(predicate.name)
+    if table is None:
+        return _runs(model.rows(predicate.name) or [], keys, asked)
+    if predicate.input:
+        source = f"SELECT DISTINCT {', '.join([*chosen, 't'])} FROM {table}"
+    else:
+        names = columns(len(predicate.types))
+        unpacked = (
+            f"SELECT {', '.join([*names, 'c + i AS t'])} FROM {table}, range({CHUNK}) AS n(i)"
+        )
+        unpacked += " WHERE ((b >> CAST(i AS INT)) & 1) = 1"
+        source = f"SELECT DISTINCT {', '.join([*chosen, 't'])} FROM ({unpacked})"
+    source += f" WHERE t BETWEEN {asked.low} AND {asked.high}"
+    by = f"PARTITION BY {', '.join(chosen)} " if chosen else ""
+    islands = f"SELECT *, t - row_number() OVER ({by}ORDER BY t) AS g FROM ({source})"
+    group = ", ".join([*chosen, "g"])
+    return engine.all(
+        f"SELECT {', '.join([*chosen, 'min(t) AS first', 'count(*) AS n'])} FROM ({islands})"
+        f" GROUP BY {group} ORDER BY {', '.join([*chosen, 'first'])}"
+    )
+
+
+def _runs(
+    rows: Iterable[tuple[Any, ...]], keys: list[int], asked: Range
+) -> Iterator[tuple[Any, ...]]:
+    ticks = sorted(
+        {(*(row[i] for i in keys), row[-1]) for row in rows if asked.low <= row[-1] <= asked.high}
+    )
+    for objects, group in groupby(ticks, key=lambda row: row[:-1]):
+        first = last = None
+        for *_, t in group:
+            if last is not None and t == last + 1:
+                last = t
+                continue
+            if first is not None and last is not None:
+                yield (*objects, first, last - first + 1)
+            first = last = t
+        if first is not None and last is not None:
+            yield (*objects, first, last - first + 1)
+
+
+def _keys(predicate: Predicate) -> list[int]:
+    """What a predicate says something about: names of things, else whole numbers."""
+    types = [t or Type.TEXT for t in predicate.types]
+    names = [i for i, t in enumerate(types) if t in (Type.TEXT, Type.BOOL)]
+    return names or [i for i, t in enumerate(types) if t is Type.INT]
+
+
+def objects_of(predicate: Predicate, fact: Ground) -> tuple[Value, ...]:
+    """Which lane of its predicate a fact is in."""
+    return tuple(fact.args[i] for i in _keys(predicate))
+
+
+# Proofs
+
+
+def _recorded(
+    model: Model, queries: tuple[str, ...], asked: Range, notes: list[str]
+) -> list[Recorded]:
+    goals: list[Ground] = []
+    predicates = model.deps.core.predicates
+    order = sorted(
+        (p for p in predicates.values() if not p.input), key=lambda p: p.name not in queries
+    )
+    for predicate in order:
+        rows = model.rows(predicate.name)
+        found = [
+            Ground(predicate.name, row[:-1], row[-1])  # type: ignore[arg-type]
+            for row in rows or ()
+            if predicate.temporal and asked.low <= row[-1] <= asked.high  # type: ignore[operator]
+        ]
+        if rows is None or len(goals) + len(found) > MOST_PROVED:
+            notes.append(f"{predicate.source} has too many facts for a proof of each")
+            continue
+        goals += found
+    matches = Matches(model, goals)
+    place: dict[Ground, int] = {}
+    todo = goals[::-1]
+    while todo:
+        fact = todo.pop()
+        if fact in place or fact not in matches.least:
+            continue
+        place[fact] = len(place)
+        todo += _premises(matches.best.get(fact))
+    return [_step(model, matches.best.get(fact), fact, place) for fact in place]
+
+
+def _premises(match: Match | None) -> tuple[Ground, ...]:
+    return () if match is None or is_copy(match.rule) else match.premises
+
+
+def _step(model: Model, match: Match | None, fact: Ground, place: dict[Ground, int]) -> Recorded:
+    if match is None or is_copy(match.rule):
+        return Recorded(named(model, fact), None, (), ())
+    rule = model.written(match.rule)
+    premises = tuple(place[p] for p in match.premises)
+    compared = tuple(sides(match.rule, rule, dict(match.binding)))
+    return Recorded(named(model, fact), rule, premises, compared)
+
+
+# Pending answers
+
+
+def waiting(
+    engine: Engine, queries: Iterable[str], asked: Range, budget: float = 60.0
+) -> tuple[Waiting, ...] | None:
+    """What is pending at each tick of a short history; None where that would take too long."""
+    if asked.empty:
+        return ()
+    if asked.high - asked.low >= MOST_TICKS:
+        return None
+    end = time.monotonic() + budget
+    found: list[Waiting] = []
+    for query in queries:
+        deps = dependencies(core(engine.typed, [query]), [query])
+        if not deps.core.predicates[query].temporal:
+            continue
+        if deps.cls is Class.BLOCKING:  # anything may still come, at any time
+            return None
+        problem = Problem(engine, query)
+        for tin in range(int(asked.low), int(asked.high) + 1):
+            engine.progress(f"pending answers of {query} at {tin}")
+            for tout in problem.open_points(tin, int(asked.low), tin):
+                if time.monotonic() > end:
+                    return None
+                for pending in problem.definitive(tin, tout).pending:
+                    waits = tuple((p.predicate, p.args, p.time) for p in pending.waits_for)
+                    answer = (pending.predicate, pending.args, pending.time)
+                    found.append(Waiting(tin, answer, waits))
+    return tuple(found)

@@ -1,0 +1,347 @@
+"""Proofs and near misses as text that fits a terminal, and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from tidelog.analysis.containment import Ground
+from tidelog.analysis.definitive import shown
+from tidelog.evaluation.ticks import Ticks
+from tidelog.explain.misses import Miss, Missing, Unmet
+from tidelog.explain.proofs import Proof
+from tidelog.explain.why import Why
+from tidelog.language.printer import print_literal, print_rule, print_term, print_value
+from tidelog.language.program import Comparison, Rule, Value, Variable
+
+WIDTH = 80
+# A chain of steps by one rule that is longer is shown by its two ends.
+LONGEST_CHAIN = 5
+
+
+@dataclass(frozen=True)
+class _Line:
+    text: str
+    note: str
+    below: tuple[_Line, ...] = ()
+
+
+def why_lines(why: Why) -> list[str]:
+    """Everything there is to say about one fact, a line each."""
+    ticks = why.ticks
+    fact = fact_text(why.fact, ticks)
+    if why.holds:
+        lines = []
+        for number, proof in enumerate(why.proofs, 1):
+            lines += [] if number == 1 else [""]
+            lines.append(_title(why, fact, proof, number))
+            lines += proof_lines(proof, ticks)
+        if why.more:
+            lines += ["", "there are more proofs: --all N"]
+        used = [step.rule for proof in why.proofs for step in proof.steps if step.rule is not None]
+        rules = rule_lines(used)
+        return [*lines, "", *rules] if rules else lines
+    if why.input and not why.misses:
+        there = f"; there is {_facts(why.instead, ticks)}" if why.instead else ""
+        return [f"{fact} is not among the facts{there}"]
+    if not why.misses:
+        return [f"{fact} does not hold, and no rule comes near it"]
+    lines = [f"{fact} does not hold; what comes nearest"]
+    for i, miss in enumerate(why.misses):
+        lines += [*([""] if i else []), *miss_lines(miss, ticks)]
+    return [*lines, "", *rule_lines(_miss_rules(why.misses))]
+
+
+def _title(why: Why, fact: str, proof: Proof, number: int) -> str:
+    count = "1 fact" if proof.size == 1 else f"{proof.size} facts"
+    if number > 1:
+        return f"proof {number}, of {count}"
+    least = "the smallest proof has" if why.smallest else "a proof has"
+    return f"{fact} holds; {least} {count}"
+
+
+# Proofs
+
+
+def proof_lines(proof: Proof, ticks: Ticks | None = None) -> list[str]:
+    """A proof as a tree; what is proved twice is shown once."""
+    return list(_drawn([_Tree(proof, ticks).line(0)]))
+
+
+class _Tree:
+    """The lines of a proof, long chains by one rule shortened."""
+
+    def __init__(self, proof: Proof, ticks: Ticks | None) -> None:
+        self.proof = proof
+        self.ticks = ticks
+        self.seen: set[int] = set()
+
+    def line(self, index: int) -> _Line:
+        step = self.proof.steps[index]
+        text = fact_text(step.fact, self.ticks)
+        if step.rule is None:
+            return _Line(text, "kept" if step.kept else "input")
+        if not step.rule.body:
+            return _Line(text, f"fact, {place(step.rule)}")
+        if index in self.seen:
+            return _Line(text, "as above")
+        self.seen.add(index)
+        chain = list(self._chain(index))
+        if len(chain) <= LONGEST_CHAIN:
+            below = [self.line(i) for i in step.premises]
+        else:
+            last = chain[-1]
+            self.seen.update(chain[:-1])
+            skipped = len(chain) - 2
+            below = [
+                _Line(f"... {skipped} more steps like this, back to", "", (self.line(last),))
+                if i == chain[1]
+                else self.line(i)
+                for i in step.premises
+            ]
+        below += [_Line(comparison_text(*c), "") for c in step.comparisons]
+        return _Line(text, place(step.rule), tuple(below))
+
+    def _chain(self, index: int) -> Iterator[int]:
+        """Steps by one rule, each the only premise of the one before that the rule proves."""
+        while True:
+            yield index
+            step = self.proof.steps[index]
+            same = [i for i in step.premises if self.proof.steps[i].rule is step.rule]
+            if len(same) != 1 or same[0] in self.seen:
+                return
+            index = same[0]
+
+
+def comparison_text(comparison: Comparison, left: Value, right: Value) -> str:
+    one, other = (
+        f"{print_term(term)} = {print_value(value)}"
+        if isinstance(term, Variable)
+        else print_term(term)
+        for term, value in ((comparison.left, left), (comparison.right, right))
+    )
+    return f"{one} {comparison.operator} {other}"
+
+
+# Misses
+
+
+def miss_lines(miss: Miss, ticks: Ticks | None = None) -> list[str]:
+    below = tuple(_missing(miss, ticks))
+    return list(_drawn([_Line(fact_text(miss.fact, ticks), place(miss.rule), below)]))
+
+
+def _missing(miss: Miss, ticks: Ticks | None) -> Iterator[_Line]:
+    for fact in miss.holds:
+        yield _Line(f"holds    {fact_text(fact, ticks)}", "")
+    for missing in miss.missing:
+        text = f"missing  {missing_text(missing, ticks)}"
+        if missing.because is not None:
+            below = tuple(_missing(missing.because, ticks))
+            yield _Line(text, place(missing.because.rule), below)
+        else:
+            there = f"there is {_facts(missing.instead, ticks)}" if missing.instead else ""
+            yield _Line(text, there if missing.input else "no rule comes near it")
+    for unmet in miss.unmet:
+        yield _Line(f"fails    {unmet_text(unmet)}", "")
+    for comparison in miss.open:
+        yield _Line(f"open     {print_literal(comparison)}", "")
+
+
+_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
+
+
+def unmet_text(unmet: Unmet) -> str:
+    """`V = 79.5, needs >= 80`"""
+    comparison, operator = unmet.comparison, unmet.comparison.operator.value
+    one, other = comparison.left, comparison.right
+    left, right = print_value(unmet.left), print_value(unmet.right)
+    if isinstance(one, Variable):
+        wanted = f"{other.name} = {right}" if isinstance(other, Variable) else print_term(other)
+        return f"{one.name} = {left}, needs {operator} {wanted}"
+    if isinstance(other, Variable):
+        return f"{other.name} = {right}, needs {_TURNED[operator]} {print_term(one)}"
+    return f"{left} {operator} {right} is false"
+
+
+def _miss_rules(misses: Iterable[Miss]) -> list[Rule]:
+    found: list[Rule] = []
+    for miss in misses:
+        found.append(miss.rule)
+        found += _miss_rules(m.because for m in miss.missing if m.because is not None)
+    return found
+
+
+# Drawing
+
+
+def fact_text(fact: Ground, ticks: Ticks | None = None) -> str:
+    """A fact as the language writes it, with a timestamp where ticks have a length."""
+    return _timed(shown(fact.predicate, fact.args, None), fact.time, ticks)
+
+
+def missing_text(missing: Missing, ticks: Ticks | None = None) -> str:
+    """With the rule's own names for values that are not known."""
+    args = ", ".join(
+        name or ("_" if value is None else print_value(value))
+        for name, value in zip(missing.variables, missing.args, strict=True)
+    )
+    text = f"{missing.predicate}({args})" if args else missing.predicate
+    if missing.temporal and missing.time is None:
+        return f"{text} @ _"
+    return _timed(text, missing.time, ticks)
+
+
+def _timed(text: str, time: int | None, ticks: Ticks | None) -> str:
+    return text if time is None else f"{text} @ {moment(time, ticks)}"
+
+
+def moment(time: int, ticks: Ticks | None) -> int | str:
+    """A tick, or the timestamp at which it starts."""
+    if ticks is None:
+        return time
+    try:
+        return ticks.moment(time).isoformat().replace("+00:00", "Z")
+    except OverflowError:  # before the year 1, or after 9999
+        return f"tick {time}"
+
+
+def _facts(facts: Iterable[Ground], ticks: Ticks | None) -> str:
+    return ", ".join(fact_text(fact, ticks) for fact in facts)
+
+
+def place(rule: Rule) -> str:
+    """`rules.tdl:7`; the whole path is said once, below."""
+    return f"{PurePath(rule.origin.file).name}:{rule.origin.line}"
+
+
+def _drawn(tops: list[_Line]) -> Iterator[str]:
+    rows: list[tuple[str, str]] = []
+    stack = [(line, "", "") for line in reversed(tops)]
+    while stack:
+        line, first, rest = stack.pop()
+        rows.append((first + line.text, line.note))
+        for i, below in reversed(list(enumerate(line.below))):
+            last = i == len(line.below) - 1
+            stack.append(
+                (below, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "))
+            )
+    notes = max((len(note) for _, note in rows), default=0)
+    widest = max((len(text) for text, note in rows if note), default=0)
+    column = min(widest + 2, max(WIDTH - notes, 40))
+    for text, note in rows:
+        yield (
+            f"{text:<{column}}{note}".rstrip() if len(text) < column else f"{text}  {note}".rstrip()
+        )
+
+
+def rule_lines(rules: Iterable[Rule]) -> list[str]:
+    """The rules used, each once, with the whole path."""
+    lines = []
+    kept = {(rule.origin, print_rule(rule)): rule for rule in rules if rule.body}
+    for rule in sorted(kept.values(), key=lambda r: (r.origin.line, r.origin.column)):
+        where = str(rule.origin)
+        head, *body = _parts(rule)
+        room = WIDTH - len(where) - 2
+        if len(print_rule(rule)) <= room:
+            lines.append(f"{where}  {print_rule(rule)}")
+            continue
+        lines.append(where)
+        line = f"  {head}"
+        for part in body:
+            if len(line) + 1 + len(part) > WIDTH:
+                lines.append(line)
+                line = f"     {part}"
+            else:
+                line = f"{line} {part}"
+        lines.append(line)
+    return lines
+
+
+def _parts(rule: Rule) -> list[str]:
+    if not rule.body:
+        return [print_rule(rule)]
+    *body, last = map(print_literal, rule.body)
+    return [f"{print_literal(rule.head)} :-", *(f"{literal}," for literal in body), f"{last}."]
+
+
+# JSON
+
+
+def why_json(why: Why) -> dict[str, object]:
+    ticks = why.ticks
+    found: dict[str, object] = {"fact": fact_json(why.fact, ticks), "holds": why.holds}
+    if why.holds:
+        return {
+            **found,
+            "smallest": why.smallest,
+            "more": why.more,
+            "proofs": [proof_json(proof, ticks) for proof in why.proofs],
+        }
+    return {
+        **found,
+        "instead": [fact_json(fact, ticks) for fact in why.instead],
+        "misses": [miss_json(miss, ticks) for miss in why.misses],
+    }
+
+
+def fact_json(fact: Ground, ticks: Ticks | None) -> dict[str, object]:
+    found: dict[str, object] = {"predicate": fact.predicate, "args": list(fact.args)}
+    return found if fact.time is None else {**found, "time": moment(fact.time, ticks)}
+
+
+def proof_json(proof: Proof, ticks: Ticks | None = None) -> dict[str, object]:
+    """Steps in order; premises are positions among them."""
+    return {
+        "size": proof.size,
+        "steps": [
+            {
+                "fact": fact_json(step.fact, ticks),
+                **_rule_json(step.rule),
+                "kept": step.kept,
+                "premises": list(step.premises),
+                "comparisons": [comparison_text(*c) for c in step.comparisons],
+            }
+            for step in proof.steps
+        ],
+    }
+
+
+def _rule_json(rule: Rule | None) -> dict[str, object]:
+    if rule is None:
+        return {"rule": None, "file": None, "line": None}
+    return {"rule": print_rule(rule), "file": rule.origin.file, "line": rule.origin.line}
+
+
+def miss_json(miss: Miss, ticks: Ticks | None = None) -> dict[str, object]:
+    return {
+        "fact": fact_json(miss.fact, ticks),
+        **_rule_json(miss.rule),
+        "holds": [fact_json(fact, ticks) for fact in miss.holds],
+        "missing": [_missing_json(m, ticks) for m in miss.missing],
+        "unmet": [
+            {
+                "comparison": print_literal(u.comparison),
+                "left": u.left,
+                "right": u.right,
+                "gap": u.gap,
+            }
+            for u in miss.unmet
+        ],
+        "open": [print_literal(c) for c in miss.open],
+    }
+
+
+def _missing_json(missing: Missing, ticks: Ticks | None) -> dict[str, object]:
+    found: dict[str, object] = {"predicate": missing.predicate, "args": list(missing.args)}
+    if any(missing.variables):
+        found["variables"] = list(missing.variables)
+    if missing.temporal:
+        found["time"] = None if missing.time is None else moment(missing.time, ticks)
+    return {
+        **found,
+        "input": missing.input,
+        "instead": [fact_json(fact, ticks) for fact in missing.instead],
+        "because": None if missing.because is None else miss_json(missing.because, ticks),
+    }

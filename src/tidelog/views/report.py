@@ -1,0 +1,248 @@
+"""One page to look at: rules, dependencies, delay and window, and with facts what holds when.
+
+The page is self-contained. Pictures are inline SVG, and the facts are data that a script draws;
+nothing of a user's is ever markup: it is escaped here, and set as text there.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from importlib.resources import files
+
+from tidelog.analysis.analyze import Analysis
+from tidelog.analysis.definitive import shown
+from tidelog.analysis.dependencies import Dependencies
+from tidelog.evaluation.ticks import Ticks
+from tidelog.explain.record import Record, Waiting, objects_of
+from tidelog.explain.text import comparison_text, fact_text, moment, place
+from tidelog.language.diagnostics import visible
+from tidelog.language.printer import print_rule, print_value
+from tidelog.language.program import Value
+from tidelog.views.pictures import escaped, graph_svg, timeline_svg
+from tidelog.views.problems import measure_lines
+
+# What may end a script or be read as a line's end in it, wherever it stands in the data.
+_UNSAFE = {c: f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
+
+
+def embedded(value: object) -> str:
+    """JSON that can stand in a page: no character of it can end the script around it.
+
+    >>> embedded("</script>")
+    '"\\\\u003c/script\\\\u003e"'
+    """
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return "".join(_UNSAFE.get(c, c) for c in text) if not _UNSAFE.keys().isdisjoint(text) else text
+
+
+def page(
+    title: str,
+    text: str,
+    deps: Dependencies,
+    analyses: Sequence[Analysis],
+    record: Record | None = None,
+    waiting: Sequence[Waiting] | None = None,
+    ticks: Ticks | None = None,
+    command: str = "",
+) -> str:
+    """The whole page as HTML. `command` is how `tidelog why` is called for a fact."""
+    style, script = (
+        files("tidelog.views").joinpath(name).read_text("utf-8")
+        for name in ("report.css", "report.js")
+    )
+    data = {} if record is None else record_data(record, ticks)
+    data["command"] = command
+    data["waiting"] = None if waiting is None else [_waits(w, ticks) for w in waiting]
+    sections = [
+        _section("rules", "Rules", rules_html(text)),
+        _section("graph", "What depends on what", _graph(deps)),
+        _section("waits", "How long to wait, what to keep", "".join(map(analysis_html, analyses))),
+    ]
+    if record is not None:
+        sections.insert(0, _section("lanes", "What holds when", _LANES))
+    names = {
+        "lanes": "facts",
+        "rules": "rules",
+        "graph": "dependencies",
+        "waits": "delay and window",
+    }
+    if record is None:
+        del names["lanes"]
+    links = "".join(f'<a href="#{key}">{name}</a>' for key, name in names.items())
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta http-equiv="Content-Security-Policy" content="default-src \'none\';'
+        " style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">"
+        f"<title>{escaped(title)}</title><style>{style}</style></head>\n<body>"
+        f"<header><h1>{escaped(title)}</h1><nav>{links}</nav>"
+        '<button id="theme" type="button">dark or light</button></header>\n<main>'
+        + "\n".join(sections)
+        + '</main>\n<script type="application/json" id="data">'
+        + embedded(data)
+        + f"</script>\n<script>{script}</script>\n</body></html>\n"
+    )
+
+
+def _section(key: str, title: str, body: str) -> str:
+    return f'<section id="{key}"><h2>{escaped(title)}</h2>{body}</section>'
+
+
+def rules_html(text: str) -> str:
+    """The rules with their line numbers."""
+    lines = text.split("\n")
+    lines = lines[:-1] if lines and not lines[-1] else lines
+    rows = "".join(f'<li id="line{i}">{escaped(line)}</li>' for i, line in enumerate(lines, 1))
+    return f'<ol class="code">{rows}</ol>'
+
+
+def _graph(deps: Dependencies) -> str:
+    about = (
+        "<p>Inputs are dashed, outputs have a thick border. An edge says how many ticks from its"
+        " head a rule looks; phi is how many ticks a predicate takes to settle, keep how many"
+        " older slices of it a stream holds.</p>"
+    )
+    return f'{about}<div class="scroll">{graph_svg(deps)}</div>'
+
+
+def analysis_html(analysis: Analysis) -> str:
+    """One query: its class, delay and window in words and on a line of time."""
+    deps = analysis.deps
+    lines = [f"class {deps.cls.value}, {deps.cls.title}: {deps.reason.message}"]
+    lines += [analysis.refused] if analysis.refused is not None else []
+    for name, measure in (("delay", analysis.delay), ("window", analysis.window)):
+        if measure is not None:
+            lines += measure_lines(name, measure, analysis.window_delay)[:1]
+    words = "".join(f"<p>{escaped(line)}</p>" for line in lines)
+    picture = timeline_svg(analysis)
+    replay = (
+        '<p class="replay" hidden><label>everything up to <input type="range"> has arrived</label>'
+        ' <output aria-live="polite"></output></p>'
+        if 'class="given"' in picture
+        else ""
+    )
+    return (
+        f'<article class="query"><h3>{escaped(analysis.query)}</h3>{words}'
+        f'<div class="scroll">{picture}</div>{replay}</article>'
+    )
+
+
+_LANES = (
+    '<div class="tools">'
+    '<label>filter <input id="filter" type="search" placeholder="predicate or object"></label>'
+    '<label>tin <input id="tin" type="range"></label>'
+    '<input id="number" type="number" aria-label="tin as a tick">'
+    '<span class="zoom"><button id="out" type="button" aria-label="zoom out">&minus;</button>'
+    '<button id="in" type="button" aria-label="zoom in">+</button>'
+    '<button id="all" type="button">all</button></span></div>'
+    '<p id="status" role="status" aria-live="polite"></p>'
+    '<ul class="legend"><li class="final">final</li><li class="open">not final yet</li>'
+    '<li class="kept">kept</li><li class="gone">forgotten</li><li class="later">to come</li></ul>'
+    '<div class="split"><div id="scroll"><canvas id="canvas" tabindex="0" role="application"'
+    ' aria-label="lanes of facts: arrows move, Enter explains, plus and minus zoom"></canvas>'
+    '<div id="spacer"></div></div>'
+    '<aside id="proof" aria-live="polite"><p>Choose a fact to see why it holds.</p></aside></div>'
+    '<div id="pending"></div><ul id="notes"></ul>'
+)
+
+
+# Data for the script
+
+
+def record_data(record: Record, ticks: Ticks | None) -> dict[str, object]:
+    deps = record.deps
+    predicates = [p for p in deps.core.predicates.values() if not p.name.endswith("[in]")]
+    place_of = {p.source: i for i, p in enumerate(predicates)}
+    by_source = {p.source: p for p in predicates}
+    rules: dict[str, int] = {}
+    written: list[list[str | int]] = []
+    lanes = {(lane.predicate, lane.objects): i for i, lane in enumerate(record.lanes)}
+    facts: list[list[object]] = []
+    for found in record.facts:
+        rule = -1
+        if found.rule is not None:
+            text = f"{place(found.rule)}  {print_rule(found.rule)}"
+            rule = rules.setdefault(text, len(rules))
+            if rule == len(written):
+                written.append([place(found.rule), print_rule(found.rule), found.rule.origin.line])
+        predicate = by_source[found.fact.predicate]
+        lane = -1
+        if predicate.temporal:
+            lane = lanes.get((predicate.source, objects_of(predicate, found.fact)), -1)
+        compared = [comparison_text(*c) for c in found.comparisons]
+        facts.append(
+            [
+                fact_text(found.fact, ticks),
+                lane,
+                found.fact.time,
+                rule,
+                list(found.premises),
+                *([compared] if compared else []),
+            ]
+        )
+    low, high = (0, 0) if record.range.empty else (int(record.range.low), int(record.range.high))
+    return {
+        "low": low,
+        "high": high,
+        "ticks": None if ticks is None else [ticks.length, ticks.origin],
+        "predicates": [
+            {
+                "name": p.source,
+                "input": p.input or f"{p.name}[in]" in deps.core.predicates,
+                "output": p.name in deps.queries,
+                "phi": _number(deps.phi[p.name], 0),
+                "keep": _number(deps.keep.get(p.name, math.inf), None),
+                "pinned": [k for name, k in deps.pinned if name == p.name],
+            }
+            for p in predicates
+        ],
+        "lanes": [
+            [
+                place_of[lane.predicate],
+                ", ".join(map(_value, lane.objects)),
+                [n for stretch in lane.stretches for n in stretch],
+            ]
+            for lane in record.lanes
+        ],
+        "rules": written,
+        "facts": facts,
+        "notes": list(record.notes),
+    }
+
+
+def _value(value: Value) -> str:
+    return visible(print_value(value))
+
+
+def _waits(waiting: Waiting, ticks: Ticks | None) -> list[object]:
+    def said(predicate: str, args: tuple[Value | None, ...], time: int) -> str:
+        return visible(f"{shown(predicate, args, None)} @ {moment(time, ticks)}")
+
+    return [waiting.tin, said(*waiting.answer), [said(*p) for p in waiting.waits_for]]
+
+
+def _number(value: float, least: int | None) -> int | None:
+    """A finite number; None for what never ends, `least` for what is known from the start."""
+    if value == math.inf:
+        return None
+    return least if value == -math.inf else int(value)
+
+
+# Notebooks
+
+
+def escaped_lines(text: str) -> str:
+    return "\n".join(map(escaped, text.split("\n")))
+
+
+def table_html(title: str, names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    head = "".join(f"<th>{escaped(name)}</th>" for name in names)
+    body = "".join(
+        f"<tr>{''.join(f'<td>{escaped(value)}</td>' for value in row)}</tr>" for row in rows
+    )
+    return (
+        f"<table><caption>{escaped(title)}</caption><thead><tr>{head}</tr></thead>"
+        f"<tbody>{body}</tbody></table>"
+    )

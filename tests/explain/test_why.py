@@ -1,0 +1,346 @@
+"""Every proof is valid and none is smaller; a fact has one exactly if it is derived."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import checker
+import pytest
+from deep import examples
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from oracle import naive
+from oracle.generate import Case, programs_and_facts
+from oracle.horizon import temporal_predicates
+
+import tidelog
+from tidelog.analysis.containment import Ground
+from tidelog.evaluation.duckdb import Engine
+from tidelog.evaluation.stretch import TooHard
+from tidelog.explain import proofs
+from tidelog.explain.text import why_json, why_lines
+from tidelog.explain.why import Why, why
+from tidelog.language.program import Type, Value
+from tidelog.language.types import infer
+
+PLAIN = {
+    Type.TEXT: ("a", "b", "c"),
+    Type.INT: (0, 1, 2),
+    Type.FLOAT: (0.5, 1.0, 2.0),
+    Type.BOOL: (False, True),
+}
+
+
+def model(case: Case) -> dict[str, set[tuple[Value, ...]]]:
+    """All that holds from low to high."""
+    names = [*case.program.heads, *case.program.inputs]
+    try:
+        return naive.evaluate(case.program, case.facts, names, case.low, case.high, limit=20_000)
+    except naive.TooLargeError:
+        assume(False)
+    raise AssertionError
+
+
+def fact(name: str, row: tuple[Value, ...], temporal: set[str]) -> Ground:
+    if name in temporal:
+        time = row[-1]
+        assert isinstance(time, int)
+        return Ground(name, row[:-1], time)
+    return Ground(name, row)
+
+
+def some_goals(case: Case, data: st.DataObject) -> list[tuple[Ground, bool]]:
+    """Facts that hold and facts that do not, with which is which."""
+    temporal = set(temporal_predicates(case.program))
+    found = model(case)
+    true = [(n, row) for n, rows in found.items() for row in sorted(rows)]
+    types = infer(case.program).columns
+    goals = []
+    if true:
+        chosen = data.draw(st.lists(st.sampled_from(true), min_size=1, max_size=3, unique=True))
+        goals += [(fact(n, row, temporal), True) for n, row in chosen]
+    for _ in range(3):
+        name = data.draw(st.sampled_from(case.program.heads))
+        args = tuple(data.draw(st.sampled_from(PLAIN[t or Type.TEXT])) for t in types[name])
+        # Near the data, where something almost holds.
+        middle = [row[-1] for n, rows in case.facts.items() if n in temporal for row in rows]
+        near = data.draw(st.sampled_from(middle or [0])) + data.draw(st.integers(-2, 2))  # type: ignore[operator]
+        row = (*args, min(max(near, case.low), case.high)) if name in temporal else args
+        goals.append((fact(name, row, temporal), row in found[name]))
+    return goals
+
+
+def explained(engine: Engine, goal: Ground, most: int = 1) -> Why:
+    try:
+        return why(engine, goal, most, budget=3.0)
+    except TooHard:
+        assume(False)
+    raise AssertionError
+
+
+def is_explained(case: Case, goals: list[tuple[Ground, bool]]) -> None:
+    temporal = set(temporal_predicates(case.program))
+    facts = checker.given(case.facts, temporal)
+    with Engine(case.program, case.facts) as engine:
+        for goal, holds in goals:
+            found = explained(engine, goal)
+            assert found.holds == holds, (goal, case.text)
+            assert all(len(line) < 20_000 for line in why_lines(found))
+            told = why_json(found)
+            assert told["holds"] == holds
+            if holds:
+                assert not found.misses
+                first: Any = told["proofs"]
+                checker.check(case.program, facts, as_tuple(goal), first[0])
+            else:
+                for miss in told["misses"]:  # type: ignore[attr-defined]
+                    is_miss(case, miss)
+
+
+def as_tuple(goal: Ground) -> checker.Fact:
+    return goal.predicate, goal.args, goal.time
+
+
+def is_miss(case: Case, miss: dict[str, Any]) -> None:
+    """What is said to hold does, what is said to be missing does not, and values are off."""
+    rule = checker.rule_at(case.program, miss)
+    assert miss["missing"] or miss["unmet"]
+    assert len(miss["holds"]) + len(miss["missing"]) == len(rule.atoms)
+    wide = case._replace(low=case.low - 400, high=case.high + 400)
+    found = model(wide) if not case_is_huge(case) else None
+    temporal = set(temporal_predicates(case.program))
+    if found is not None:
+        true = checker.given({n: list(rows) for n, rows in found.items()}, temporal)
+        assert all(checker.as_fact(f) in true for f in miss["holds"])
+        for missing in miss["missing"]:
+            assert not any(fits(missing, f) for f in true), missing
+    for unmet in miss["unmet"]:
+        (comparison,) = {c for c in rule.comparisons if text(c) == unmet["comparison"]}
+        assert not checker.COMPARE[comparison.operator.value](unmet["left"], unmet["right"])
+    for missing in miss["missing"]:
+        if missing["because"]:
+            assert missing["because"]["fact"]["predicate"] == missing["predicate"]
+            is_miss(case, missing["because"])
+
+
+def text(comparison: Any) -> str:
+    from tidelog.language.printer import print_literal
+
+    return print_literal(comparison)
+
+
+def case_is_huge(case: Case) -> bool:
+    return case.high - case.low > 1000
+
+
+def fits(missing: dict[str, Any], true: checker.Fact) -> bool:
+    """Whether a fact is what is missing; the same variable stands for the same value."""
+    name, args, time = true
+    if name != missing["predicate"] or missing.get("time") not in (None, time):
+        return False
+    named: dict[str, Value] = {}
+    names = missing.get("variables") or [None] * len(args)
+    for wanted, variable, value in zip(missing["args"], names, args, strict=True):
+        if wanted is None:
+            if variable != "_" and named.setdefault(variable, value) != value:
+                return False
+        elif wanted != value:
+            return False
+    return True
+
+
+@given(programs_and_facts(), st.data())
+@examples(30)
+def test_any_program(case: Case, data: st.DataObject) -> None:
+    is_explained(case, some_goals(case, data))
+
+
+@given(programs_and_facts(connected=True, huge=False), st.data())
+@examples(25)
+def test_connected_programs(case: Case, data: st.DataObject) -> None:
+    is_explained(case, some_goals(case, data))
+
+
+@given(programs_and_facts(hostile=True, huge=False, max_rules=4), st.data())
+@examples(15)
+def test_hostile_values(case: Case, data: st.DataObject) -> None:
+    is_explained(case, some_goals(case, data))
+
+
+@given(programs_and_facts(huge=False, max_rules=4), st.data())
+@examples(25)
+def test_the_first_proof_is_smallest_and_sizes_never_fall(case: Case, data: st.DataObject) -> None:
+    temporal = set(temporal_predicates(case.program))
+    facts = checker.given(case.facts, temporal)
+    wide = case._replace(low=case.low - 60, high=case.high + 60)
+    true = checker.given({n: list(rows) for n, rows in model(wide).items()}, temporal)
+    assume(len(true) < 400)
+    goals = [goal for goal, holds in some_goals(case, data) if holds]
+    window = data.draw(st.sampled_from((1, 240)))
+    with pytest.MonkeyPatch.context() as patch, Engine(case.program, case.facts) as engine:
+        patch.setattr("tidelog.explain.why.FIRST_WINDOW", window)
+        for goal in goals:
+            found = explained(engine, goal, 6)
+            told: Any = why_json(found)
+            sizes = [checker.check(case.program, facts, as_tuple(goal), p) for p in told["proofs"]]
+            assert sizes == sorted(sizes)
+            assert len({str(p) for p in told["proofs"]}) == len(sizes), "all are different"
+            if found.smallest:
+                assert sizes[0] == checker.smallest(case.program, facts, true, as_tuple(goal))
+            one = explained(engine, goal).proofs[0]
+            assert one.size == sizes[0]
+
+
+@given(programs_and_facts(huge=False, comparisons=False, max_rules=5), st.data())
+@examples(25)
+def test_what_a_miss_lacks_would_do(case: Case, data: st.DataObject) -> None:
+    """With the missing input facts, where all their values are known, the goal holds."""
+    goals = [goal for goal, holds in some_goals(case, data) if not holds]
+    assume(goals)
+    with Engine(case.program, case.facts) as engine:
+        found = [(goal, miss) for goal in goals for miss in explained(engine, goal).misses]
+    for goal, miss in found:
+        lacking = list(leaves(miss))
+        if any(leaf is None for leaf in lacking):
+            continue
+        facts = {name: list(rows) for name, rows in case.facts.items()}
+        for leaf in lacking:
+            row = leaf.args if leaf.time is None else (*leaf.args, leaf.time)
+            facts.setdefault(leaf.predicate, []).append(row)
+        with Engine(case.program, facts) as engine:
+            assert explained(engine, goal).holds, (goal, miss, case.text)
+
+
+def leaves(miss: Any) -> Any:
+    for missing in miss.missing:
+        if missing.because is not None:
+            yield from leaves(missing.because)
+        elif (
+            not missing.input or None in missing.args or (missing.temporal and missing.time is None)
+        ):
+            yield None
+        else:
+            yield Ground(missing.predicate, missing.args, missing.time)
+
+
+# By hand
+
+
+def test_recursion_has_no_infinite_proofs() -> None:
+    program = tidelog.parse("P(X) @ T :- E(X) @ T. P(X) @ T :- Q(X) @ T. Q(X) @ T :- P(X) @ T.")
+    found = program.why("P(a) @ 0", {"E": [("a", 0)]}, all=50)
+    assert [proof.size for proof in found.proofs] == [2]
+    assert not found.more
+
+
+def test_a_long_chain_is_shown_by_its_ends() -> None:
+    program = tidelog.parse("P(X) @ T :- E(X) @ T. P(X) @ T+1 :- P(X) @ T.", "rules.tdl")
+    found = program.why("P(a) @ 3000", {"E": [("a", 0)]})
+    assert found.proofs[0].size == 3002
+    assert str(found).split("\n")[:6] == [
+        "P(a) @ 3000 holds; the smallest proof has 3002 facts",
+        "P(a) @ 3000           rules.tdl:1",
+        "└─ ... 2998 more steps like this, back to",
+        "   └─ P(a) @ 1        rules.tdl:1",
+        "      └─ P(a) @ 0     rules.tdl:1",
+        "         └─ E(a) @ 0  input",
+    ]
+
+
+def test_far_proofs_are_not_preferred() -> None:
+    """One nearby and long, one far away and short."""
+    rules = "P @ T :- A @ T. A @ T :- B @ T. B @ T :- C @ T. C @ T :- E @ T. P @ T :- F @ T-1000."
+    program = tidelog.parse(rules)
+    found = program.why("P @ 1000", {"E": [(1000,)], "F": [(0,)]}, all=5)
+    assert [proof.size for proof in found.proofs] == [2, 5]
+
+
+def test_a_small_proof_further_away_than_a_large_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidelog.explain.why.FIRST_WINDOW", 1)
+    near = "P @ T :- A @ T. A @ T :- B @ T. B @ T :- C @ T. C @ T :- E @ T."
+    program = tidelog.parse(f"{near} P @ T :- F @ T-3. F @ T :- G @ T-3.")
+    facts = {"E": [(10,)], "G": [(4,)]}
+    assert [proof.size for proof in program.why("P @ 10", facts).proofs] == [3]
+    assert [proof.size for proof in program.why("P @ 10", facts, all=3).proofs] == [3, 5]
+
+
+def test_facts_of_the_rules_file_and_of_inputs_with_rules() -> None:
+    program = tidelog.parse("input E(a: text) @ t. E(x) @ 5. P(X) @ T :- E(X) @ T.", "r.tdl")
+    assert "fact, r.tdl:1" in str(program.why("P(x) @ 5"))
+    assert "E(y) @ 5  input" in str(program.why("P(y) @ 5", {"E": [("y", 5)]}))
+
+
+def test_goals_as_text() -> None:
+    program = tidelog.parse('P(X, V) @ T :- E(X, V) @ T, V > 0.5. R("a @ b").')
+    assert program.why('R("a @ b").').holds
+    assert program.why("P(a, 1) @ -3.", {"E": [("a", 1.0, -3)]}).holds
+    day = program.why("P(a, 1) @ 1970-01-02T00:00Z", {"E": [("a", 1.0, "1970-01-02")]}, tick="1d")
+    assert "├─ E(a, 1.0) @ 1970-01-02T00:00:00Z  input" in str(day)
+    for text, said in (
+        ("P(a, 1)", "P has a time in the rules"),
+        ("P(a) @ 3", "P has 2 arguments in the rules"),
+        ("P(a, b) @ 3", "argument 2 of P is float, not text"),
+        ("P(X, 1) @ 3", "variables"),
+        ("P(a, 1) @ T", "variables"),
+        ("R(c) @ 3", "R has no time in the rules"),
+        ("Q(c)", "no predicate Q in the rules"),
+        ("P(a, 1) @ 3. R(c)", "not a fact"),
+        ("P(a, 1) @ 3 :- R(c)", "body"),
+        ("", "not a fact"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            program.why(text)
+
+
+def test_many_matches_end() -> None:
+    """A cross product of two inputs: one match is as good as another."""
+    rows = [(f"n{i}", 0) for i in range(400)]
+    program = tidelog.parse("P @ T :- E(_) @ T, F(_) @ T. Q @ T :- P @ T, P @ T+1.")
+    found = program.why("P @ 0", {"E": rows, "F": rows})
+    assert found.proofs[0].size == 3
+    assert not found.smallest
+    assert len(program.why("P @ 0", {"E": rows, "F": rows}, all=7).proofs) == 7
+
+
+def test_what_a_stream_keeps_is_enough() -> None:
+    """Derived slices need no proof; the rest is proved from them."""
+    program = tidelog.parse("P(X) @ T :- E(X) @ T. P(X) @ T+1 :- P(X) @ T.", "rules.tdl")
+    found = program.why("P(a) @ 9", {"E": [("b", 9)]}, kept={"P": [("a", 8)]})
+    assert str(found).split("\n")[1:3] == ["P(a) @ 9     rules.tdl:1", "└─ P(a) @ 8  kept"]
+    assert "input" in str(program.why("P(b) @ 9", {"E": [("b", 9)]}, kept={"P": [("a", 8)]}))
+    assert not program.why("P(b) @ 8", {"E": [("b", 9)]}, kept={"P": [("a", 8)]}).holds
+    with pytest.raises(ValueError, match="not derived by a rule"):
+        program.why("P(a) @ 9", {}, kept={"E": []})
+    with pytest.raises(ValueError, match="in memory"):
+        program.why("P(a) @ 9", "examples", kept={"P": []})
+
+
+def test_a_match_among_thousands_of_candidates_is_found() -> None:
+    rows = [(f"n{i:04}", 0) for i in range(3000)]
+    program = tidelog.parse("P @ T :- E(X) @ T, F(X) @ T.")
+    found = program.why("P @ 0", {"E": rows, "F": [("n2999", 0), *(("x", 0),) * 2]})
+    assert found.holds
+    assert found.smallest
+
+
+def test_where_matches_are_too_many_there_is_still_a_proof(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All ways to go from one end of a line to the other in jumps: too many to try them all."""
+    monkeypatch.setattr(proofs, "TRIES", ((1000, 500), (2, 3000), (10**9, 10**12)))
+    program = tidelog.parse("P(X, Y) :- E(X, Y). P(X, Y) :- P(X, Z), P(Z, Y).")
+    line = {"E": [(i, i + 1) for i in range(30)]}
+    found = program.why("P(0, 30)", line)
+    assert found.proofs[0].size == 3 * 30 - 1
+    assert not found.smallest
+    facts = checker.given(line, set())
+    told: Any = why_json(found)
+    checker.check(program, facts, ("P", (0, 30), None), told["proofs"][0])
+
+
+def test_variables_that_are_not_known_keep_their_names() -> None:
+    program = tidelog.parse("P @ T :- E(X, X, _) @ T, F(X, Y) @ T, X != Y.", "rules.tdl")
+    text = str(program.why("P @ 0", {"E": [("a", "b", "c", 0)], "F": []}))
+    assert "missing  E(X, X, _) @ 0" in text
+    assert "missing  F(X, Y) @ 0" in text
+    assert "open     X != Y" in text
