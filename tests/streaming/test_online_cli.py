@@ -63,6 +63,9 @@ def test_what_may_grow_is_told_with_the_reason(tmp_path: Path) -> None:
         str(rules), "--facts", "-", "--mode", "online",
         stdin='{"predicate": "Alarm", "time": 3}\n{"time": 6}\n',
     )  # fmt: skip
+    offline = run(str(rules), "--facts", "-", stdin='{"predicate": "Alarm", "time": 3}\n')
+    assert offline.returncode == 1
+    assert "--mode online streams it" in offline.stderr
     assert found.returncode == 0
     assert "every fact is kept" in found.stderr
     assert "late.tdl:2" in found.stderr

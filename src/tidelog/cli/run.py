@@ -332,6 +332,7 @@ def _in_process(
     from tidelog.streaming.clock import Pace
     from tidelog.streaming.offline import Endless
     from tidelog.streaming.outputs import output_of
+    from tidelog.streaming.schedule import Blocking
     from tidelog.streaming.snapshot import Checkpoint
     from tidelog.streaming.stream import Growing
 
@@ -355,6 +356,8 @@ def _in_process(
             stream = Stream(program, asked, rigid=fixed, **options)
         except Endless as error:
             raise DataError(str(error)) from None
+        except Blocking as error:
+            raise DataError(f"{error}; --mode online streams it, and keeps every fact") from None
     for warning in growing:
         terminal.stderr().print(f"warning: {visible(str(warning.message))}", highlight=False)
     kept = None if checkpoint is None else Checkpoint(checkpoint)
