@@ -110,7 +110,7 @@ class Told:
     show_default=True,
     help="Offline: keep slices of derived predicates, or input facts in the window only.",
 )
-@click.option("--pending", is_flag=True, help="At the end, what may still come; leaves it open.")
+@click.option("--pending", is_flag=True, help="What may still come, and what becomes of it.")
 @click.option("--master", default="local[*]", show_default=True, metavar="URL", help="Of Spark.")
 @click.option(
     "--sink", default="console", show_default=True, metavar=_SINKS, help="Where answers go."
@@ -235,6 +235,7 @@ def run_command(
                 checkpoint=checkpoint,
                 keep_open=keep_open or pending,
                 pending=pending,
+                as_json=as_json,
                 **common,
                 mode=mode,
                 emit=emit,
@@ -280,9 +281,6 @@ def _report(
             summary["pending"] = [found.as_json() for found in pending]
         print_json(summary)
         return
-    for found in pending or ():
-        until = "" if found.until is None else f", decided at {found.until}"
-        console.print(f"pending: {visible(str(found))}{until}", markup=False, highlight=False)
     batches = f"{summary['batches']} {'batch' if summary['batches'] == 1 else 'batches'}"
     console.print(
         f"{terminal.plural(summary['facts'], 'fact')} in {batches},"
@@ -322,6 +320,7 @@ def _in_process(
     checkpoint: str | None,
     keep_open: bool,
     pending: bool,
+    as_json: bool,
     **options: Any,
 ) -> list[Pending] | None:
     from tidelog import Stream
@@ -335,6 +334,7 @@ def _in_process(
     from tidelog.streaming.schedule import Blocking
     from tidelog.streaming.snapshot import Checkpoint
     from tidelog.streaming.stream import Growing
+    from tidelog.streaming.watch import Watch
 
     known = schemas(program)
     timeless = frozenset(name for name, schema in known.items() if schema.time is None)
@@ -376,6 +376,8 @@ def _in_process(
         lines.seen, lines.tin, lines.taken = note["seen"], note["tin"], note["lines"]
     output = output_of(sink, asked, written)
 
+    watch = Watch(stream) if pending and not as_json else None
+
     def save() -> None:
         assert kept is not None
         note = {
@@ -402,6 +404,8 @@ def _in_process(
                 for query, table in answers.items()
             }
         output.write(answers)
+        for change in watch.after(found) if watch is not None else ():
+            terminal.stderr().print(visible(str(change)), markup=False, highlight=False)
         late = sum(len(rows) for rows in found.late.values())
         now = {
             "batch": told.batches,

@@ -18,7 +18,7 @@ from tidelog.streaming.schedule import Schedule
 
 # Ticks and facts of one push beyond which a wave is the better way.
 MOST_TICKS = 50_000
-MOST_FACTS = 300_000
+MOST_FACTS = 60_000
 
 
 def small(schedule: Schedule, ahead: int) -> bool:
