@@ -15,7 +15,7 @@ from datetime import datetime
 from os import PathLike
 from pathlib import Path
 from types import EllipsisType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from tidelog.language import program as _program
 from tidelog.language.checks import Report, check
@@ -120,7 +120,7 @@ class Program(_program.Program):
     def why(
         self,
         fact: str,
-        facts: FactsLike = None,
+        facts: FactsLike | Stream = None,
         *,
         all: int = 1,
         kept: Mapping[str, Rows] | None = None,
@@ -132,8 +132,8 @@ class Program(_program.Program):
 
         A fact that holds has proofs, up to `all` of them, the smallest first; one that does not has
         its nearest misses. Printed, both are trees. `kept` are derived facts that are known to
-        hold although what they rest on is gone, such as the slices that a stream keeps; they need
-        no proof. They go with facts in memory.
+        hold although what they rest on is gone; they need no proof. They go with facts in memory.
+        In place of facts a stream may stand: what it still keeps is looked at.
 
         >>> import tidelog
         >>> rules = "input Temp(x: text, v: float) @ t. Hot(X) @ T :- Temp(X, V) @ T, V >= 80."
@@ -158,6 +158,9 @@ class Program(_program.Program):
         if all < 1:
             raise ValueError("ask for one proof or more")
         ticks = None if tick is None else Ticks.of(tick, origin)
+        if hasattr(facts, "push"):  # a stream, which is not imported for the question
+            facts, slices = cast("Stream", facts).kept()
+            kept = {**slices, **(kept or {})}
         program, given = (self, facts) if kept is None else keeping(self, facts, kept)
         with Engine(program, given, ticks) as engine:
             return why(engine, read_fact(engine.typed, fact, ticks), all, budget)

@@ -344,3 +344,23 @@ def test_variables_that_are_not_known_keep_their_names() -> None:
     assert "missing  E(X, X, _) @ 0" in text
     assert "missing  F(X, Y) @ 0" in text
     assert "open     X != Y" in text
+
+
+@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.parametrize("mode", ["online", "offline"])
+def test_why_looks_at_what_a_stream_keeps(
+    mode: str, many: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A proof rests on what is kept; what was forgotten is not known any more."""
+    if many:
+        monkeypatch.setattr("tidelog.streaming.offline.MOST_FACTS", 0)
+    rules = "P(X) @ T+1 :- E(X) @ T. P(X) @ T+1 :- P(X) @ T. Q(X) @ T+1 :- P(X) @ T, F(X) @ T."
+    program = tidelog.parse(rules)
+    stream = tidelog.Stream(program, ["Q"], mode=mode)
+    stream.push(0, {"E": [("a",)]})
+    for tick in range(1, 6):
+        stream.push(tick)
+    (proof,) = program.why("P(a) @ 5", stream).proofs
+    assert proof.size == 1
+    assert not program.why("P(a) @ 2", stream).holds
+    assert not program.why("Q(a) @ 6", stream).holds

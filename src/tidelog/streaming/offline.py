@@ -25,7 +25,7 @@ from tidelog.streaming.intake import ARROW, named
 from tidelog.streaming.joins import Row, at
 from tidelog.streaming.online import Answers, Facts
 from tidelog.streaming.schedule import Schedule
-from tidelog.streaming.slices import MOST_FACTS, MOST_TICKS, Slices, packed, small
+from tidelog.streaming.slices import MOST_FACTS, MOST_TICKS, Slices, packed, small, unpacked
 from tidelog.streaming.snapshot import (
     State,
     as_facts,
@@ -132,8 +132,17 @@ class Offline:
         return sum(bits(table) for table in self.slices.values())
 
     def facts(self) -> dict[str, dict[int, set[Row]]]:
-        """The input facts kept; the derived style keeps slices instead."""
-        return self.kept
+        """The input facts kept; of those that went to a wave only what rules look at is."""
+        return self.kept if self.few is None else self.few.kept(inputs=True)
+
+    def derived(self) -> dict[str, dict[int, set[Row]]]:
+        """The slices of derived predicates that are kept."""
+        if self.few is not None:
+            return self.few.kept(inputs=False)
+        names = {table: name for name, table in self.schedule.plan.tables.items()}
+        return {
+            names[table]: unpacked(rows) for table, rows in self.slices.items() if table in names
+        }
 
     def pending(self, most: int) -> list[Pending]:
         raise ValueError("offline waits the same time for all answers; pending is for online")

@@ -109,6 +109,10 @@ class Online:
         """The input facts that are live."""
         return {name: self.network.kept(name) for name in self.inputs}
 
+    def derived(self) -> dict[str, dict[int, set[Row]]]:
+        """The derived facts that are carried on."""
+        return self.network.carried()
+
     def tout(self) -> int | None:
         """The time up to which every query is answered."""
         ends = [int(self.network.due[q]) - 1 for q in self.temporal]

@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
+import pyarrow as pa
+
 from tidelog.evaluation.sql import CHUNK, chunk
 from tidelog.language.program import TimeOffset
 from tidelog.streaming.joins import EMPTY, MOST_ATOMS, Row, Slice, chosen
@@ -179,4 +181,14 @@ def packed(times: Mapping[int, set[Row]]) -> list[Row]:
     return [(*row, first, bits) for (row, first), bits in found.items()]
 
 
-__all__ = ["MOST_FACTS", "MOST_TICKS", "Slices", "packed", "small"]
+def unpacked(table: pa.Table) -> dict[int, set[Row]]:
+    """The rows of a packed table by time."""
+    found: dict[int, set[Row]] = {}
+    for *row, first, bits in zip(*(c.to_pylist() for c in table.columns), strict=True):
+        for i in range(CHUNK):
+            if bits >> i & 1:
+                found.setdefault(first + i, set()).add(tuple(row))
+    return found
+
+
+__all__ = ["MOST_FACTS", "MOST_TICKS", "Slices", "packed", "small", "unpacked"]

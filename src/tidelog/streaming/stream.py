@@ -54,6 +54,8 @@ class Algorithm(Protocol):
 
     def facts(self) -> dict[str, dict[int, set[Row]]]: ...
 
+    def derived(self) -> dict[str, dict[int, set[Row]]]: ...
+
     def pending(self, most: int) -> list[Pending]: ...
 
     def state(self) -> State: ...
@@ -217,6 +219,17 @@ class Stream:
             source = self.deps.core.predicates[name].source
             found.setdefault(source, {}).update(times)
         return {name: times for name, times in found.items() if times}
+
+    def kept(self) -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
+        """Everything that is kept, as rows with their time: input facts, and derived ones."""
+        given: dict[str, list[Row]] = {name: list(rows) for name, rows in self._rigid.items()}
+        for name, times in self.facts().items():
+            given.setdefault(name, []).extend((*row, t) for t in times for row in times[t])
+        derived = {
+            name: [(*row, t) for t in times for row in times[t]]
+            for name, times in self._algorithm.derived().items()
+        }
+        return given, {name: rows for name, rows in derived.items() if rows}
 
     def pending(self, most: int = 100) -> list[Pending]:
         """Answers at times up to tin that may still come: what each waits for, and until when.

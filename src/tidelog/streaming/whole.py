@@ -97,6 +97,9 @@ class Whole:
                 times.setdefault(at(row), set()).add(row[:-1])
         return found
 
+    def derived(self) -> dict[str, dict[int, set[Row]]]:
+        return {}
+
     def pending(self, most: int) -> list[Pending]:
         """Answers that may still come at times up to tin."""
         found: list[Pending] = []
