@@ -40,7 +40,7 @@ def readings(folder: Path, facts: int, batches: int, devices: int) -> None:
         path = folder / f"{number:04}.parquet"
         duckdb.sql(
             f"""COPY (SELECT 'turbine-' || i % {devices} AS device,
-                CASE WHEN hash(i, {number}) % 10 < 3 THEN 'high' ELSE 'low' END AS level,
+                CASE WHEN hash(i, {number}) % 10 < 5 THEN 'high' ELSE 'low' END AS level,
                 ({number} * {facts} + i) // {devices} AS time
                 FROM range({facts}) AS r(i)) TO '{path}' (FORMAT parquet)"""
         )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -24,6 +25,7 @@ from tidelog.streaming.layout import Layout
 from tidelog.streaming.spark.checkpoint import Checkpoint, Commit, Slice
 from tidelog.streaming.spark.sinks import Rows, Sink, Told, save
 from tidelog.streaming.spark.work import (
+    FIRST,
     LITTLE,
     Arrived,
     Count,
@@ -126,10 +128,16 @@ class Pipeline:
         if rows is None:
             return Here(self.setting, None)
         configure(rows.sparkSession, self.setting.kernel.partitions)
-        if last is None or last.facts + last.late + last.dead <= LITTLE:
-            found = rows.limit(LITTLE + 1).toArrow()
-            if found.num_rows <= LITTLE:
+        if last is None:
+            found = rows.limit(min(FIRST, LITTLE) + 1).toArrow()
+            if found.num_rows <= min(FIRST, LITTLE):
                 return Here(self.setting, found)
+        elif last.facts + last.late + last.dead <= LITTLE:
+            try:
+                return Here(self.setting, rows.toArrow())
+            except PySparkException as error:
+                if "maxResultSize" not in str(error):
+                    raise
         return There(self.setting, rows.sparkSession, rows)
 
     def _little(self, last: Commit | None, span: Span) -> bool:

@@ -44,7 +44,9 @@ from tidelog.streaming.spark.store import Store
 # Rows of state that one file may hold.
 FILE_ROWS = 1_000_000
 # Rows of facts, rows of state and ticks up to which a batch is done in the driver.
-LITTLE = 100_000
+LITTLE = 1_000_000
+# Rows that the first batch may have for that: nothing is known yet of what is to come.
+FIRST = 100_000
 
 
 @dataclass
@@ -101,6 +103,44 @@ class Setting:
         if "worker" in self.__dict__:
             self.worker.close()
             del self.worker
+
+    @cached_property
+    def scans(self) -> list[tuple[Column, Column]]:
+        """For every scan when a row is one for it, and what it makes of it."""
+        return [
+            self._wanted(step)
+            for step in self.layout.schedule.plan.steps
+            if isinstance(step, Scan) and step.predicate.temporal
+        ]
+
+    def _wanted(self, scan: Scan) -> tuple[Column, Column]:
+        """When a row is one for a scan, and what the scan makes of it."""
+        name = scan.predicate.source
+        slots = self.inputs.slots(name)
+        bound: dict[str, Column] = {}
+        condition = F.col("tag") == self.inputs.tag(name)
+        for term, slot in zip(scan.atom.args, slots, strict=True):
+            if isinstance(term, Constant):
+                condition = condition & (F.col(slot) == _literal(term.value))
+            elif term.name in bound:
+                condition = condition & (F.col(slot) == bound[term.name])
+            else:
+                bound[term.name] = F.col(slot)
+        for comparison in scan.comparisons:
+            condition = condition & _compared(comparison, bound)
+        relation = self.layout.scans[scan.name]
+        kept = {
+            to: F.col(slots[position])
+            for to, position in zip(relation.slots, scan.columns, strict=True)
+        }
+        values = [F.lit(relation.number).cast("int").alias("tab")]
+        types = {f.name: f.dataType for f in arrow_struct(self.layout.schema)}
+        values += [
+            kept.get(f.name, F.lit(None)).cast(types[f.name]).alias(f.name)
+            for f in self.layout.schema
+            if f.name not in ("tab", "old", "c", "b")
+        ]
+        return condition, F.struct(*values)
 
     def looked_at(self, span: Span) -> dict[int, list[tuple[int, int]]]:
         """The chunks of each table that a wave looks at."""
@@ -283,45 +323,12 @@ class There:
 
     def _selected(self, rows: DataFrame) -> DataFrame:
         """For every scan the rows it wants, with the table's number and in its slots."""
-        scans = [
-            self._wanted(step)
-            for step in self.setting.layout.schedule.plan.steps
-            if isinstance(step, Scan) and step.predicate.temporal
-        ]
+        scans = self.setting.scans
         if len(scans) == 1:
             ((condition, row),) = scans
             return rows.where(condition).select("t", row.alias("row")).select("t", "row.*")
         some = F.array(*(F.when(condition, row) for condition, row in scans))
         return rows.select("t", F.inline(F.filter(some, lambda x: x.isNotNull())))
-
-    def _wanted(self, scan: Scan) -> tuple[Column, Column]:
-        """When a row is one for a scan, and what the scan makes of it."""
-        name = scan.predicate.source
-        slots = self.setting.inputs.slots(name)
-        bound: dict[str, Column] = {}
-        condition = F.col("tag") == self.setting.inputs.tag(name)
-        for term, slot in zip(scan.atom.args, slots, strict=True):
-            if isinstance(term, Constant):
-                condition = condition & (F.col(slot) == _literal(term.value))
-            elif term.name in bound:
-                condition = condition & (F.col(slot) == bound[term.name])
-            else:
-                bound[term.name] = F.col(slot)
-        for comparison in scan.comparisons:
-            condition = condition & _compared(comparison, bound)
-        relation = self.setting.layout.scans[scan.name]
-        kept = {
-            to: F.col(slots[position])
-            for to, position in zip(relation.slots, scan.columns, strict=True)
-        }
-        values = [F.lit(relation.number).cast("int").alias("tab")]
-        types = {f.name: f.dataType for f in arrow_struct(self.setting.layout.schema)}
-        values += [
-            kept.get(f.name, F.lit(None)).cast(types[f.name]).alias(f.name)
-            for f in self.setting.layout.schema
-            if f.name not in ("tab", "old", "c", "b")
-        ]
-        return condition, F.struct(*values)
 
     def answers(self, query: str, relation: Relation) -> Rows:
         assert self.out is not None
