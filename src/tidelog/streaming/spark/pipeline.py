@@ -143,7 +143,7 @@ class Pipeline:
     def _little(self, last: Commit | None, span: Span) -> bool:
         parts = () if last is None else last.state
         state = sum(n for part in parts for _, _, n in part.tables.values())
-        return state <= LITTLE and span.to - span.tin <= LITTLE
+        return state <= LITTLE and span.to - span.tin <= FIRST
 
     def _moved(self, work: Here, rows: DataFrame | None, before: Clock) -> There:
         """The same batch in the partitions, since there is much to look at or to derive."""

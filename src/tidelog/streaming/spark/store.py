@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,6 +61,9 @@ class Store:
         return sorted(found, key=lambda entry: entry.name)
 
     def read(self, *parts: str) -> bytes:
+        if self.local is not None:  # many times faster than through the JVM
+            with open(os.path.join(self.local, *parts), "rb") as file:
+                return file.read()
         stream = self._fs.open(self._path(*parts))
         try:
             return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))

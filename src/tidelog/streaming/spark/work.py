@@ -43,9 +43,9 @@ from tidelog.streaming.spark.store import Store
 
 # Rows of state that one file may hold.
 FILE_ROWS = 1_000_000
-# Rows of facts, rows of state and ticks up to which a batch is done in the driver.
+# Rows of facts and rows of state up to which a batch is done in the driver.
 LITTLE = 1_000_000
-# Rows that the first batch may have for that: nothing is known yet of what is to come.
+# Rows that the first batch may have for that, nothing being known of it; and ticks of any batch.
 FIRST = 100_000
 
 
