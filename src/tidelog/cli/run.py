@@ -7,13 +7,13 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import IO, TYPE_CHECKING, Any
 
 import click
@@ -65,7 +65,7 @@ class Told:
             line = {**now, **counts, "seconds": round(seconds, 4), "facts_per_second": round(rate)}
             self.metrics.write(json.dumps(line) + "\n")
             self.metrics.flush()
-        state = ", ".join(f"{k} {v}" for k, v in now.items() if k not in ("batch", "answers"))
+        state = ", ".join(f"{k} {v}" for k, v in now.items() if k not in ("batch", "by_query"))
         self.show(f"batch {now['batch']}: {self.totals['facts']} facts, {rate:,.0f}/s; {state}")
 
     def summary(self) -> dict[str, Any]:
@@ -479,7 +479,7 @@ def _on_spark(
             "batch": found.batch,
             "tin": found.clock.tin,
             "tout": found.tout,
-            "answers": found.answers,
+            "by_query": found.answers,
             "state_bytes": found.state_bytes,
         }
         counts = {"facts": found.facts, "late": found.late, "dead": found.dead}
@@ -499,9 +499,10 @@ def _on_spark(
     if running.committed is not None:
         told.now = {"tin": running.committed.clock.tin, "tout": running.committed.tout}
     try:
-        with _interrupted(running.stop):
-            running.awaitTermination()
-            if follow or keep_open:
+        with _asked_to_stop() as asked_to_stop:
+            while not asked_to_stop.is_set() and not running.awaitTermination(1):
+                pass
+            if follow or keep_open or asked_to_stop.is_set():
                 running.stop()
             else:
                 running.close()
@@ -529,16 +530,17 @@ def _quiet() -> Iterator[None]:
 
 
 @contextmanager
-def _interrupted(stop: Callable[[], None]) -> Iterator[None]:
-    """Ctrl-C and SIGTERM end the stream in good order; what is committed is kept."""
+def _asked_to_stop() -> Iterator[threading.Event]:
+    """Set by Ctrl-C and SIGTERM: the stream ends in good order, what is committed is kept.
 
-    def end(_: int, __: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, end)
+    Spark's own handler would raise in the middle of a conversation with the JVM.
+    """
+    asked = threading.Event()
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    main = threading.current_thread() is threading.main_thread()
+    before = {n: signal.signal(n, lambda *_: asked.set()) for n in numbers} if main else {}
     try:
-        yield
-    except KeyboardInterrupt:
-        stop()
+        yield asked
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
