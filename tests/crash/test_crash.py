@@ -9,6 +9,7 @@ import random
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -144,3 +145,31 @@ def test_killed_at_random_moments(
         run(tmp_path, there=there, wait=moments.uniform(4, 14))
     assert run(tmp_path, there=there) == 0
     assert told(tmp_path) == undisturbed[there]
+
+
+@pytest.mark.skipif(not EVERYWHERE, reason="make test-crash runs these")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_asked_to_stop_it_ends_in_good_order(number: int, tmp_path: Path) -> None:
+    """`tidelog run --follow` says what it did, without a trace of the JVM, and can go on."""
+    facts(tmp_path / "facts")
+    rules = tmp_path / "rules.tdl"
+    rules.write_text(
+        "input Temp(device: text, level: text) @ time. input Rated(device: text).\n"
+        "input Wind(device: text, speed: float) @ time.\n"
+        "Flag(X) @ T :- Temp(X, high) @ T, Rated(X).\n"
+    )
+    command = [sys.executable, "-m", "tidelog.cli", "run", str(rules), "--facts"]
+    command += [str(tmp_path / "facts"), "--checkpoint", str(tmp_path / "c")]
+    command += ["--sink", f"jsonl:{tmp_path / 'out'}"]
+    with subprocess.Popen([*command, "--follow"], stderr=subprocess.PIPE) as process:
+        while not (tmp_path / "c" / "commits" / "0.json").exists():
+            assert process.poll() is None
+            time.sleep(0.2)
+        time.sleep(1)
+        process.send_signal(number)
+        said = process.communicate(timeout=60)[1].decode()
+    assert process.returncode == 0
+    assert said.splitlines()[-1].startswith("13 facts in 1 batch")
+    assert "Traceback" not in said
+    again = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
+    assert "0 facts in 1 batch" in again.stderr

@@ -155,7 +155,7 @@ def check(case: Case, lateness: int, partitions: int, random: Random) -> None:
         assert set(emulated.got[query]) == want[query]
 
 
-@examples(100)
+@examples(300)
 @given(
     programs_and_facts(connected=True, huge=False),
     st.integers(0, 3),
