@@ -80,7 +80,7 @@ class Folder(Sink):
                 f"{self.store.root} is not the folder this stream wrote to: {MARK} is missing;"
                 " restore it, or start with a new checkpoint and a new folder"
             )
-        elif any(not e.name.startswith(".") for e in self.store.entries()):
+        elif any(not e.name.startswith((".", "_")) for e in self.store.entries()):
             raise Refused(
                 f"{self.store.root} is there already and not empty: name a new folder, or the"
                 " checkpoint that it was written with"
