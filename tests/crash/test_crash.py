@@ -169,7 +169,7 @@ def test_asked_to_stop_it_ends_in_good_order(number: int, tmp_path: Path) -> Non
         process.send_signal(number)
         said = process.communicate(timeout=60)[1].decode()
     assert process.returncode == 0
-    assert said.splitlines()[-1].startswith("13 facts in 1 batch")
+    assert said.splitlines()[-1].startswith("15 facts in 1 batch")
     assert "Traceback" not in said
     again = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
     assert "0 facts in 1 batch" in again.stderr
