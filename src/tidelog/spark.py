@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import re
 import sys
 import tempfile
@@ -20,6 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tidelog.analysis.containment import reduced
 from tidelog.analysis.core import core
 from tidelog.analysis.dependencies import dependencies
+from tidelog.analysis.stages import staged
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.facts import DataError, FactsLike, resolve, schemas
 from tidelog.evaluation.plan import planning_budget
@@ -28,9 +28,10 @@ from tidelog.language.checks import check_program
 from tidelog.language.diagnostics import Severity
 from tidelog.language.printer import print_rule
 from tidelog.language.program import Program, Type
-from tidelog.streaming.clock import Pace
-from tidelog.streaming.kernel import Kernel, packed_tables
+from tidelog.streaming.clock import Emission, Pace
+from tidelog.streaming.kernel import Kernel
 from tidelog.streaming.layout import Layout
+from tidelog.streaming.offline import least_delay
 from tidelog.streaming.schedule import Schedule
 from tidelog.streaming.spark.checkpoint import Checkpoint, Commit
 from tidelog.streaming.spark.pipeline import Pipeline, Source
@@ -38,6 +39,10 @@ from tidelog.streaming.spark.sinks import Memory, Sink, sink_of
 from tidelog.streaming.spark.sources import Files, Frames, Inputs, spark_type
 from tidelog.streaming.spark.store import Refused, Store
 from tidelog.streaming.spark.work import Setting
+from tidelog.streaming.stream import Emit
+
+# Rows of a rigid input up to which it is sent to every worker.
+LARGE = 1_000_000
 
 __all__ = ["Commit", "Refused", "Running", "session", "stream"]
 
@@ -76,6 +81,7 @@ def stream(
     sparse: Iterable[str] = (),
     max_jump: int | None = None,
     from_: int | None = None,
+    emit: Emit = "definitive",
     partitions: int | None = None,
     memory: str = "1GB",
     files_per_batch: int | None = None,
@@ -118,8 +124,15 @@ def stream(
                 *(f"the data's types do not fit the rules: {d.message}" for d in clashes)
             )
         needed, _ = reduced(core(program, asked), asked, planning_budget())
-        schedule = Schedule(dependencies(needed, asked))
-        layout = Layout(schedule)
+        rigid_tables = {p.name: _rigid(engine, p.source) for p in needed.inputs if not p.temporal}
+        large = [
+            needed.predicates[name].source
+            for name, table in rigid_tables.items()
+            if table.num_rows > LARGE
+        ]
+        split = staged(dependencies(needed, asked), large)
+        schedule = Schedule(split.deps)
+        layout = Layout(schedule.plan, split.stages)
         known = schemas(program)
         wanted = {p.source: known[p.source] for p in schedule.deps.core.inputs if p.temporal}
         missing = sorted(set(wanted) - set(frames)) if folder is None else []
@@ -142,7 +155,7 @@ def stream(
             temporary = tempfile.TemporaryDirectory(prefix="tidelog-checkpoint-")
             checkpoint = temporary.name
         point = Checkpoint(Store(spark, str(checkpoint)))
-        identity = {
+        identity: dict[str, Any] = {
             "program": "\n".join(print_rule(rule) for rule in program.rules),
             "queries": list(asked),
             "inputs": {
@@ -160,15 +173,13 @@ def stream(
             "max_jump": max_jump,
             "from": from_,
             "mode": "offline",
-            "emit": "definitive",
+            "emit": emit,
+            "delays": point.stored("delays") or _delays(program, schedule),
             "sink": target.name,
             "tables": {
                 name: [relation.number, *map(str, relation.types)]
                 for name, relation in layout.tables.items()
             },
-        }
-        rigid_tables = {
-            p.name: _rigid(engine, p.source) for p in schedule.deps.core.inputs if not p.temporal
         }
 
         def copy_rigid() -> None:
@@ -191,7 +202,7 @@ def stream(
             point.release()
             raise
     count = partitions or spark.sparkContext.defaultParallelism
-    kernel = Kernel(point.id, pickle.dumps(layout), packed_tables(tables), count, memory)
+    kernel = Kernel.of(point.id, layout, schedule, tables, count, memory)
     setting = Setting(
         spark=spark,
         program=program,
@@ -201,8 +212,13 @@ def stream(
         store=point.store,
         max_jump=max_jump,
         timestamps=timestamps,
+        schedule=schedule,
+        emission=Emission(identity["delays"], emit == "eager"),
+        rigid_files={
+            name: point.store.path("rigid", f"{i}.parquet") for i, name in enumerate(tables)
+        },
     )
-    constant = _constant(program, asked, tables)
+    constant = _constant(program, [q for q in asked if q not in layout.answers], tables)
     pipeline = Pipeline(setting, pace, point, target, constant, told)
     return Running(pipeline, sources, arriving, trigger, temporary)
 
@@ -295,8 +311,8 @@ class Running:
             elif self.query.exception() is not None:
                 self.awaitTermination()
             last = self.committed
-            if last is not None and not last.clock.closed:
-                self._pipeline.run(None, last.batch + 1)
+            if last is None or not last.clock.closed:
+                self._pipeline.run(None, 0 if last is None else last.batch + 1)
             return self.committed
         except (StreamingQueryException, PySparkException) as error:
             raise _clear(self._error or error) from None
@@ -371,6 +387,11 @@ def _types(
     return found
 
 
+def _delays(program: Program, schedule: Schedule) -> dict[str, int]:
+    phi = schedule.phi
+    return {q: least_delay(program, q, phi[q]) for q in schedule.deps.queries if q in phi}
+
+
 def _rigid(engine: Engine, source: str) -> pa.Table:
     schema = schemas(engine.typed)[source]
     table = engine.arrow(f"SELECT * FROM {engine.loaded[source].view}")
@@ -378,13 +399,10 @@ def _rigid(engine: Engine, source: str) -> pa.Table:
 
 
 def _constant(
-    program: Program, queries: tuple[str, ...], tables: Mapping[str, pa.Table]
+    program: Program, asked: list[str], tables: Mapping[str, pa.Table]
 ) -> dict[str, pa.Table]:
     """The answers of rigid queries, which no stream changes."""
     known = schemas(program)
-    temporal = {p for p, s in known.items() if s.time is not None}
-    temporal |= {r.head.predicate for r in program.rules if r.head.time is not None}
-    asked = [query for query in queries if query not in temporal]
     if not asked:
         return {}
     facts: dict[str, Any] = {}

@@ -23,7 +23,6 @@ from pyspark.sql import SparkSession
 from tidelog.analysis.core import core
 from tidelog.evaluation.facts import arrow_type, resolve, schemas
 from tidelog.spark import stream
-from tidelog.streaming.layout import Keyless
 from tidelog.streaming.schedule import Blocking
 from tidelog.streaming.spark import pipeline
 
@@ -54,7 +53,9 @@ def batches(case: Case, lateness: int, random: Random) -> list[dict[str, list[tu
     return found
 
 
-def check(spark: SparkSession, case: Case, lateness: int, partitions: int, random: Random) -> None:
+def check(
+    spark: SparkSession, case: Case, lateness: int, partitions: int, eager: bool, random: Random
+) -> None:
     program = resolve(case.program, {})
     layout = schemas(program)
     needed = core(program, case.queries).below(case.queries).inputs
@@ -92,12 +93,14 @@ def check(spark: SparkSession, case: Case, lateness: int, partitions: int, rando
                 rigid=rigid,
                 lateness=lateness,
                 partitions=partitions,
+                emit="eager" if eager else "definitive",
                 trigger=NOW,
             )
-        except (Blocking, Keyless) as error:
-            event(type(error).__name__)
+        except Blocking:
+            event("blocking")
             return
-        event("run")
+        stages = running._pipeline.layout.stages
+        event(", ".join(stage.kind.value for stage in stages))
         # In the driver or in the partitions: it must make no difference.
         with patch.object(pipeline, "LITTLE", random.choice((-1, 100_000, 100_000))):
             running.awaitTermination()
@@ -121,9 +124,11 @@ def check(spark: SparkSession, case: Case, lateness: int, partitions: int, rando
     programs_and_facts(connected=True, huge=False),
     st.integers(0, 3),
     st.integers(1, 8),
+    st.booleans(),
     st.randoms(use_true_random=False),
 )
 def test_spark_stream_equals_naive_evaluation(
-    spark: SparkSession, case: Case, lateness: int, partitions: int, random: Random
+    spark: SparkSession, case: Case, lateness: int, partitions: int, eager: bool, random: Random
 ) -> None:
-    check(spark, keyed(case, random), lateness, partitions, random)
+    chosen = random.choice((case, case, keyed(case, random)))
+    check(spark, chosen, lateness, partitions, eager, random)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import replace
 from random import Random
 
@@ -17,14 +16,17 @@ from oracle.keyed import keyed
 
 from tidelog.analysis.core import core
 from tidelog.analysis.dependencies import dependencies
+from tidelog.analysis.stages import Kind, Stage, staged
 from tidelog.evaluation.facts import in_memory, resolve, schemas
 from tidelog.evaluation.plan import Scan
 from tidelog.evaluation.sql import Writer
-from tidelog.streaming.clock import Clock, Pace
+from tidelog.streaming.clock import Clock, Emission, Pace
 from tidelog.streaming.intake import typed
-from tidelog.streaming.kernel import Kernel, Worker, packed_tables
-from tidelog.streaming.layout import Keyless, Layout
+from tidelog.streaming.kernel import Kernel, Worker
+from tidelog.streaming.layout import DONE, KEPT, NEW, Layout
+from tidelog.streaming.offline import least_delay
 from tidelog.streaming.schedule import WHOLE, Blocking, Schedule
+from tidelog.streaming.wave import Span
 
 
 def literal(value: object) -> str:
@@ -34,10 +36,14 @@ def literal(value: object) -> str:
 class Emulated:
     """A driver that keeps everything in lists: slices never merged, as files would be."""
 
-    def __init__(self, case: Case, partitions: int, pace: Pace) -> None:
+    def __init__(self, case: Case, partitions: int, pace: Pace, eager: bool) -> None:
         program = resolve(case.program, {})
-        self.schedule = Schedule(dependencies(core(program, case.queries), case.queries))
-        self.layout = Layout(self.schedule)
+        split = staged(dependencies(core(program, case.queries), case.queries))
+        self.schedule = Schedule(split.deps)
+        phi = self.schedule.phi
+        delays = {q: least_delay(program, q, phi[q]) for q in case.queries if q in phi}
+        self.emission = Emission(delays, eager)
+        self.layout = Layout(self.schedule.plan, split.stages)
         self.schemas = schemas(program)
         self.pace = pace
         rigid = {
@@ -48,10 +54,10 @@ class Emulated:
             for p in self.schedule.deps.core.inputs
             if not p.temporal
         }
-        kernel = Kernel("test", pickle.dumps(self.layout), packed_tables(rigid), partitions, "1GB")
+        kernel = Kernel.of("test", self.layout, self.schedule, rigid, partitions, "1GB")
         self.workers = [Worker(kernel) for _ in range(partitions)]
         self.clock = Clock()
-        self.state: list[pa.Table] = []
+        self.state = self.layout.schema.empty_table()
         self.got: dict[str, list[tuple[object, ...]]] = {q: [] for q in case.queries}
         self.sql = duckdb.connect()
 
@@ -63,7 +69,7 @@ class Emulated:
         self.clock = self.clock.after(min(ticks, default=None), seen, self.pace)
         self.run(self.packed(facts))
 
-    def packed(self, facts: dict[str, list[tuple]]) -> list[pa.Table]:
+    def packed(self, facts: dict[str, list[tuple]]) -> pa.Table:
         inputs = {p.name: WHOLE for p in self.schedule.deps.core.inputs}
         plan = replace(self.schedule.plan, ranges=inputs, data=inputs)
         for p in self.schedule.deps.core.inputs:
@@ -75,37 +81,59 @@ class Emulated:
         self.sql.execute("CREATE OR REPLACE TABLE tidelog_text (i BIGINT, v VARCHAR)")
         for text, i in writer.texts.items():
             self.sql.execute("INSERT INTO tidelog_text VALUES (?, ?)", [i, text])
-        found = []
+        found = [self.layout.schema.empty_table()]
         for step in plan.steps:
             if isinstance(step, Scan) and step.predicate.temporal:
                 table = self.sql.sql(writer.scan(step)).to_arrow_table()
-                rows = self.layout.rows(self.layout.scans[step.name], table)
-                new = pa.repeat(pa.scalar(False), rows.num_rows)
-                found.append(rows.set_column(1, "old", new))
-        return found
+                found.append(self.layout.rows(self.layout.scans[step.name], table, NEW))
+        return pa.concat_tables(found)
 
-    def run(self, new: list[pa.Table]) -> None:
-        self.clock, span = self.clock.wave(self.schedule, self.pace)
+    def run(self, new: pa.Table) -> None:
+        self.clock, span = self.clock.wave(self.schedule, self.pace, self.emission)
         if span is None:
-            self.state += [t.set_column(1, "old", pa.repeat(pa.scalar(True), len(t))) for t in new]
+            self.state = pa.concat_tables([self.state, parted(new, KEPT)])
             return
-        everything = pa.concat_tables([self.layout.schema.empty_table(), *self.state, *new])
-        home = self.layout.home(len(self.workers), literal, spark=False)
-        self.sql.register("everything", everything)
-        out = []
-        for number, worker in enumerate(self.workers):
-            mine = self.sql.sql(f"SELECT * FROM everything WHERE {home} = {number}")
-            batches = mine.to_arrow_table().cast(self.layout.schema).to_batches(max_chunksize=7)
-            out += list(worker.run(number, span, iter(batches)))
-        table = pa.Table.from_batches(out, self.layout.schema)
+        out = self.layout.schema.empty_table()
+        for index, stage in enumerate(self.layout.stages):
+            tabs = {r.number for r in self.layout.reads(stage).values()}
+            kept = tabs | {r.number for r in self.layout.own(stage).values()}
+            kept |= {r.number for q, r in self.layout.given.items() if q in stage.predicates}
+            rows = pa.concat_tables([chosen(self.state, kept), chosen(new, tabs), out])
+            out = self.stage(index, stage, span, rows)
+        parts = set(out.column("part").to_pylist())
+        assert parts <= {DONE}, "something was passed on to nobody"
         answers = {r.number: (q, r) for q, r in self.layout.answers.items()}
-        for row in table.to_pylist():
+        for row in out.to_pylist():
             if row["tab"] in answers:
                 query, relation = answers[row["tab"]]
                 args = [row[slot] for slot in relation.slots]
-                self.got[query] += [(*args, row["c"] + i) for i in range(60) if row["b"] >> i & 1]
-        mask = pa.array([tab not in answers for tab in table.column("tab").to_pylist()], pa.bool_())
-        self.state.append(table.filter(mask))
+                times = [(row["c"] + i,) for i in range(60) if row["b"] >> i & 1]
+                self.got[query] += [(*args, *(t if relation.temporal else ())) for t in times]
+        kept = {*self.layout.tables.values(), *self.layout.given.values()}
+        new = chosen(out, {r.number for r in kept})
+        self.state = pa.concat_tables([self.state, parted(new, KEPT)])
+
+    def stage(self, index: int, stage: Stage, span: Span, rows: pa.Table) -> pa.Table:
+        workers = self.workers if stage.kind is Kind.KEYED else self.workers[:1]
+        home = self.layout.home(stage, len(workers), literal, spark=False)
+        if stage.kind is not Kind.KEYED:
+            home = "0"
+        self.sql.register("everything", rows)
+        out = [self.layout.schema.empty_table()]
+        for number, worker in enumerate(workers):
+            mine = self.sql.sql(f"SELECT * FROM everything WHERE {home} = {number}")
+            batches = mine.to_arrow_table().cast(self.layout.schema).to_batches(max_chunksize=7)
+            found = list(worker.run(index, number, span, iter(batches)))
+            out.append(pa.Table.from_batches(found, self.layout.schema))
+        return pa.concat_tables(out)
+
+
+def parted(table: pa.Table, part: int) -> pa.Table:
+    return table.set_column(1, "part", pa.repeat(pa.scalar(part, pa.int32()), len(table)))
+
+
+def chosen(table: pa.Table, tabs: set[int]) -> pa.Table:
+    return table.filter(pa.array([t in tabs for t in table.column("tab").to_pylist()], pa.bool_()))
 
 
 def shuffled(case: Case, lateness: int, random: Random) -> list[dict[str, list[tuple]]]:
@@ -126,7 +154,7 @@ def shuffled(case: Case, lateness: int, random: Random) -> list[dict[str, list[t
     return batches
 
 
-def check(case: Case, lateness: int, partitions: int, random: Random) -> None:
+def check(case: Case, lateness: int, partitions: int, eager: bool, random: Random) -> None:
     layout = schemas(case.program)
     inputs = tuple(
         p.source
@@ -139,18 +167,18 @@ def check(case: Case, lateness: int, partitions: int, random: Random) -> None:
     # Rows come in the order of their ticks, but inputs are held back by the slowest one.
     pace = Pace(inputs, lateness)
     try:
-        emulated = Emulated(case, partitions, pace)
-    except (Blocking, Keyless) as error:
-        event(type(error).__name__)
+        emulated = Emulated(case, partitions, pace, eager)
+    except Blocking:
+        event("blocking")
         return
-    event("run")
+    kinds = [stage.kind.value for stage in emulated.layout.stages]
+    event(", ".join(kinds) or "nothing to do")
     for batch in shuffled(case, lateness, random):
         emulated.batch(batch)
     emulated.clock = emulated.clock.close()
-    emulated.run([])
+    emulated.run(emulated.layout.schema.empty_table())
     want = naive.evaluate(case.program, case.facts, case.queries, min(times), max(times))
-    temporal = [q for q in case.queries if q in emulated.layout.answers]
-    for query in temporal:
+    for query in emulated.layout.answers:
         assert len(emulated.got[query]) == len(set(emulated.got[query])), "an answer came twice"
         assert set(emulated.got[query]) == want[query]
 
@@ -160,9 +188,11 @@ def check(case: Case, lateness: int, partitions: int, random: Random) -> None:
     programs_and_facts(connected=True, huge=False),
     st.integers(0, 3),
     st.integers(1, 4),
+    st.booleans(),
+    st.booleans(),
     st.randoms(use_true_random=False),
 )
 def test_kernels_equal_naive_evaluation(
-    case: Case, lateness: int, partitions: int, random: Random
+    case: Case, lateness: int, partitions: int, split: bool, eager: bool, random: Random
 ) -> None:
-    check(keyed(case, random), lateness, partitions, random)
+    check(keyed(case, random) if split else case, lateness, partitions, eager, random)

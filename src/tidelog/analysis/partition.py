@@ -6,7 +6,7 @@ Rigid predicates are sent to every partition and need no key.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tidelog.analysis.core import Core
@@ -22,6 +22,14 @@ class PartitionKey:
     rule: Rule | None = None
 
 
+@dataclass(frozen=True)
+class Together:
+    """Atoms of a rule that must lie in the same partition."""
+
+    atoms: tuple[Atom, ...]
+    rule: Rule
+
+
 def partition_key(core: Core, queries: Iterable[str]) -> PartitionKey:
     """A key for all temporal predicates of the core, where one exists.
 
@@ -31,44 +39,48 @@ def partition_key(core: Core, queries: Iterable[str]) -> PartitionKey:
     >>> partition_key(core(program), ["P"]).positions
     {'E': 0, 'F': 1, 'P': 1}
     """
-    temporal = {n: len(p.types) for n, p in core.predicates.items() if p.temporal}
-    if not temporal:
+    arities = {n: len(p.types) for n, p in core.predicates.items() if p.temporal}
+    if not arities:
         return PartitionKey(None, "no predicate below has a time")
-    bare = next((name for name, arity in temporal.items() if arity == 0), None)
+    bare = next((name for name, arity in arities.items() if arity == 0), None)
     if bare is not None:
-        rule = next((r for r in core.rules if bare in _temporal_names(r)), None)
+        names = {rule: [a.predicate for a in temporal_atoms(rule)] for rule in core.rules}
+        rule = next((r for r in core.rules if bare in names[r]), None)
         return PartitionKey(None, f"{bare} has no arguments to split on", rule)
     for rule in core.rules:
         if rule.head.time is None and any(a.time is not None for a in rule.atoms):
             return PartitionKey(None, f"{rule.head.predicate} gathers facts of all keys", rule)
-    return _search(core.rules, temporal)
+    return common_key([Together(temporal_atoms(r), r) for r in core.rules if r.body], arities)
 
 
-def _search(rules: tuple[Rule, ...], temporal: dict[str, int]) -> PartitionKey:
-    """Depth first over positions, narrowing the others by every rule that mentions one chosen."""
-    touching: dict[str, list[Rule]] = {}
-    for rule in rules:
-        if rule.body:
-            for name in _temporal_names(rule):
-                touching.setdefault(name, []).append(rule)
-    failed: Rule | None = None
+def common_key(groups: Iterable[Together], arities: Mapping[str, int]) -> PartitionKey:
+    """Positions such that the atoms of each group have one term there.
 
-    def narrow(domains: dict[str, frozenset[int]], changed: list[str]) -> Rule | None:
+    Depth first over positions, narrowing the others by every group that mentions one chosen.
+    """
+    touching: dict[str, list[Together]] = {}
+    for group in groups:
+        if len(group.atoms) > 1:
+            for atom in group.atoms:
+                touching.setdefault(atom.predicate, []).append(group)
+    failed: Together | None = None
+
+    def narrow(domains: dict[str, frozenset[int]], changed: list[str]) -> Together | None:
         while changed:
-            for rule in touching.get(changed.pop(), ()):
-                allowed = _supported(rule, domains)
+            for group in touching.get(changed.pop(), ()):
+                allowed = _supported(group, domains)
                 for name, positions in allowed.items():
                     if positions != domains[name]:
                         domains[name] = positions
                         changed.append(name)
                     if not positions:
-                        return rule
+                        return group
         return None
 
-    domains = {name: frozenset(range(arity)) for name, arity in temporal.items()}
+    domains = {name: frozenset(range(arity)) for name, arity in arities.items()}
+    order = [name for name, arity in arities.items() if arity]
     failed = narrow(domains, list(domains))
     if failed is None:
-        order = list(domains)
         stack = [domains]
         while stack:
             domains = stack.pop()
@@ -78,18 +90,19 @@ def _search(rules: tuple[Rule, ...], temporal: dict[str, int]) -> PartitionKey:
             for position in sorted(domains[open_], reverse=True):
                 attempt = {**domains, open_: frozenset((position,))}
                 failed = narrow(attempt, [open_]) or failed
-                if all(attempt.values()):
+                if all(attempt[name] for name in order):
                     stack.append(attempt)
-    return PartitionKey(None, _why_not(failed), failed)
+    if failed is None:
+        return PartitionKey(None, "no choice of positions fits all rules")
+    return PartitionKey(None, _why_not(failed), failed.rule)
 
 
-def _supported(rule: Rule, domains: dict[str, frozenset[int]]) -> dict[str, frozenset[int]]:
-    """Positions that some term of the rule occupies in every temporal atom at once."""
-    atoms = _temporal_atoms(rule)
-    allowed: dict[str, set[int]] = {atom.predicate: set() for atom in atoms}
-    for term in dict.fromkeys(rule.head.args):
+def _supported(group: Together, domains: dict[str, frozenset[int]]) -> dict[str, frozenset[int]]:
+    """Positions that some term occupies in every atom at once."""
+    allowed: dict[str, set[int]] = {atom.predicate: set() for atom in group.atoms}
+    for term in dict.fromkeys(group.atoms[0].args):
         spots: dict[str, set[int]] = {}
-        for atom in atoms:
+        for atom in group.atoms:
             here = {i for i in domains[atom.predicate] if atom.args[i] == term}
             known = spots.get(atom.predicate)
             spots[atom.predicate] = here if known is None else known & here
@@ -99,22 +112,18 @@ def _supported(rule: Rule, domains: dict[str, frozenset[int]]) -> dict[str, froz
     return {name: frozenset(here) for name, here in allowed.items()}
 
 
-def _why_not(rule: Rule | None) -> str:
-    if rule is None:
-        return "no choice of positions fits all rules"
-    shared: set[Term] = set(rule.head.args)
-    for atom in _temporal_atoms(rule):
+def _why_not(group: Together) -> str:
+    first, *others = group.atoms
+    shared: set[Term] = set(first.args)
+    for atom in others:
         shared &= set(atom.args)
     if not shared:
-        names = ", ".join(dict.fromkeys(_temporal_names(rule)))
+        names = ", ".join(dict.fromkeys(atom.predicate for atom in group.atoms))
         return f"a rule shares no argument between {names}"
     terms = sorted(t.name for t in shared if isinstance(t, Variable))
     return f"the rules disagree on where {' or '.join(terms) or 'the key'} stands"
 
 
-def _temporal_atoms(rule: Rule) -> list[Atom]:
-    return [atom for atom in (rule.head, *rule.atoms) if atom.time is not None]
-
-
-def _temporal_names(rule: Rule) -> list[str]:
-    return [atom.predicate for atom in _temporal_atoms(rule)]
+def temporal_atoms(rule: Rule) -> tuple[Atom, ...]:
+    """The head and the body atoms that have a time."""
+    return tuple(atom for atom in (rule.head, *rule.atoms) if atom.time is not None)

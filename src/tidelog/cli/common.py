@@ -142,7 +142,6 @@ def data_errors() -> Iterator[None]:
     from tidelog.evaluation.facts import DataError
     from tidelog.evaluation.plan import Unbounded
     from tidelog.evaluation.stretch import TooHard
-    from tidelog.streaming.layout import Keyless
     from tidelog.streaming.schedule import Blocking
 
     console = terminal.stderr()
@@ -156,7 +155,7 @@ def data_errors() -> Iterator[None]:
         console.print(f"error: {visible(str(error))}")
         console.print(f"  {visible(print_rule(error.rule))}")
         sys.exit(1)
-    except (TooHard, Blocking, Keyless) as error:
+    except (TooHard, Blocking) as error:
         console.print(f"error: {visible(str(error))}")
         sys.exit(1)
     except ProgramError as error:

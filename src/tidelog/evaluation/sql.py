@@ -248,16 +248,26 @@ class Writer:
         return f"SELECT {', '.join(values)}{from_}{_where(where)}"
 
     def facts(self, predicate: Predicate, facts: Sequence[Join]) -> str:
-        rows = []
+        names = self.names(predicate)
+        rows: list[str] = []
+        selects: list[str] = []
         for fact in facts:
             head = fact.rule.head
             values = [self.constant(t) for t in head.args if isinstance(t, Constant)]
             if isinstance(head.time, TimePoint):
                 tick = head.time.tick
                 values += [_big(chunk(tick)), _big(1 << (tick % CHUNK))]
-            rows.append(f"({', '.join(values or ['1'])})")
-        names = self.names(predicate)
-        return f"SELECT {', '.join(names)} FROM (VALUES {', '.join(rows)}) AS f({', '.join(names)})"
+            values = values or ["1"]
+            if any(isinstance(t, Constant) and t.value in self.texts for t in head.args):
+                # Spark looks nothing up inside VALUES.
+                named = [f"{v} AS {n}" for v, n in zip(values, names, strict=True)]
+                selects.append(f"SELECT {', '.join(named)}")
+            else:
+                rows.append(f"({', '.join(values)})")
+        if rows:
+            listed = f"(VALUES {', '.join(rows)}) AS f({', '.join(names)})"
+            selects.append(f"SELECT {', '.join(names)} FROM {listed}")
+        return "\nUNION ALL\n".join(selects)
 
     def names(self, predicate: Predicate) -> list[str]:
         names = columns(len(predicate.types))

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from tidelog.evaluation.ranges import EMPTY, Range
-from tidelog.streaming.kernel import Span
 from tidelog.streaming.schedule import Schedule
+from tidelog.streaming.wave import Span
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,20 @@ class Pace:
         if not held or any(name not in seen for name in held):
             return None
         return min(seen[name] for name in held) - 1 - self.lateness
+
+
+@dataclass(frozen=True)
+class Emission:
+    """When answers are given: after a delay for each query with a time, or as soon as derived."""
+
+    delays: dict[str, int]  # at most the settling times
+    eager: bool = False
+
+    def final(self, schedule: Schedule, query: str, tin: int, start: int) -> int:
+        """The time up to which a query is final at tin, whatever the data."""
+        if tin <= start or tin < schedule.pins[query]:
+            return start - schedule.phi[query]
+        return tin - self.delays[query]
 
 
 @dataclass(frozen=True)
@@ -61,7 +75,7 @@ class Clock:
         """No more input: everything up to the last tick seen has arrived."""
         return replace(self, tin=max(self.seen.values(), default=None), closed=True)
 
-    def wave(self, schedule: Schedule, pace: Pace) -> tuple[Clock, Span | None]:
+    def wave(self, schedule: Schedule, pace: Pace, emission: Emission) -> tuple[Clock, Span | None]:
         """The wave that is due, and the clock after it."""
         if self.tin is None or self.first is None:
             return self, None
@@ -72,18 +86,27 @@ class Clock:
             return self, None
         low = self.first if pace.from_ is None else pace.from_
         emit = Range(low, self.tin) if low <= self.tin else EMPTY
-        return replace(self, start=start, done=to), Span(start, done, to, emit)
+        asked: dict[str, Range] = {}
+        early: dict[str, int] = {}
+        ahead = 0
+        for query, delay in emission.delays.items():
+            after = emission.final(schedule, query, done, start)
+            until = emission.final(schedule, query, to, start)
+            if emission.eager:
+                early[query], until = until, self.tin
+            asked[query] = Range(after + 1, until) & emit if after < until else EMPTY
+            ahead = max(ahead, schedule.phi[query] - (0 if emission.eager else delay))
+        span = Span(start, done, to, asked, 0 if self.closed else ahead, early)
+        return replace(self, start=start, done=to), span
 
-    def tout(self, schedule: Schedule) -> int | None:
+    def tout(self, schedule: Schedule, emission: Emission) -> int | None:
         """Everything up to here is answered."""
         if self.tin is None or self.done is None or self.start is None:
             return None
-        ends = [
-            schedule.frontier(query, self.done, self.start)
-            for query in schedule.deps.queries
-            if query in schedule.phi
-        ]
-        return min([*ends, self.tin])
+        if self.closed:
+            return self.tin
+        finals = [emission.final(schedule, q, self.done, self.start) for q in emission.delays]
+        return min([*finals, self.tin])
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -1,69 +1,178 @@
-"""What runs inside each partition: rows in, one wave in DuckDB, rows out."""
+"""What runs inside each partition: rows in, one stage of a wave in DuckDB, rows out."""
 
 from __future__ import annotations
 
 import os
 import pickle
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import duckdb
 import pyarrow as pa
 
 from tidelog.analysis.core import Predicate
-from tidelog.evaluation.facts import arrow_type
+from tidelog.analysis.stages import Kind, Stage
+from tidelog.evaluation.facts import DataError, arrow_type
 from tidelog.evaluation.plan import Scan
-from tidelog.evaluation.ranges import Range
 from tidelog.evaluation.sql import Writer, columns
 from tidelog.language.program import Type
-from tidelog.streaming.layout import Layout, Relation, partition
-from tidelog.streaming.schedule import WHOLE
-from tidelog.streaming.wave import Wave
-
-
-@dataclass(frozen=True)
-class Span:
-    """Where a wave goes: begun before `start`, from tin up to `to`, answers at `emit`."""
-
-    start: int
-    tin: int
-    to: int
-    emit: Range
+from tidelog.streaming.layout import DONE, KEPT, NEW, Layout, Relation, partition
+from tidelog.streaming.schedule import WHOLE, Schedule
+from tidelog.streaming.wave import Span, Wave
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """The work of one stream, as it travels to the partitions: plain bytes.
+    """The work of one pipeline, as it travels to the partitions: plain bytes.
 
-    A worker keeps the connection, the plan and the rigid facts of the streams it has met.
+    A worker keeps the connection, the plan and the rigid facts of the pipelines it has met.
     """
 
     id: str
-    layout: bytes
+    layout: bytes  # a layout, and the schedule of a stream
     rigid: bytes  # tables of rigid facts by input, as Arrow streams
     partitions: int
     memory: str
 
+    @staticmethod
+    def of(
+        id_: str,
+        layout: Layout,
+        schedule: Schedule | None,
+        rigid: dict[str, pa.Table],
+        partitions: int,
+        memory: str,
+    ) -> Kernel:
+        """The kernel of a stream; without a schedule, of a query over finite facts."""
+        return Kernel(
+            id_, pickle.dumps((layout, schedule)), packed_tables(rigid), partitions, memory
+        )
+
     def run(
-        self, number: int, span: Span, batches: Iterable[pa.RecordBatch]
+        self, stage: int, number: int, span: Span | None, batches: Iterable[pa.RecordBatch]
     ) -> Iterator[pa.RecordBatch]:
-        """One wave over the rows of a partition: new slices and answers, packed."""
+        """One stage over the rows of a partition: new slices and answers, packed."""
         worker = _workers.get(self.id)
         if worker is None or worker.kernel != self:
-            _workers.clear()  # a worker serves one stream at a time
+            _workers.clear()  # a worker serves one pipeline at a time
             worker = Worker(self)
         _workers.pop(self.id, None)  # one that failed is not used again
-        yield from worker.run(number, span, batches)
+        yield from worker.run(stage, number, span, batches)
         _workers[self.id] = worker
 
 
+@dataclass(frozen=True)
+class Output:
+    """A select whose rows are some of a table, packed; or whole rows, without a relation."""
+
+    relation: Relation | None
+    part: int
+    select: str
+
+
+@dataclass
+class Stages:
+    """What the stages of a layout do with the rows of a table `arrived`, for either engine."""
+
+    layout: Layout
+    schedule: Schedule | None  # of a stream
+    wave: Wave
+    inputs: dict[str, str]  # tables of rigid facts
+
+    def outputs(
+        self, index: int, span: Span | None, kept: Container[int] | None = None
+    ) -> Iterator[Output]:
+        """One stage over rows that are new or kept; without a span, over finite facts.
+
+        `kept` are the tables of which there are kept rows, where that is known.
+        """
+        layout = self.layout
+        stage = layout.stages[index]
+        reads, own, passed = layout.reads(stage), layout.own(stage), layout.passed(index)
+        facts = dict(self.inputs)
+        for name, relation in reads.items():
+            if name in layout.scans:
+                facts[name] = f"{name}_new"
+                self.wave.view(f"{name}_new", self._merged(relation, NEW))
+        state = {} if span is None else self.kept(reads | own, span, kept)
+        for name, relation in layout.foreign(stage).items():
+            parts = [self._merged(relation, NEW)]
+            parts += [f"SELECT * FROM {state.pop(name)}"] if name in state else []
+            self.wave.table(name, Writer(layout.plan).merge(_shape(relation), parts, None))
+        # What was done before, and what came for later stages, goes on as it is.
+        through = [str(r.number) for name, r in passed.items() if name not in own]
+        going = f"part = {DONE}"
+        going += f" OR (part = {NEW} AND tab IN ({', '.join(through)}))" if through else ""
+        if index:
+            yield Output(None, DONE, f"SELECT * FROM arrived WHERE {going}")
+        mine = [name for name in passed if name in own]
+        if span is not None:
+            yield from self.waved(stage, span, state, facts, mine)
+            return
+        self.wave.steps(layout.plan, layout.steps(stage), {}, facts)
+        for query, relation in layout.answered(stage).items():
+            yield Output(relation, DONE, Writer(layout.plan).answers(query))
+        for name in mine:
+            yield Output(layout.derived[name], NEW, f"SELECT * FROM {name}")
+
+    def waved(
+        self,
+        stage: Stage | None,
+        span: Span,
+        state: dict[str, str],
+        facts: Mapping[str, str],
+        passed: Iterable[str] = (),
+    ) -> Iterator[Output]:
+        """One stage of a wave, or all of it."""
+        layout = self.layout
+        assert self.schedule is not None
+        for query, relation in layout.given.items():
+            if query in span.early and (stage is None or query in stage.predicates):
+                state[query] = f"given{relation.number}"
+                self.wave.table(f"given{relation.number}", self._merged(relation, KEPT))
+        steps = None if stage is None else layout.steps(stage)
+        waved = self.wave.run(self.schedule, span, state, facts, steps=steps, passed=passed)
+        for name, select in waved.state.items():
+            yield Output(layout.tables[name], DONE, select)
+        for name, select in waved.passed.items():
+            yield Output(layout.derived[name], NEW, select)
+        for query, select in waved.answers.items():
+            if query in layout.answers:
+                yield Output(layout.answers[query], DONE, select)
+        for query, select in waved.given.items():
+            yield Output(layout.given[query], DONE, select)
+
+    def kept(
+        self, relations: Mapping[str, Relation], span: Span, there: Container[int] | None
+    ) -> dict[str, str]:
+        """Tables of the slices that are kept and looked at."""
+        assert self.schedule is not None
+        writer = Writer(self.layout.plan)
+        found: dict[str, str] = {}
+        for name, relation in relations.items():
+            if there is not None and relation.number not in there:
+                continue
+            to = span.to + span.ahead
+            looked = self.schedule.looked_at(name, span.tin, to, span.start)
+            shape = _shape(relation)
+            parts = [writer.merge(shape, [_select(relation, KEPT)], range_) for range_ in looked]
+            if parts:
+                found[name] = f"{name}_old"
+                self.wave.table(f"{name}_old", writer.merge(shape, parts, None))
+        return found
+
+    def _merged(self, relation: Relation, part: int) -> str:
+        return Writer(self.layout.plan).merge(_shape(relation), [_select(relation, part)], None)
+
+
 class Worker:
-    """A connection with the rigid facts of a stream on it."""
+    """A DuckDB connection with the rigid facts of a pipeline on it."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
-        self.layout: Layout = pickle.loads(kernel.layout)
+        layout, schedule = pickle.loads(kernel.layout)
+        self.layout: Layout = layout
         self._spill = tempfile.TemporaryDirectory(prefix="tidelog-")
         self.connection = duckdb.connect(
             config={
@@ -77,64 +186,99 @@ class Worker:
         self.connection.execute("SET enable_external_access = false")
         self.connection.execute("SET enable_progress_bar = false")
         self.connection.execute("SET preserve_insertion_order = false")
-        self.wave = Wave(self.layout.schedule, self.connection, own=self._own)
+        self.wave = Wave(self.connection, layout.plan)
         self.inputs: dict[str, str] = {}
         for i, (name, table) in enumerate(unpacked_tables(kernel.rigid).items()):
             self.inputs[name] = f"rigid{i}"
             self.connection.register("given", table)
             self.connection.execute(f"CREATE TEMP TABLE rigid{i} AS SELECT * FROM given")
             self.connection.unregister("given")
+        self.stages = Stages(layout, schedule, self.wave, self.inputs)
 
     def close(self) -> None:
         self.connection.close()
         self._spill.cleanup()
 
+    # In a partition
+
     def run(
-        self, number: int, span: Span, batches: Iterable[pa.RecordBatch]
+        self, index: int, number: int, span: Span | None, batches: Iterable[pa.RecordBatch]
     ) -> Iterator[pa.RecordBatch]:
-        """One wave over rows that are new or kept."""
-        layout = self.layout
-        same = (pa.RecordBatch.from_arrays(b.columns, schema=layout.schema) for b in batches)
-        arriving = pa.RecordBatchReader.from_batches(layout.schema, same)
-        self._load(arriving)
-        there = set(self.wave.all("SELECT DISTINCT tab, old FROM arrived"))
-        if not there and not self._known:
-            return
-        facts = dict(self.inputs)
-        for name, relation in layout.scans.items():
-            facts[name] = f"{name}_new"
-            shape = Predicate(name, True, relation.types, False, name)
-            merged = Writer(layout.schedule.plan).merge(shape, [_select(relation, "NOT old")], None)
-            self.wave.view(f"{name}_new", merged)
-        yield from self._waved(number, span, facts, {tab for tab, old in there if old})
+        """One stage over rows that are new or kept; without a span, over finite facts."""
+        stage = self.layout.stages[index]
+        self.wave.own = _Home(self, stage, number)
+        schema = self.layout.schema
+        same = (pa.RecordBatch.from_arrays(b.columns, schema=schema) for b in batches)
+        try:
+            self._load(pa.RecordBatchReader.from_batches(schema, same))
+            there = self.wave.all("SELECT DISTINCT tab, part FROM arrived")
+            if there or self._known(stage):
+                kept = {tab for tab, part in there if part == KEPT}
+                yield from self._rows(self.stages.outputs(index, span, kept))
+        except duckdb.OutOfMemoryException:
+            raise DataError(self._too_much(stage, number)) from None
+
+    def _known(self, stage: Stage) -> bool:
+        """Whether anything is known in a stage without any rows."""
+        rules = self.layout.plan.deps.core.rules_for
+        return any(
+            not any(a.time is not None for a in rule.atoms)
+            for name in stage.predicates
+            for rule in rules.get(name, ())
+        )
+
+    def _too_much(self, stage: Stage, number: int) -> str:
+        said = f"partition {number} needs more than {self.kernel.memory} of memory"
+        if stage.kind is not Kind.KEYED:
+            return f"{said}, and its rules cannot be split ({stage.reason}): give it more memory"
+        counts: list[tuple[int, object]] = []
+        for name, relation in self.layout.reads(stage).items():
+            key = self.layout.key(stage, name)
+            if isinstance(key, int):
+                select = (
+                    f"SELECT {relation.slots[key]}, count(*) AS n FROM arrived"
+                    f" WHERE tab = {relation.number} GROUP BY 1 ORDER BY n DESC LIMIT 1"
+                )
+                try:
+                    counts += [(n, value) for value, n in self.wave.all(select)]
+                except duckdb.Error:
+                    continue
+        remedy = "give it more memory, or more partitions if many keys share it"
+        if not counts:
+            return f"{said}: {remedy}"
+        rows, value = max(counts, key=lambda c: c[0])
+        return f"{said}; its largest key is {value!r} with {rows} rows: {remedy}"
+
+    # In the driver
 
     def waved(
         self, span: Span, facts: Mapping[str, pa.Table], kept: pa.Table | None
     ) -> Iterator[pa.RecordBatch]:
-        """One wave over facts by input, not packed yet, and rows that are kept."""
+        """A whole wave over facts by input, not packed yet, and rows that are kept."""
+        self.wave.own = None
         empty = self.layout.schema.empty_table()
-        rows = empty if kept is None else _as_rows(kept, self.layout.schema)
-        self._load(rows)
+        self._load(empty if kept is None else _as_rows(kept, self.layout.schema))
         there = {tab for (tab,) in self.wave.all("SELECT DISTINCT tab FROM arrived")}
-        yield from self._waved(0, span, {**self.inputs, **self._offered(facts)}, there)
+        state = self.stages.kept(self.layout.tables, span, there)
+        offered = {**self.inputs, **self._offered(facts)}
+        yield from self._rows(self.stages.waved(None, span, state, offered))
 
     def packed(self, facts: Mapping[str, pa.Table]) -> Iterator[pa.RecordBatch]:
         """Facts by input as rows, while time stands still."""
-        plan = self.layout.schedule.plan
-        offered = self._offered(facts)
-        for name, table in offered.items():
+        plan = self.layout.plan
+        for name, table in self._offered(facts).items():
             self.wave.view(plan.inputs[name], f"SELECT * FROM {table}")
         whole = dict.fromkeys(plan.inputs, WHOLE)
         writer = Writer(replace(plan, ranges=whole, data=whole))
         for step in plan.steps:
             if isinstance(step, Scan) and step.predicate.temporal:
-                found = self.wave.arrow(writer.scan(step))
-                yield from self.layout.rows(self.layout.scans[step.name], found).to_batches()
+                relation = self.layout.scans[step.name]
+                yield from self._rows([Output(relation, DONE, writer.scan(step))])
 
     def _offered(self, facts: Mapping[str, pa.Table]) -> dict[str, str]:
         """Tables of new facts, one for each temporal input of the core."""
         found: dict[str, str] = {}
-        for i, predicate in enumerate(self.layout.schedule.deps.core.inputs):
+        for i, predicate in enumerate(self.layout.plan.deps.core.inputs):
             if not predicate.temporal:
                 continue
             table = facts.get(predicate.source)
@@ -147,61 +291,53 @@ class Worker:
             self.connection.register(f"offered{i}", table)
         return found
 
+    # Rows
+
     def _load(self, rows: pa.Table | pa.RecordBatchReader) -> None:
         self.connection.register("arriving", rows)
         self.wave.table("arrived", "SELECT * FROM arriving")
         self.connection.unregister("arriving")
 
-    def _waved(
-        self, number: int, span: Span, facts: Mapping[str, str], there: set[int]
-    ) -> Iterator[pa.RecordBatch]:
-        self.number = number
-        layout, schedule = self.layout, self.layout.schedule
-        writer = Writer(schedule.plan)
-        state: dict[str, str] = {}
-        for name, relation in layout.tables.items():
-            if relation.number not in there:
-                continue
-            looked = schedule.looked_at(name, span.tin, span.to, span.start)
-            shape = Predicate(name, True, relation.types, False, name)
-            parts = [writer.merge(shape, [_select(relation, "old")], range_) for range_ in looked]
-            if parts:
-                state[name] = f"{name}_old"
-                self.wave.table(f"{name}_old", writer.merge(shape, parts, None))
-        waved = self.wave.run(state, facts, span.start, span.tin, span.to, span.emit, fresh=True)
-        for relation, table in (
-            *((layout.tables[name], table) for name, table in waved.state.items()),
-            *((relation, waved.answers[query]) for query, relation in layout.answers.items()),
-        ):
-            yield from layout.rows(relation, table).to_batches()
+    def _rows(self, outputs: Iterable[Output]) -> Iterator[pa.RecordBatch]:
+        for output in outputs:
+            table = self.wave.arrow(output.select)
+            if output.relation is None:
+                yield from table.cast(self.layout.schema).to_batches()
+            else:
+                yield from self.layout.rows(output.relation, table, output.part).to_batches()
 
-    @property
-    def _known(self) -> bool:
-        """Whether anything temporal is known without any input."""
-        core = self.layout.schedule.deps.core
-        return any(
-            rule.head.time is not None and all(a.time is None for a in rule.atoms)
-            for rule in core.rules
-        )
 
-    def _own(self, predicate: Predicate, select: str) -> str:
-        """Of what every partition can derive, the keys that are at home in this one."""
-        position = self.layout.positions[predicate.name]
+@dataclass(frozen=True)
+class _Home:
+    """Of what every partition can derive, the keys that are at home in one of them."""
+
+    worker: Worker
+    stage: Stage
+    number: int
+
+    def __call__(self, predicate: Predicate, select: str) -> str:
+        found = self.worker.layout.at_home(self.stage, predicate.name)
+        if found is None:
+            return select if self.number == 0 else f"SELECT * FROM ({select}) AS o WHERE FALSE"
+        position, type_ = found
         key = columns(len(predicate.types))[position]
-        type_ = predicate.types[position] or Type.TEXT
-        home = partition(key, type_, self.kernel.partitions, spark=False)
+        home = partition(key, type_, self.worker.kernel.partitions, spark=False)
         return f"SELECT * FROM ({select}) AS o WHERE {home} = {self.number}"
 
 
-def _select(relation: Relation, which: str) -> str:
-    where = f"tab = {relation.number} AND {which}"
+def _shape(relation: Relation) -> Predicate:
+    return Predicate(relation.name, True, relation.types, False, relation.name)
+
+
+def _select(relation: Relation, part: int) -> str:
+    where = f"tab = {relation.number} AND part = {part}"
     return f"SELECT {relation.values()} FROM arrived WHERE {where}"
 
 
 def _as_rows(kept: pa.Table, schema: pa.Schema) -> pa.Table:
-    """State as it was stored, which is old."""
-    old = pa.repeat(pa.scalar(True), kept.num_rows)
-    arrays = [old if f.name == "old" else kept.column(f.name).cast(f.type) for f in schema]
+    """State as it was stored."""
+    old = pa.repeat(pa.scalar(KEPT, pa.int32()), kept.num_rows)
+    arrays = [old if f.name == "part" else kept.column(f.name).cast(f.type) for f in schema]
     return pa.table(arrays, schema=schema)
 
 

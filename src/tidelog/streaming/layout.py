@@ -1,49 +1,39 @@
-"""One row format for every packed table of a stream, so that all of them travel together.
+"""One row format for every packed table of a pipeline, so that all of them travel together.
 
-A row is `tab, old, <slots>, c, b`: the table's number, whether it was kept before this batch, the
-arguments in slots of their type, chunk and bits.
+A row is `tab, part, <slots>, c, b`: the table's number, the part it plays, the arguments in slots
+of their type, chunk and bits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import pyarrow as pa
 
-from tidelog.analysis.dependencies import Dependencies
+from tidelog.analysis.stages import Kind, Stage
 from tidelog.evaluation.facts import arrow_type
-from tidelog.evaluation.plan import Scan
+from tidelog.evaluation.plan import Derive, Fixpoint, Join, Plan, Scan, Step
 from tidelog.evaluation.sql import columns
 from tidelog.language.program import Constant, Type, Value
-from tidelog.streaming.schedule import Schedule
 
-
-class Keyless(Exception):
-    """The work of some queries cannot be split by a key."""
-
-    def __init__(self, deps: Dependencies) -> None:
-        key = deps.key
-        where = f" ({key.rule.origin})" if key.rule is not None else ""
-        super().__init__(
-            f"{', '.join(deps.queries)} cannot be split among Spark's workers by a key:"
-            f" {key.reason}{where}; ask for queries that have a key, or use the duckdb engine"
-        )
+# The parts of rows: new in this batch, kept from before, and done: to be kept or to be told.
+NEW, KEPT, DONE = 0, 1, 2
 
 
 @dataclass(frozen=True)
 class Relation:
     """A packed table: a scan, a derived predicate, or the answers of a query.
 
-    `key` is the position of the partition key, or the value it always has there.
+    Answers without a time are rows of chunk 0 with one bit.
     """
 
     number: int
     name: str
     types: tuple[Type, ...]
-    key: int | Constant
     slots: tuple[str, ...]  # the column of a row that holds each argument
+    temporal: bool = True
 
     def values(self) -> str:
         """The table's own columns, read off a row."""
@@ -53,54 +43,52 @@ class Relation:
 
 @dataclass(frozen=True)
 class Layout:
-    """How the tables of a schedule are laid out in rows."""
+    """How the tables of a plan are laid out in rows, and what each stage does with them."""
 
-    schedule: Schedule
+    plan: Plan
+    stages: tuple[Stage, ...]
 
-    def __post_init__(self) -> None:
-        if self.schedule.deps.key.positions is None:
-            raise Keyless(self.schedule.deps)
-
-    @property
-    def positions(self) -> dict[str, int]:
-        positions = self.schedule.deps.key.positions
-        assert positions is not None
-        return positions
+    # Relations
 
     @cached_property
     def scans(self) -> dict[str, Relation]:
         """By the scan's name; rigid inputs are in every partition and have no rows."""
         found: dict[str, Relation] = {}
-        for step in self.schedule.plan.steps:
+        for step in self.plan.steps:
             if isinstance(step, Scan) and step.predicate.temporal:
                 types = [step.predicate.types[i] for i in step.columns]
-                found[step.name] = self._relation(len(found), step.name, types, self._key(step))
+                found[step.name] = self._relation(len(found), step.name, types)
         return found
 
     @cached_property
     def derived(self) -> dict[str, Relation]:
         """By table."""
         found: dict[str, Relation] = {}
-        core = self.schedule.deps.core
-        for name, table in self.schedule.plan.tables.items():
-            predicate = core.predicates[name]
+        for name, table in self.plan.tables.items():
+            predicate = self.plan.deps.core.predicates[name]
             if predicate.temporal:
                 number = len(self.scans) + len(found)
-                found[table] = self._relation(
-                    number, table, predicate.types, self.positions[predicate.name]
-                )
+                found[table] = self._relation(number, table, predicate.types)
         return found
 
     @cached_property
     def answers(self) -> dict[str, Relation]:
-        """By query, temporal ones only: what is rigid is known before the first batch."""
+        """By query; but what rests on nothing temporal is known before the first batch."""
         found: dict[str, Relation] = {}
-        for query in self.schedule.deps.queries:
-            predicate = self.schedule.deps.core.predicates[query]
-            if predicate.temporal:
+        work = {name for stage in self.stages for name in stage.predicates}
+        for query in self.plan.deps.queries:
+            if query in work:
+                predicate = self.plan.deps.core.predicates[query]
                 number = len(self.scans) + len(self.derived) + len(found)
-                found[query] = self._relation(number, query, predicate.types, self.positions[query])
+                found[query] = self._relation(number, query, predicate.types, predicate.temporal)
         return found
+
+    @cached_property
+    def given(self) -> dict[str, Relation]:
+        """By query with a time: answers known at times that are not final."""
+        first = len(self.scans) + len(self.derived) + len(self.answers)
+        known = [r for r in self.answers.values() if r.temporal]
+        return {r.name: replace(r, number=first + i) for i, r in enumerate(known)}
 
     @cached_property
     def tables(self) -> dict[str, Relation]:
@@ -116,53 +104,33 @@ class Layout:
         return pa.schema(
             [
                 ("tab", pa.int32()),
-                ("old", pa.bool_()),
+                ("part", pa.int32()),
                 *named,
                 ("c", pa.int64()),
                 ("b", pa.int64()),
             ]
         )
 
-    def rows(self, relation: Relation, table: pa.Table) -> pa.Table:
+    def rows(self, relation: Relation, table: pa.Table, part: int) -> pa.Table:
         """A packed table as rows."""
         n = table.num_rows
         found: dict[str, pa.ChunkedArray | pa.Array] = {
             slot: table.column(name)
             for slot, name in zip(relation.slots, columns(len(relation.slots)), strict=True)
         }
-        found |= {"c": table.column("c"), "b": table.column("b")}
-        found |= {"tab": _same(relation.number, n, pa.int32()), "old": _same(True, n, pa.bool_())}
+        if relation.temporal:
+            found |= {"c": table.column("c"), "b": table.column("b")}
+        else:
+            found |= {"c": _same(0, n, pa.int64()), "b": _same(1, n, pa.int64())}
+        found |= {"tab": _same(relation.number, n, pa.int32()), "part": _same(part, n, pa.int32())}
         arrays = [
             found[f.name].cast(f.type) if f.name in found else pa.nulls(n, f.type)
             for f in self.schema
         ]
         return pa.table(arrays, schema=self.schema)
 
-    def home(self, partitions: int, literal: Callable[[Value], str], *, spark: bool) -> str:
-        """SQL for the partition that a row belongs to; `literal` writes a constant."""
-        groups: dict[str, list[int]] = {}
-        for relation in self.tables.values():
-            if isinstance(relation.key, Constant):
-                type_, key = relation.key.type, literal(relation.key.value)
-            else:
-                type_, key = relation.types[relation.key], relation.slots[relation.key]
-            where = partition(key, type_, partitions, spark=spark)
-            groups.setdefault(where, []).append(relation.number)
-        cases = [
-            f"WHEN tab IN ({', '.join(map(str, tabs))}) THEN {where}"
-            for where, tabs in groups.items()
-        ]
-        return f"CASE {' '.join(cases)} END"
-
-    def _key(self, scan: Scan) -> int | Constant:
-        term = scan.atom.args[self.positions[scan.predicate.name]]
-        if isinstance(term, Constant):
-            return term
-        terms = [scan.atom.args[i] for i in scan.columns]
-        return terms.index(term)
-
     def _relation(
-        self, number: int, name: str, types: Sequence[Type | None], key: int | Constant
+        self, number: int, name: str, types: Sequence[Type | None], temporal: bool = True
     ) -> Relation:
         counts: dict[Type, int] = {}
         slots: list[str] = []
@@ -170,7 +138,140 @@ class Layout:
         for type_ in known:
             counts[type_] = counts.get(type_, 0) + 1
             slots.append(f"{type_.value}{counts[type_]}")
-        return Relation(number, name, known, key, tuple(slots))
+        return Relation(number, name, known, tuple(slots), temporal)
+
+    # Stages
+
+    @cached_property
+    def _steps(self) -> dict[str, Step]:
+        """The step that makes a table."""
+        found: dict[str, Step] = {}
+        for step in self.plan.steps:
+            match step:
+                case Scan():
+                    found[step.name] = step
+                case Derive():
+                    found[step.table] = step
+                case Fixpoint():
+                    found.update(dict.fromkeys(step.tables, step))
+        return found
+
+    def steps(self, stage: Stage) -> tuple[Step, ...]:
+        """What a stage does, in order: scans, what is known beforehand, its own predicates."""
+        elsewhere = {self.plan.tables[name] for other in self.stages for name in other.predicates}
+        todo = [self.plan.tables[name] for name in stage.predicates]
+        wanted: set[int] = set()
+        while todo:
+            step = self._steps[todo.pop()]
+            if id(step) not in wanted:
+                wanted.add(id(step))
+                todo += [table for table in _read(step) if table not in elsewhere]
+        return tuple(step for step in self.plan.steps if id(step) in wanted)
+
+    def reads(self, stage: Stage) -> dict[str, Relation]:
+        """The temporal tables that a stage looks at."""
+        found = {table for step in self.steps(stage) for table in _read(step)}
+        return {name: relation for name, relation in self.tables.items() if name in found}
+
+    def own(self, stage: Stage) -> dict[str, Relation]:
+        """The temporal tables that a stage derives."""
+        names = {self.plan.tables[name] for name in stage.predicates}
+        return {name: relation for name, relation in self.derived.items() if name in names}
+
+    def foreign(self, stage: Stage) -> dict[str, Relation]:
+        """The derived tables that a stage looks at and does not derive."""
+        own = self.own(stage)
+        return {n: r for n, r in self.reads(stage).items() if n in self.derived and n not in own}
+
+    def passed(self, index: int) -> dict[str, Relation]:
+        """The tables that stages after this one look at and do not derive."""
+        found: dict[str, Relation] = {}
+        for stage in self.stages[index + 1 :]:
+            found |= self.foreign(stage)
+        later = {n for stage in self.stages[index + 1 :] for n in self.own(stage)}
+        return {name: relation for name, relation in found.items() if name not in later}
+
+    def answered(self, stage: Stage) -> dict[str, Relation]:
+        return {q: r for q, r in self.answers.items() if q in stage.predicates}
+
+    # Keys
+
+    def home(
+        self, stage: Stage, partitions: int, literal: Callable[[Value], str], *, spark: bool
+    ) -> str:
+        """SQL for the partition that a row belongs to in a stage; `literal` writes a constant."""
+        groups: dict[str, list[int]] = {}
+        for name, relation in (self.reads(stage) | self.own(stage)).items():
+            where = self._home(stage, name, relation, partitions, literal, spark=spark)
+            groups.setdefault(where, []).append(relation.number)
+        for query, relation in self.given.items():
+            if query in stage.predicates:
+                name = self.plan.tables[query]
+                where = self._home(stage, name, relation, partitions, literal, spark=spark)
+                groups.setdefault(where, []).append(relation.number)
+        cases = [
+            f"WHEN tab IN ({', '.join(map(str, tabs))}) THEN {where}"
+            for where, tabs in groups.items()
+        ]
+        other = f"CAST((c % {60 * partitions} + {60 * partitions}) / 60 % {partitions} AS INT)"
+        return f"CASE {' '.join(cases)} ELSE {other} END" if cases else other
+
+    def _home(
+        self,
+        stage: Stage,
+        name: str,
+        relation: Relation,
+        partitions: int,
+        literal: Callable[[Value], str],
+        *,
+        spark: bool,
+    ) -> str:
+        key = self.key(stage, name)
+        if key is None:
+            return "0"
+        if isinstance(key, Constant):
+            return partition(literal(key.value), key.type, partitions, spark=spark)
+        return partition(relation.slots[key], relation.types[key], partitions, spark=spark)
+
+    def key(self, stage: Stage, table: str) -> int | Constant | None:
+        """Where the key of a stage stands in a table, or the value it always has there."""
+        step = self._steps[table]
+        if not isinstance(step, Scan):
+            names = {t: n for n, t in self.plan.tables.items()}
+            return stage.positions.get(names[table])
+        position = stage.positions.get(step.predicate.name)
+        if position is None:
+            return None
+        term = step.atom.args[position]
+        if isinstance(term, Constant):
+            return term
+        kept = [step.atom.args[i] for i in step.columns]
+        if term in kept:
+            return kept.index(term)
+        # Nothing else mentions the key, so that any split will do.
+        return 0 if kept else None
+
+    def at_home(self, stage: Stage, predicate: str) -> tuple[int, Type] | None:
+        """The key position of a derived predicate, and its type; None for the first partition."""
+        position = stage.positions.get(predicate)
+        if position is None or stage.kind is not Kind.KEYED:
+            return None
+        return position, self.plan.deps.core.predicates[predicate].types[position] or Type.TEXT
+
+
+def _read(step: Step) -> Iterable[str]:
+    """The tables that a step looks at."""
+    joins: list[Join] = []
+    match step:
+        case Scan():
+            pass
+        case Derive():
+            joins += step.joins
+        case Fixpoint():
+            joins += [*step.start, *step.repeat]
+            for fill in step.fills:
+                joins += [part for part in (fill.filter, fill.guard) if part is not None]
+    return dict.fromkeys(source.table for join in joins for source in join.sources)
 
 
 def _same(value: Value, n: int, type_: pa.DataType) -> pa.Array:

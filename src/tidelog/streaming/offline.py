@@ -35,7 +35,7 @@ from tidelog.streaming.snapshot import (
     plain_facts,
     plain_table,
 )
-from tidelog.streaming.wave import Wave, bits
+from tidelog.streaming.wave import Span, Wave, Waved, bits
 
 # Seconds to look for a delay below the settling time, or for a window, of one query.
 BUDGET = 2.0
@@ -63,11 +63,11 @@ class Offline:
         self.connection = duckdb.connect(
             config={"autoinstall_known_extensions": False, "autoload_known_extensions": False}
         )
-        self.wave = Wave(self.schedule, self.connection)
+        self.wave = Wave(self.connection, self.schedule.plan)
         self.schemas = schemas(program)
         phi = self.schedule.phi
         self.temporal = [q for q in self.queries if q in phi]
-        self.delays = {q: _delay(program, q, phi[q]) for q in self.temporal}
+        self.delays = {q: least_delay(program, q, phi[q]) for q in self.temporal}
         self.window = self._window(program) if strict else 0
         # How much further than tin answers are looked for, in what is known by then.
         self.ahead = max(
@@ -105,8 +105,7 @@ class Offline:
     def close(self, last: int, low: int) -> Answers:
         """No more input: everything up to the last tick is final."""
         ends = dict.fromkeys(self.temporal, last)
-        pins = (self.schedule.pins[q] for q in self.queries)
-        self.ahead = int(max([self.schedule.last(last), *pins])) - last
+        self.ahead = self.schedule.last(last) - last
         found = self._look(last, {}, low, ends, ends)
         self.connection.close()
         return found
@@ -181,7 +180,7 @@ class Offline:
         assert self.done is not None
         emit = Range(low, tin) if low <= tin else EMPTY
         if self.strict:
-            tables = [self._rows(self._strictly(tin, facts, emit))]
+            tables = [self._strictly(tin, facts, emit)]
         else:
             tables = self._derived(tin, facts, emit)
         found: Answers = {}
@@ -200,8 +199,11 @@ class Offline:
             found[query] = rows
         return found
 
-    def _rows(self, answers: Mapping[str, pa.Table]) -> Answers:
-        return {query: set(_rows(answers[query], self._width(query))) for query in self.queries}
+    def _answers(self, waved: Waved) -> Answers:
+        return {
+            query: set(_rows(self.wave.arrow(select), self._width(query)))
+            for query, select in waved.answers.items()
+        }
 
     def _derived(self, tin: int, facts: Facts, emit: Range) -> list[Answers]:
         assert self.start is not None
@@ -215,16 +217,27 @@ class Offline:
         found: list[Answers] = []
         if tin > self.done:
             self._offer(facts)
-            waved = self.wave.run(self.slices, self.inputs, self.start, self.done, tin, emit)
-            self.slices, self.done = waved.state, tin
-            found.append(self._rows(waved.answers))
+            waved = self._wave(self.slices, self.start, self.done, tin, emit)
+            found.append(self._answers(waved))
+            tables = {name: self.wave.arrow(select) for name, select in waved.state.items()}
+            self.slices = {name: table for name, table in tables.items() if table.num_rows}
+            self.done = tin
         if self.ahead or not found:
             # What would be final if nothing more came; the state stays as it is.
             self._offer({})
             to = tin + self.ahead
-            looked = self.wave.run(self.slices, self.inputs, self.start, self.done, to, emit)
-            found.append(self._rows(looked.answers))
+            looked = self._wave(self.slices, self.start, self.done, to, emit)
+            found.append(self._answers(looked))
         return found
+
+    def _wave(
+        self, slices: Mapping[str, pa.Table], start: int, tin: int, to: int, emit: Range
+    ) -> Waved:
+        for table, rows in slices.items():
+            self.connection.register(f"{table}_kept", rows)
+        span = Span.settled(self.schedule, start, tin, to, emit)
+        state = {table: f"{table}_kept" for table in slices}
+        return self.wave.run(self.schedule, span, state, self.inputs, packed=False, fresh=False)
 
     def _by_tick(self, few: Slices, tin: int, facts: Facts, emit: Range) -> list[Answers]:
         assert self.done is not None
@@ -258,14 +271,14 @@ class Offline:
         self.few = None
         return whole
 
-    def _strictly(self, tin: int, facts: Facts, emit: Range) -> dict[str, pa.Table]:
+    def _strictly(self, tin: int, facts: Facts, emit: Range) -> Answers:
         """Algorithm 2 as it is written: evaluate over the history, then forget what is old."""
         for name, times in facts.items():
             self.kept.setdefault(name, {}).update({t: set(rows) for t, rows in times.items()})
         self._offer(self.kept)
         earliest = min((t for times in self.kept.values() for t in times), default=tin + 1)
         start = self.schedule.first(min(earliest, tin))
-        answers = self.wave.run({}, self.inputs, start, start, tin + self.ahead, emit).answers
+        answers = self._answers(self._wave({}, start, start, tin + self.ahead, emit))
         self.done = tin
         for times in self.kept.values():
             for time in [t for t in times if t <= tin - self.window]:
@@ -316,7 +329,7 @@ def _simple(program: Program, query: str, budget: Budget) -> Dependencies:
     return simplified(deps, budget.share(0.3))[0]
 
 
-def _delay(program: Program, query: str, phi: int) -> int:
+def least_delay(program: Program, query: str, phi: int) -> int:
     """The least delay that is proved, at most the settling time."""
     if not phi:
         return 0
@@ -343,4 +356,4 @@ def _table(schema: Schema, rows: list[Row]) -> pa.Table:
     return pa.table([pa.array(c, t) for c, t in zip(columns, types, strict=True)], names=names)
 
 
-__all__ = ["MOST_FACTS", "Endless", "Offline"]
+__all__ = ["MOST_FACTS", "Endless", "Offline", "least_delay"]

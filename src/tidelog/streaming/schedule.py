@@ -100,8 +100,9 @@ class Schedule:
         """The input time at which every answer up to a tick is computed."""
         ends: list[Bound] = [tick]
         for query in self.deps.queries:
+            ends.append(self.pins[query])
             if query in self.phi:
-                ends += [tick + self.phi[query], self.pins[query]]
+                ends.append(tick + self.phi[query])
         return int(max(ends))
 
     def frontier(self, name: str, tin: int, start: int) -> int:

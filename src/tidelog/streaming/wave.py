@@ -7,14 +7,15 @@ state is all that is kept; where state lies in files it is the new slices only (
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 import duckdb
 import pyarrow as pa
 
 from tidelog.analysis.core import Predicate
-from tidelog.evaluation.plan import Derive, Fixpoint, Plan, Scan
+from tidelog.evaluation.plan import Derive, Fixpoint, Plan, Scan, Step
 from tidelog.evaluation.ranges import EMPTY, Range
 from tidelog.evaluation.runner import Runner
 from tidelog.evaluation.sql import TEXTS, Writer, chunk, narrowed
@@ -23,14 +24,45 @@ from tidelog.streaming.schedule import Schedule
 
 
 @dataclass(frozen=True)
-class Waved:
-    """What a wave gives: answers by query, and the kept slices by table.
+class Span:
+    """Where a wave goes: begun before `start`, from tin up to `to`, answers at the times `asked`.
 
-    Of a `fresh` wave both are packed, and the slices are those that were not there before.
+    With `ahead`, predicates are computed that much further, as if nothing more came; nothing of
+    that is kept. `early` are the last final times of queries whose answers are given before that.
     """
 
-    answers: dict[str, pa.Table]
-    state: dict[str, pa.Table]
+    start: int
+    tin: int
+    to: int
+    asked: dict[str, Range]
+    ahead: int = 0
+    early: dict[str, int] = field(default_factory=dict)
+
+    @staticmethod
+    def settled(schedule: Schedule, start: int, tin: int, to: int, emit: Range) -> Span:
+        """A span that answers what the wave settles, at the times in `emit`."""
+        asked: dict[str, Range] = {}
+        for query in schedule.deps.queries:
+            if query in schedule.phi:
+                low = schedule.frontier(query, tin, start) + 1
+                high = schedule.frontier(query, to, start)
+                asked[query] = Range(low, high) & emit if low <= high else EMPTY
+        return Span(start, tin, to, asked)
+
+
+@dataclass(frozen=True)
+class Waved:
+    """What a wave gives, as selects: answers by query, and slices by table.
+
+    Of a `fresh` wave the slices are those that were not there before; `given` are those answers
+    that are given early, at times that are not final yet, and `passed` is all that was computed of
+    some tables.
+    """
+
+    answers: dict[str, str]
+    state: dict[str, str]
+    given: dict[str, str] = field(default_factory=dict)
+    passed: dict[str, str] = field(default_factory=dict)
 
 
 class Wave(Runner):
@@ -38,76 +70,106 @@ class Wave(Runner):
 
     def __init__(
         self,
-        schedule: Schedule,
         connection: duckdb.DuckDBPyConnection,
+        plan: Plan,
         progress: Callable[[str], None] = lambda _: None,
-        own: Callable[[Predicate, str], str] | None = None,
     ) -> None:
-        self.own = own  # see Writer.own
-        self.schedule = schedule
+        self.own: Callable[[Predicate, str], str] | None = None  # see Writer.own
         self.connection = connection
         self.progress = progress
-        writer = Writer(schedule.plan)
         self.connection.execute(f"CREATE OR REPLACE TEMP TABLE {TEXTS} (i BIGINT, v VARCHAR)")
-        for text, i in writer.texts.items():
+        for text, i in Writer(plan).texts.items():
             self.connection.execute(f"INSERT INTO {TEXTS} VALUES (?, ?)", [i, text])
 
     def run(
         self,
-        state: Mapping[str, pa.Table | str],
+        schedule: Schedule,
+        span: Span,
+        state: Mapping[str, str],
         facts: Mapping[str, str],
-        start: int,
-        tin: int,
-        to: int,
-        emit: Range,
         *,
-        fresh: bool = False,
+        packed: bool = True,
+        fresh: bool = True,
+        steps: Iterable[Step] | None = None,
+        passed: Iterable[str] = (),
     ) -> Waved:
         """One wave; `facts` names a table of new facts (or all rigid ones) per input.
 
-        Facts that are packed already go by the name of their scan. `start` is the input time the
-        schedule began before, `emit` the answer times wanted.
+        Facts that are packed already go by the name of their scan; `state` names tables of slices
+        by table, and of answers given early by query. Of the `steps` of the plan, all are run
+        unless some are chosen. Answers are `packed` or a row each.
         """
-        schedule = self.schedule
-        ranges = schedule.ranges(tin, to, start)
+        ahead = span.to + span.ahead
+        ranges = schedule.ranges(span.tin, ahead, span.start)
         data = {name: r for name, r in ranges.items() if schedule.deps.core.predicates[name].input}
         plan = replace(schedule.plan, ranges=ranges, data=data)
+        steps = plan.steps if steps is None else tuple(steps)
+        new = self.steps(plan, steps, state, facts)
+        writer = Writer(plan)
+        kept: dict[str, str] = {}
+        known: dict[str, str] = {}
+        wanted = set(passed)
+        for step in steps:
+            match step:
+                case Scan():
+                    if step.predicate.temporal:
+                        narrow = narrowed(step.predicate, step.columns)
+                        first = schedule.kept_from(step.name, span.to, span.start)
+                        first = span.to + 1 if first is None else min(first, span.to + 1)
+                        table = new[step.name] if fresh else step.name
+                        ranges_ = _kept(schedule, step.name, first, None, math.inf)
+                        _keep(kept, narrow, step.name, table, ranges_, writer)
+                case Derive(predicate=predicate, table=table):
+                    self._keep_derived(schedule, span, predicate, table, kept, writer, fresh)
+                    if table in wanted:
+                        known[table] = _passed(schedule, span, predicate, table, writer)
+                case Fixpoint():
+                    for predicate, table in zip(step.predicates, step.tables, strict=True):
+                        self._keep_derived(schedule, span, predicate, table, kept, writer, fresh)
+                        if table in wanted:
+                            known[table] = _passed(schedule, span, predicate, table, writer)
+        here = {p.name for step in steps for p in _derived(step)}
+        answers: dict[str, str] = {}
+        given: dict[str, str] = {}
+        for query in schedule.deps.queries:
+            if query not in here:
+                continue
+            asked = Writer(replace(plan, asked=span.asked.get(query, EMPTY)))
+            if query not in span.asked:
+                # A rigid query is answered once, when what it draws on is known.
+                pin = schedule.pins[query]
+                due = pin <= span.to and (span.tin == span.start or span.tin < pin)
+                rows = asked.rows(query)
+                answers[query] = rows if due else f"SELECT * FROM ({rows}) AS r LIMIT 0"
+            elif query in span.early:
+                answers[query], given[query] = self._early(asked, query, state, span.early[query])
+            else:
+                answers[query] = asked.answers(query) if packed else asked.rows(query)
+        return Waved(answers, kept, given, known)
+
+    def steps(
+        self,
+        plan: Plan,
+        steps: Iterable[Step],
+        state: Mapping[str, str],
+        facts: Mapping[str, str],
+    ) -> dict[str, str]:
+        """Run steps of a plan: a table for each predicate; where the new facts of scans are."""
         writer = Writer(plan)
         writer.own = self.own
         for name, table in plan.inputs.items():
             if name in facts:
                 self.view(table, f"SELECT * FROM {facts[name]}")
-        given: dict[str, str] = {}
-        for table, rows in state.items():
-            if isinstance(rows, str):  # a table that is there already
-                given[table] = rows
-            else:
-                self.connection.register(f"{table}_kept", rows)
-                given[table] = f"{table}_kept"
-        kept: dict[str, pa.Table] = {}
-        for step in plan.steps:
+        new: dict[str, str] = {}
+        for step in steps:
             match step:
                 case Scan():
-                    new = self._scan(step, writer, facts, given)
-                    if step.predicate.temporal:
-                        narrow = narrowed(step.predicate, step.columns)
-                        first = self.schedule.kept_from(step.name, to, start)
-                        first = to + 1 if first is None else min(first, to + 1)
-                        table = new if fresh else step.name
-                        self._keep(narrow, step.name, table, first, None, kept, writer)
+                    new[step.name] = self._scan(step, writer, facts, state)
                 case Derive():
-                    self._derive(step, writer, given)
-                    self._keep_derived(
-                        step.predicate, step.table, start, tin, to, kept, writer, fresh
-                    )
+                    self._derive(step, writer, state)
                 case Fixpoint():
-                    self.fixpoint(step, writer, given)
-                    for predicate, table in zip(step.predicates, step.tables, strict=True):
-                        self._keep_derived(predicate, table, start, tin, to, kept, writer, fresh)
-        answers = self._answers(plan, start, tin, to, emit, fresh)
-        for table in given.values():
-            self.connection.unregister(table)  # does nothing to a table of the connection's own
-        return Waved(answers, kept)
+                    self.fixpoint(step, writer, state)
+        return new
 
     def _scan(
         self, step: Scan, writer: Writer, facts: Mapping[str, str], given: Mapping[str, str]
@@ -144,71 +206,92 @@ class Wave(Runner):
 
     def _keep_derived(
         self,
+        schedule: Schedule,
+        span: Span,
         predicate: Predicate,
         table: str,
-        start: int,
-        tin: int,
-        to: int,
-        kept: dict[str, pa.Table],
+        kept: dict[str, str],
         writer: Writer,
         fresh: bool,
     ) -> None:
         if not predicate.temporal:
             return
-        first = self.schedule.kept_from(table, to, start)
-        known = self.schedule.frontier(predicate.name, tin, start) if fresh else None
+        first = schedule.kept_from(table, span.to, span.start)
+        known = schedule.frontier(predicate.name, span.tin, span.start) if fresh else None
         if known is not None and first is not None:
             first = max(first, known + 1)
-        self._keep(predicate, table, table, first, known, kept, writer)
+        last = schedule.frontier(predicate.name, span.to, span.start)
+        _keep(kept, predicate, table, table, _kept(schedule, table, first, known, last), writer)
 
-    def _keep(
-        self,
-        predicate: Predicate,
-        name: str,
-        table: str,
-        first: int | None,
-        known: int | None,
-        kept: dict[str, pa.Table],
-        writer: Writer,
-    ) -> None:
-        """What of a table later waves look at: from `first` on, and pinned ticks after `known`."""
-        names = ", ".join(writer.names(predicate))
-        parts: list[str] = []
-        if first is not None:
-            clip = Range(max(first, -TIME_MAX), TIME_MAX)
-            rows = f"SELECT {names} FROM {table} WHERE c >= {chunk(int(clip.low))}"
-            parts.append(writer.merge(predicate, [rows], clip))
-        for tick in sorted(self.schedule.pinned.get(name, ())):
-            if (first is None or tick < first) and (known is None or tick > known):
-                clip = Range(tick, tick)
-                rows = f"SELECT {names} FROM {table} WHERE c = {chunk(tick)}"
-                parts.append(writer.merge(predicate, [rows], clip))
-        if parts:
-            rows_ = self.arrow(writer.merge(predicate, parts, None))
-            if rows_.num_rows:
-                kept[name] = rows_
+    def _early(
+        self, writer: Writer, query: str, state: Mapping[str, str], final: int
+    ) -> tuple[str, str]:
+        """Answers that were not given before, and those of them at times that are not final."""
+        predicate = writer.plan.deps.core.predicates[query]
+        table = f"{writer.plan.tables[query]}_early"
+        self.table(f"{table}_all", writer.answers(query))
+        if query in state:
+            self.table(table, writer.news(predicate, state[query], f"{table}_all"))
+        else:
+            self.table(table, f"SELECT * FROM {table}_all")
+        later = _clipped(writer, predicate, table, Range(final + 1, TIME_MAX))
+        return f"SELECT * FROM {table}", later
 
-    def _answers(
-        self, plan: Plan, start: int, tin: int, to: int, emit: Range, packed: bool
-    ) -> dict[str, pa.Table]:
-        """Answers at the times that this wave settles."""
-        found: dict[str, pa.Table] = {}
-        for query in plan.deps.queries:
-            if query in self.schedule.phi:
-                low = self.schedule.frontier(query, tin, start) + 1
-                high = self.schedule.frontier(query, to, start)
-                asked = Range(low, high) & emit if low <= high else EMPTY
-                writer = Writer(replace(plan, asked=asked))
-                select = writer.answers(query) if packed else writer.rows(query)
-                found[query] = self.arrow(select)
-                continue
-            # A rigid query is answered once, when what it draws on is known.
-            known = self.schedule.pins[query] <= to and (
-                tin == start or tin < self.schedule.pins[query]
-            )
-            rows = Writer(plan).rows(query)
-            found[query] = self.arrow(rows if known else f"SELECT * FROM ({rows}) AS r LIMIT 0")
-        return found
+
+def _derived(step: Step) -> tuple[Predicate, ...]:
+    match step:
+        case Derive():
+            return (step.predicate,)
+        case Fixpoint():
+            return step.predicates
+        case Scan():
+            return ()
+
+
+def _passed(
+    schedule: Schedule, span: Span, predicate: Predicate, table: str, writer: Writer
+) -> str:
+    """All of a table that this wave computes."""
+    low = schedule.frontier(predicate.name, span.tin, span.start) + 1
+    high = schedule.frontier(predicate.name, span.to + span.ahead, span.start)
+    return _clipped(writer, predicate, table, Range(low, high) if low <= high else EMPTY)
+
+
+def _kept(
+    schedule: Schedule, table: str, first: int | None, known: int | None, last: float
+) -> list[Range]:
+    """The times of a table that later waves look at: from `first` on, and pinned ones."""
+    found = []
+    if first is not None and first <= last:
+        found.append(Range(max(first, -TIME_MAX), min(last, TIME_MAX)))
+    found += [
+        Range(tick, tick)
+        for tick in sorted(schedule.pinned.get(table, ()))
+        if (first is None or tick < first) and (known is None or tick > known) and tick <= last
+    ]
+    return found
+
+
+def _keep(
+    kept: dict[str, str],
+    predicate: Predicate,
+    name: str,
+    table: str,
+    ranges: list[Range],
+    writer: Writer,
+) -> None:
+    if ranges:
+        parts = [_clipped(writer, predicate, table, range_) for range_ in ranges]
+        kept[name] = parts[0] if len(parts) == 1 else writer.merge(predicate, parts, None)
+
+
+def _clipped(writer: Writer, predicate: Predicate, table: str, clip: Range) -> str:
+    if clip.empty:
+        return writer.empty(predicate)
+    names = ", ".join(writer.names(predicate))
+    low, high = chunk(int(clip.low)), chunk(int(clip.high))
+    rows = f"SELECT {names} FROM {table} WHERE c >= {low} AND c <= {high}"
+    return writer.merge(predicate, [rows], clip)
 
 
 def bits(table: pa.Table) -> int:

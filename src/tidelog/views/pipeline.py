@@ -6,10 +6,11 @@ from typing import Any
 
 from tidelog.analysis.containment import reduced
 from tidelog.analysis.dependencies import Dependencies, dependencies
+from tidelog.analysis.stages import Stage, staged
 from tidelog.evaluation.plan import Scan, planning_budget
 from tidelog.language.printer import print_literal, print_term
 from tidelog.language.program import Constant
-from tidelog.streaming.layout import Keyless, Layout
+from tidelog.streaming.layout import Layout
 from tidelog.streaming.schedule import Blocking, Schedule
 
 
@@ -23,12 +24,19 @@ def pipeline_lines(deps: Dependencies) -> list[str]:
         wanted = f" where {', '.join(scan['where'])}" if scan["where"] else ""
         lines.append(f"  select  {scan['input']}({', '.join(scan['columns'])}){wanted}, packed")
     lines += [f"  rigid   {name}, in every partition" for name in found["rigid"]]
-    keys = ", ".join(f"{name}[{where}]" for name, where in found["key"].items())
-    lines.append(f"  split   by key, the argument that all rules share: {keys}")
-    lines.append("  wave    when everything up to tin has arrived, up to")
-    lines += [
-        f"            {step['predicate']} @ {_ago(step['settles'])}" for step in found["wave"]
-    ]
+    lines.append("  wave    when everything up to tin has arrived")
+    settles = {step["predicate"]: _ago(step["settles"]) for step in found["wave"]}
+    for stage in found["stages"]:
+        if stage["kind"] == "keyed":
+            keys = ", ".join(f"{name}[{where}]" for name, where in stage["key"].items())
+            lines.append(f"  split   by key: {keys}")
+        else:
+            where = "in one partition" if stage["kind"] == "whole" else "by Catalyst"
+            lines.append(f"  whole   {where}: {stage['because']}")
+        lines += [
+            f"            {name} @ {settles[name]}" if name in settles else f"            {name}"
+            for name in stage["derives"]
+        ]
     lines += [f"  state   {p['table']}: {p['kept']}; {p['because']}" for p in found["state"]]
     if not found["state"]:
         lines.append("  state   none but facts after tin")
@@ -44,9 +52,10 @@ def pipeline_json(deps: Dependencies) -> dict[str, Any]:
     """The same as data; `refused` says why there is none."""
     needed, _ = reduced(deps.core, deps.queries, planning_budget())
     try:
-        schedule = Schedule(dependencies(needed, deps.queries))
-        layout = Layout(schedule)
-    except (Blocking, Keyless) as error:
+        split = staged(dependencies(needed, deps.queries))
+        schedule = Schedule(split.deps)
+        layout = Layout(schedule.plan, split.stages)
+    except Blocking as error:
         return {"refused": str(error)}
     names = {table: name for name, table in schedule.plan.tables.items()}
     scans = [s for s in schedule.plan.steps if isinstance(s, Scan)]
@@ -79,13 +88,27 @@ def pipeline_json(deps: Dependencies) -> dict[str, Any]:
     return {
         "select": [_scan(scan) for scan in scans if scan.predicate.temporal],
         "rigid": [scan.predicate.source for scan in scans if not scan.predicate.temporal],
-        "key": {name: i + 1 for name, i in layout.positions.items()},
+        "stages": [_stage(layout, stage) for stage in layout.stages],
         "wave": [
             {"predicate": name, "settles": schedule.phi[name]}
             for name in schedule.plan.tables
             if name in schedule.phi
         ],
         "state": state,
+    }
+
+
+def _stage(layout: Layout, stage: Stage) -> dict[str, Any]:
+    looked_at = {*layout.reads(stage), *layout.own(stage)}
+    names = {table: name for name, table in layout.plan.tables.items()}
+    scans = {s.name: s.predicate.name for s in layout.plan.steps if isinstance(s, Scan)}
+    involved = {names.get(table, scans.get(table, "")) for table in looked_at}
+    where = f" ({stage.rule.origin})" if stage.rule is not None else ""
+    return {
+        "kind": stage.kind.value,
+        "derives": list(stage.predicates),
+        "key": {name: i + 1 for name, i in stage.positions.items() if name in involved},
+        "because": f"{stage.reason}{where}" if stage.reason else "",
     }
 
 

@@ -20,11 +20,11 @@ from tidelog.evaluation.facts import DataError
 from tidelog.evaluation.ranges import Range
 from tidelog.evaluation.sql import chunk
 from tidelog.streaming.clock import Clock, Pace
-from tidelog.streaming.kernel import Span
-from tidelog.streaming.layout import Layout
+from tidelog.streaming.layout import DONE, Layout, Relation
 from tidelog.streaming.spark.checkpoint import Checkpoint, Commit, Slice
 from tidelog.streaming.spark.sinks import Rows, Sink, Told, save
 from tidelog.streaming.spark.work import (
+    EVER,
     FIRST,
     LITTLE,
     Arrived,
@@ -36,10 +36,10 @@ from tidelog.streaming.spark.work import (
     chunks,
     configure,
 )
+from tidelog.streaming.wave import Span
 
 # Slices past which they are merged into one.
 MOST_SLICES = 24
-EVER = Range(-(2**62), 2**62)
 
 
 class Source(Protocol):
@@ -67,7 +67,7 @@ class Pipeline:
 
     @property
     def queries(self) -> tuple[str, ...]:
-        return self.layout.schedule.deps.queries
+        return self.setting.schedule.deps.queries
 
     def run(self, rows: DataFrame | None, number: int) -> None:
         """Do a batch and commit it; without rows, the last one: no more input will come."""
@@ -96,7 +96,7 @@ class Pipeline:
                 if rows is None
                 else before.after(arrived.first, arrived.seen, self.pace)
             )
-            clock, span = clock.wave(self.layout.schedule, self.pace)
+            clock, span = clock.wave(self.setting.schedule, self.pace, self.setting.emission)
             if isinstance(work, Here) and span is not None and not self._little(last, span):
                 work = self._moved(work, rows, before)
             work.wave(arrived, () if last is None else last.state, span)
@@ -187,7 +187,7 @@ class Pipeline:
         new = {"facts": arrived.facts, "late": arrived.late, "dead": arrived.dead}
         for name, n in {**new, "answers": sum(counts.values())}.items():
             totals[name] = totals.get(name, 0) + n
-        tout = clock.tin if clock.closed else clock.tout(self.layout.schedule)
+        tout = clock.tout(self.setting.schedule, self.setting.emission)
         return Commit(
             number, clock, tout, **new, answers=counts, state=state, sink=sink, totals=totals
         )
@@ -222,7 +222,7 @@ class Pipeline:
         kept = [
             part for part in (last.state if last is not None else ()) if self._alive(part, clock)
         ]
-        tabs = sorted(r.number for r in self.layout.tables.values() if r.number in found)
+        tabs = sorted(r.number for r in self._stored.values() if r.number in found)
         if tabs:
             tables = {tab: (found[tab].first, found[tab].last, found[tab].rows) for tab in tabs}
             work.keep(tabs, ("state", str(number)))
@@ -243,17 +243,17 @@ class Pipeline:
 
     def _merged(self, slices: list[Slice], folder: str, clock: Clock) -> list[Slice]:
         """Many slices as one, without what nothing looks at any more."""
-        wanted = {r.number: chunks(self._kept(n, clock)) for n, r in self.layout.tables.items()}
+        wanted = {r.number: chunks(self._kept(n, clock)) for n, r in self._stored.items()}
         spark = self.setting.spark.newSession()
         configure(spark, self.setting.kernel.partitions)
         rows = self.setting.read(spark, slices, wanted)
         if rows is None:
             return []
-        names = [f.name for f in self.layout.schema if f.name not in ("old", "b")]
+        names = [f.name for f in self.layout.schema if f.name not in ("part", "b")]
         work = There(self.setting, spark, None)
         try:
             merged = rows.groupBy(*names).agg(F.bit_or("b").alias("b"))
-            work.take(merged.withColumn("old", F.lit(True)))
+            work.take(merged.withColumn("part", F.lit(DONE)))
             tables = {tab: (n.first, n.last, n.rows) for tab, n in work.counts.items()}
             if not tables:
                 return []
@@ -262,19 +262,26 @@ class Pipeline:
         finally:
             work.release()
 
+    @property
+    def _stored(self) -> dict[str, Relation]:
+        """What state files hold: tables, and by query the answers given early."""
+        return {**self.layout.tables, **self.layout.given}
+
     def _kept(self, name: str, clock: Clock) -> list[Range]:
         """The ticks of a table that later batches may look at."""
-        schedule = self.layout.schedule
+        schedule, emission = self.setting.schedule, self.setting.emission
         if clock.start is None or clock.done is None:
-            return [EVER]
+            return [Range(-EVER, EVER)]
+        if name in self.layout.given:
+            return [Range(emission.final(schedule, name, clock.done, clock.start) + 1, EVER)]
         first = schedule.kept_from(name, clock.done, clock.start)
         if name in self.layout.scans:
             first = clock.done + 1 if first is None else min(first, clock.done + 1)
-        found = [] if first is None else [Range(first, EVER.high)]
+        found = [] if first is None else [Range(first, EVER)]
         return found + [Range(tick, tick) for tick in schedule.pinned.get(name, ())]
 
     def _alive(self, part: Slice, clock: Clock) -> bool:
-        names = {r.number: name for name, r in self.layout.tables.items()}
+        names = {r.number: name for name, r in self._stored.items()}
         return any(
             chunk(int(range_.low)) <= last and first <= int(range_.high)
             for tab, (first, last, _) in part.tables.items()

@@ -6,41 +6,37 @@ Both do the same: mark the rows that are facts, run the wave, hand out answers a
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import Protocol
 from urllib.parse import unquote
 
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidelog.evaluation.duckdb import timestamps
-from tidelog.evaluation.plan import Scan
 from tidelog.evaluation.ranges import Range
 from tidelog.evaluation.sql import CHUNK, chunk
-from tidelog.language.program import (
-    TIME_COLUMN,
-    Comparison,
-    Constant,
-    Operator,
-    Program,
-    Term,
-    Value,
-    Variable,
-)
-from tidelog.streaming.clock import Clock
-from tidelog.streaming.kernel import Kernel, Span, Worker
-from tidelog.streaming.layout import Layout, Relation
+from tidelog.evaluation.ticks import Ticks
+from tidelog.language.program import TIME_COLUMN, Program
+from tidelog.streaming.clock import Clock, Emission
+from tidelog.streaming.kernel import Kernel, Worker
+from tidelog.streaming.layout import DONE, KEPT, Layout, Relation
+from tidelog.streaming.schedule import Schedule
+from tidelog.streaming.spark.chain import Chain
 from tidelog.streaming.spark.checkpoint import Slice
+from tidelog.streaming.spark.packing import Packing
 from tidelog.streaming.spark.sinks import Rows, save
 from tidelog.streaming.spark.sources import Inputs, arrow_struct
 from tidelog.streaming.spark.store import Store
+from tidelog.streaming.wave import Span
 
+# A time after all others.
+EVER = 2**62
 # Rows of state that one file may hold.
 FILE_ROWS = 1_000_000
 # Rows of facts and rows of state up to which a batch is done in the driver.
@@ -93,6 +89,13 @@ class Setting:
     store: Store  # of the checkpoint
     max_jump: int | None
     timestamps: bool
+    schedule: Schedule
+    emission: Emission
+    rigid_files: dict[str, str]  # by input
+
+    @cached_property
+    def packing(self) -> Packing:
+        return Packing(self.layout, self.inputs)
 
     @cached_property
     def worker(self) -> Worker:
@@ -104,51 +107,21 @@ class Setting:
             self.worker.close()
             del self.worker
 
-    @cached_property
-    def scans(self) -> list[tuple[Column, Column]]:
-        """For every scan when a row is one for it, and what it makes of it."""
-        return [
-            self._wanted(step)
-            for step in self.layout.schedule.plan.steps
-            if isinstance(step, Scan) and step.predicate.temporal
-        ]
-
-    def _wanted(self, scan: Scan) -> tuple[Column, Column]:
-        """When a row is one for a scan, and what the scan makes of it."""
-        name = scan.predicate.source
-        slots = self.inputs.slots(name)
-        bound: dict[str, Column] = {}
-        condition = F.col("tag") == self.inputs.tag(name)
-        for term, slot in zip(scan.atom.args, slots, strict=True):
-            if isinstance(term, Constant):
-                condition = condition & (F.col(slot) == _literal(term.value))
-            elif term.name in bound:
-                condition = condition & (F.col(slot) == bound[term.name])
-            else:
-                bound[term.name] = F.col(slot)
-        for comparison in scan.comparisons:
-            condition = condition & _compared(comparison, bound)
-        relation = self.layout.scans[scan.name]
-        kept = {
-            to: F.col(slots[position])
-            for to, position in zip(relation.slots, scan.columns, strict=True)
-        }
-        values = [F.lit(relation.number).cast("int").alias("tab")]
-        types = {f.name: f.dataType for f in arrow_struct(self.layout.schema)}
-        values += [
-            kept.get(f.name, F.lit(None)).cast(types[f.name]).alias(f.name)
-            for f in self.layout.schema
-            if f.name not in ("tab", "old", "c", "b")
-        ]
-        return condition, F.struct(*values)
-
     def looked_at(self, span: Span) -> dict[int, list[tuple[int, int]]]:
         """The chunks of each table that a wave looks at."""
-        schedule = self.layout.schedule
-        return {
-            relation.number: chunks(schedule.looked_at(name, span.tin, span.to, span.start))
+        to = span.to + span.ahead
+        found = {
+            relation.number: chunks(self.schedule.looked_at(name, span.tin, to, span.start))
             for name, relation in self.layout.tables.items()
         }
+        for query in span.early:
+            after = self.emission.final(self.schedule, query, span.tin, span.start)
+            found[self.layout.given[query].number] = [(chunk(after + 1), EVER)]
+        return found
+
+    def rigid(self, spark: SparkSession) -> dict[str, DataFrame]:
+        """Rigid facts as Catalyst has them."""
+        return {name: spark.read.parquet(path) for name, path in self.rigid_files.items()}
 
     def files(
         self, slices: Iterable[Slice], wanted: dict[int, list[tuple[int, int]]]
@@ -176,9 +149,9 @@ class Setting:
         if not places:
             return None
         struct = arrow_struct(self.layout.schema)
-        others = [name for name in struct.names if name not in ("tab", "old")]
+        others = [name for name in struct.names if name not in ("tab", "part")]
         rows = spark.read.schema(struct).parquet(*places)
-        return rows.where(among(wanted)).selectExpr("tab", "TRUE AS old", *others)
+        return rows.where(among(wanted)).selectExpr("tab", f"{KEPT} AS part", *others)
 
 
 class Work(Protocol):
@@ -271,6 +244,7 @@ class There:
     def __init__(self, setting: Setting, spark: SparkSession, rows: DataFrame | None) -> None:
         self.setting, self.spark, self.rows = setting, spark, rows
         self.counts: dict[int, Count] = {}
+        self.chain: Chain | None = None
         self.out: DataFrame | None = None
 
     def arrived(self, before: Clock) -> Arrived:
@@ -289,21 +263,32 @@ class There:
 
     def wave(self, arrived: Arrived, slices: Iterable[Slice], span: Span | None) -> None:
         setting = self.setting
-        struct = arrow_struct(setting.layout.schema)
-        others = [name for name in struct.names if name not in ("tab", "old")]
-        parts: list[DataFrame] = []
-        if self.rows is not None and arrived.facts:
-            old = "TRUE" if span is None else "FALSE"
-            parts.append(self._packed().selectExpr("tab", f"{old} AS old", *others))
-        if span is not None:
-            kept = setting.read(self.spark, slices, setting.looked_at(span))
-            parts += [] if kept is None else [kept]
-        rows = reduce(DataFrame.union, parts) if parts else self.spark.createDataFrame([], struct)
-        if span is not None:
-            home = setting.layout.home(setting.kernel.partitions, _sql_literal, spark=True)
-            split = rows.repartitionById(setting.kernel.partitions, F.expr(home))
-            rows = split.mapInArrow(_Task(setting.kernel, span), struct)
-        self.take(rows)
+        layout = setting.layout
+        facts = self.rows.where(self.terms.fine) if self.rows is not None else None
+        facts = facts if arrived.facts else None
+        if span is None:
+            if facts is not None:
+                self.take(setting.packing.packed(facts, layout.scans, DONE))
+            return
+        wanted, parts = setting.looked_at(span), list(slices)
+
+        def new(scans: set[str]) -> DataFrame | None:
+            return setting.packing.packed(facts, scans) if facts is not None and scans else None
+
+        def kept(tabs: set[int]) -> DataFrame | None:
+            some = {tab: found for tab, found in wanted.items() if tab in tabs}
+            return setting.read(self.spark, parts, some)
+
+        self.chain = Chain(
+            self.spark,
+            layout,
+            setting.schedule,
+            setting.kernel,
+            setting.rigid(self.spark),
+            new,
+            kept,
+        )
+        self.take(self.chain.rows(span))
 
     def take(self, rows: DataFrame) -> None:
         """Have these rows as results."""
@@ -313,41 +298,14 @@ class There:
         )
         self.counts = {tab: Count(*map(int, found)) for tab, *found in counted.collect()}
 
-    def _packed(self) -> DataFrame:
-        """Facts selected, projected and packed for every scan that wants them, in one pass."""
-        assert self.rows is not None
-        names = [f.name for f in self.setting.layout.schema if f.name not in ("old", "c", "b")]
-        found = self._selected(self.rows.where(self.terms.fine))
-        bit = f"bit_or(shiftleft(1L, CAST(pmod(t, {CHUNK}) AS INT))) AS b"
-        return found.groupBy(*names, F.expr(f"t - pmod(t, {CHUNK}) AS c")).agg(F.expr(bit))
-
-    def _selected(self, rows: DataFrame) -> DataFrame:
-        """For every scan the rows it wants, with the table's number and in its slots."""
-        scans = self.setting.scans
-        if len(scans) == 1:
-            ((condition, row),) = scans
-            return rows.where(condition).select("t", row.alias("row")).select("t", "row.*")
-        some = F.array(*(F.when(condition, row) for condition, row in scans))
-        return rows.select("t", F.inline(F.filter(some, lambda x: x.isNotNull())))
-
     def answers(self, query: str, relation: Relation) -> Rows:
         assert self.out is not None
-        bits = F.filter(
-            F.sequence(F.lit(0), F.lit(CHUNK - 1)),
-            lambda i: F.call_function("getbit", F.col("b"), i) == 1,
-        )
-        time = F.col("c") + F.col("i")
-        ticks = self.setting.inputs.ticks
-        if ticks is not None and self.setting.timestamps:
-            time = F.timestamp_micros(time * ticks.length + ticks.origin)
-        rows = self.out.where(F.col("tab") == relation.number)
-        plain = rows.select(*relation.slots, "c", F.explode(bits).alias("i"))
-        names = self.setting.program.output_columns(query)
-        return plain.select(*relation.slots, time.alias("t")).toDF(*names, TIME_COLUMN)
+        ticks = self.setting.inputs.ticks if self.setting.timestamps else None
+        return unpacked(self.out, relation, self.setting.program.output_columns(query), ticks)
 
     def keep(self, tabs: list[int], place: tuple[str, ...]) -> None:
         assert self.out is not None
-        rows = self.out.where(F.col("tab").isin(tabs)).drop("old")
+        rows = self.out.where(F.col("tab").isin(tabs)).drop("part")
         files = 1 + sum(self.counts[tab].rows for tab in tabs) // FILE_ROWS
         spread = rows.coalesce(files).sortWithinPartitions("tab", "c")
         save(spread, "parquet", self.setting.store, place)
@@ -378,6 +336,8 @@ class There:
         save(letters, "json", self.setting.store, place)
 
     def release(self) -> None:
+        if self.chain is not None:
+            self.chain.release()
         if self.out is not None:
             self.out.unpersist()
 
@@ -438,22 +398,24 @@ class Here:
         }
 
     def answers(self, query: str, relation: Relation) -> Rows:
+        names = list(self.setting.program.output_columns(query))
         slots = "".join(f"{slot}, " for slot in relation.slots)
         order = ", ".join(["t", *relation.slots])
         table = self.connection.sql(
             f"SELECT {slots}c + i AS t FROM results, range({CHUNK}) AS n(i)"
             f" WHERE tab = {relation.number} AND ((b >> i::INT) & 1) = 1 ORDER BY {order}"
         ).to_arrow_table()
+        if not relation.temporal:
+            return without_time(table, names)
         ticks = self.setting.inputs.ticks
         if ticks is not None and self.setting.timestamps:
             stamps = timestamps(table.column(-1), ticks)
             table = table.set_column(table.num_columns - 1, "t", stamps)
-        names = self.setting.program.output_columns(query)
         return table.rename_columns([*names, TIME_COLUMN])
 
     def keep(self, tabs: list[int], place: tuple[str, ...]) -> None:
         some = ", ".join(map(str, tabs))
-        select = f"SELECT * EXCLUDE (old) FROM results WHERE tab IN ({some}) ORDER BY tab, c"
+        select = f"SELECT * EXCLUDE (part) FROM results WHERE tab IN ({some}) ORDER BY tab, c"
         table = self.connection.sql(select).to_arrow_table()
         save(table, "parquet", self.setting.store, place)
 
@@ -483,17 +445,32 @@ class Here:
         self.connection.close()
 
 
-@dataclass(frozen=True)
-class _Task:
-    """The kernel as Spark calls it."""
+def without_time(table: pa.Table, names: list[str]) -> pa.Table:
+    """Answers of a query without a time."""
+    table = table.drop_columns(["t"])
+    if not names:
+        return pa.table({"holds": pa.array([True] * table.num_rows, pa.bool_())})
+    return table.rename_columns(names)
 
-    kernel: Kernel
-    span: Span
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = TaskContext.get()
-        assert context is not None
-        yield from self.kernel.run(context.partitionId(), self.span, batches)
+def unpacked(
+    rows: DataFrame, relation: Relation, names: Sequence[str], ticks: Ticks | None
+) -> DataFrame:
+    """Packed answers a row each, under the names and with the times users asked for."""
+    found = rows.where((F.col("tab") == relation.number) & (F.col("part") == DONE))
+    if not relation.temporal:
+        if not names:
+            return found.select(F.lit(True).alias("holds"))
+        return found.select(*relation.slots).toDF(*names)
+    bits = F.filter(
+        F.sequence(F.lit(0), F.lit(CHUNK - 1)),
+        lambda i: F.call_function("getbit", F.col("b"), i) == 1,
+    )
+    time = F.col("c") + F.col("i")
+    if ticks is not None:
+        time = F.timestamp_micros(time * ticks.length + ticks.origin)
+    plain = found.select(*relation.slots, "c", F.explode(bits).alias("i"))
+    return plain.select(*relation.slots, time.alias("t")).toDF(*names, TIME_COLUMN)
 
 
 def configure(spark: SparkSession, partitions: int) -> None:
@@ -503,33 +480,3 @@ def configure(spark: SparkSession, partitions: int) -> None:
     spark.conf.set("spark.sql.session.timeZone", "UTC")
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "65536")
     spark.conf.set("spark.sql.parquet.compression.codec", "zstd")
-
-
-def _literal(value: Value) -> Column:
-    return F.lit(value).cast("bigint") if type(value) is int else F.lit(value)
-
-
-def _sql_literal(value: Value) -> str:
-    if isinstance(value, str):
-        return f"CAST(X'{value.encode().hex()}' AS STRING)"
-    return json.dumps(value)
-
-
-def _compared(comparison: Comparison, bound: dict[str, Column]) -> Column:
-    def column(term: Term) -> Column:
-        return bound[term.name] if isinstance(term, Variable) else _literal(term.value)
-
-    left, right = column(comparison.left), column(comparison.right)
-    match comparison.operator:
-        case Operator.EQ:
-            return left == right
-        case Operator.NE:
-            return left != right
-        case Operator.LT:
-            return left < right
-        case Operator.LE:
-            return left <= right
-        case Operator.GT:
-            return left > right
-        case Operator.GE:
-            return left >= right
