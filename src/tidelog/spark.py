@@ -7,7 +7,6 @@ import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -16,35 +15,30 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tidelog.analysis.containment import reduced
-from tidelog.analysis.core import core
 from tidelog.analysis.dependencies import dependencies
 from tidelog.analysis.stages import staged
 from tidelog.evaluation.duckdb import Engine
-from tidelog.evaluation.facts import DataError, FactsLike, resolve, schemas
-from tidelog.evaluation.plan import planning_budget
+from tidelog.evaluation.engines import Moment, as_tick
+from tidelog.evaluation.facts import DataError, schemas
 from tidelog.evaluation.ticks import Ticks
-from tidelog.language.checks import check_program
-from tidelog.language.diagnostics import Severity
 from tidelog.language.printer import print_rule
-from tidelog.language.program import Program, Type
+from tidelog.language.program import Program
 from tidelog.streaming.clock import Emission, Pace
 from tidelog.streaming.kernel import Kernel
 from tidelog.streaming.layout import Layout
 from tidelog.streaming.offline import least_delay
 from tidelog.streaming.schedule import Schedule
+from tidelog.streaming.spark import batch
 from tidelog.streaming.spark.checkpoint import Checkpoint, Commit
+from tidelog.streaming.spark.given import Given
 from tidelog.streaming.spark.pipeline import Pipeline, Source
 from tidelog.streaming.spark.sinks import Memory, Sink, sink_of
-from tidelog.streaming.spark.sources import Files, Frames, Inputs, spark_type
+from tidelog.streaming.spark.sources import Files, Frames, Inputs
 from tidelog.streaming.spark.store import Refused, Store
 from tidelog.streaming.spark.work import Setting
 from tidelog.streaming.stream import Emit
 
-# Rows of a rigid input up to which it is sent to every worker.
-LARGE = 1_000_000
-
-__all__ = ["Commit", "Refused", "Running", "session", "stream"]
+__all__ = ["Commit", "Refused", "Running", "query", "session", "stream"]
 
 
 def session(master: str = "local[*]", **options: str) -> SparkSession:
@@ -101,108 +95,92 @@ def stream(
         raise ValueError("max_jump is a number of ticks, 1 or more")
     ticks = None if tick is None else Ticks.of(tick, origin)
     asked = tuple(queries) if queries is not None else program.outputs
-    for query in asked:
-        if query not in (*program.heads, *program.inputs):
-            raise ValueError(f"no predicate {query} in the rules")
     folder = None if isinstance(inputs, Mapping) else str(inputs)
     frames = inputs if isinstance(inputs, Mapping) else {}
-    given: FactsLike
-    if isinstance(rigid, Mapping):
-        given = _collected(rigid)
-    else:
-        given = rigid if rigid is not None else folder
-    _check_names(program, frames, rigid if isinstance(rigid, Mapping) else {})
-    temporal = {name for name, schema in schemas(program).items() if schema.time is not None}
-    names = frozenset(schemas(program)) - temporal
-    with Engine(program, given, only=names) as engine:
-        types = {name: loaded.types for name, loaded in engine.loaded.items()}
-        types |= _types(program, frames, folder)
-        program = resolve(program, types)
-        clashes = [d for d in check_program(program) if d.severity is Severity.ERROR]
-        if clashes:
+    for name, frame in frames.items():
+        if not frame.isStreaming:
             raise DataError(
-                *(f"the data's types do not fit the rules: {d.message}" for d in clashes)
+                f"input `{name}` is not a streaming DataFrame: read it with spark.readStream, or"
+                " ask `query` for finite facts"
             )
-        needed, _ = reduced(core(program, asked), asked, planning_budget())
-        rigid_tables = {p.name: _rigid(engine, p.source) for p in needed.inputs if not p.temporal}
-        large = [
-            needed.predicates[name].source
-            for name, table in rigid_tables.items()
-            if table.num_rows > LARGE
-        ]
-        split = staged(dependencies(needed, asked), large)
-        schedule = Schedule(split.deps)
-        layout = Layout(schedule.plan, split.stages)
-        known = schemas(program)
-        wanted = {p.source: known[p.source] for p in schedule.deps.core.inputs if p.temporal}
-        missing = sorted(set(wanted) - set(frames)) if folder is None else []
-        if missing:
-            raise DataError(f"no stream for input `{missing[0]}`, which {', '.join(asked)} needs")
-        unknown = sorted(set(sparse) - temporal)
-        if unknown:
-            raise DataError(f"`{unknown[0]}` is listed as sparse and is no temporal input")
-        pace = Pace(tuple(sorted(wanted)), lateness, frozenset(sparse) & frozenset(wanted), from_)
-        sources: Source
-        feed = Inputs(wanted, ticks)
-        if folder is not None:
-            sources = Files(spark, program, folder, feed, files_per_batch)
-        else:
-            sources = Frames(frames, feed)
-        arriving = sources.stream()
-        target = sink_of(spark, sink)
-        temporary = None
-        if checkpoint is None:
-            temporary = tempfile.TemporaryDirectory(prefix="tidelog-checkpoint-")
-            checkpoint = temporary.name
-        point = Checkpoint(Store(spark, str(checkpoint)))
-        identity: dict[str, Any] = {
-            "program": "\n".join(print_rule(rule) for rule in program.rules),
-            "queries": list(asked),
-            "inputs": {
-                name: {
-                    "columns": [[c.name, str(c.type)] for c in schema.columns],
-                    "time": schema.time,
-                }
-                for name, schema in sorted(known.items())
-            },
-            "tick": tick,
-            "origin": None if ticks is None else ticks.origin,
-            "timestamps": timestamps,
-            "lateness": lateness,
-            "sparse": sorted(pace.sparse),
-            "max_jump": max_jump,
-            "from": from_,
-            "mode": "offline",
-            "emit": emit,
-            "delays": point.stored("delays") or _delays(program, schedule),
-            "sink": target.name,
-            "tables": {
-                name: [relation.number, *map(str, relation.types)]
-                for name, relation in layout.tables.items()
-            },
-        }
-
-        def copy_rigid() -> None:
-            for i, table in enumerate(rigid_tables.values()):
-                buffer = pa.BufferOutputStream()
-                pq.write_table(table, buffer)
-                point.store.write(bytes(buffer.getvalue()), "rigid", f"{i}.parquet")
-
-        point.take()
-        try:
-            point.recognise(identity)
-            target.check(point.id, point.last is None)
-            point.start(identity, copy_rigid)
-            target.mark(point.id)
-            tables = {
-                name: pq.read_table(pa.BufferReader(point.store.read("rigid", f"{i}.parquet")))
-                for i, name in enumerate(rigid_tables)
+    given = Given.of(program, asked, frames, folder, folder if rigid is None else rigid)
+    program = given.program
+    temporary = None
+    if checkpoint is None:
+        temporary = tempfile.TemporaryDirectory(prefix="tidelog-checkpoint-")
+        checkpoint = temporary.name
+    point = Checkpoint(Store(spark, str(checkpoint)))
+    large = point.stored("large", given.large)
+    split = staged(dependencies(given.core, asked), large)
+    schedule = Schedule(split.deps)
+    layout = Layout(schedule.plan, split.stages)
+    known = schemas(program)
+    wanted = {p.source: known[p.source] for p in schedule.deps.core.inputs if p.temporal}
+    missing = sorted(set(wanted) - set(frames)) if folder is None else []
+    if missing:
+        raise DataError(f"no stream for input `{missing[0]}`, which {', '.join(asked)} needs")
+    unknown = sorted(set(sparse) - {n for n, schema in known.items() if schema.time is not None})
+    if unknown:
+        raise DataError(f"`{unknown[0]}` is listed as sparse and is no temporal input")
+    pace = Pace(tuple(sorted(wanted)), lateness, frozenset(sparse) & frozenset(wanted), from_)
+    sources: Source
+    feed = Inputs(wanted, ticks)
+    if folder is not None:
+        sources = Files(spark, program, folder, feed, files_per_batch)
+    else:
+        sources = Frames(frames, feed)
+    arriving = sources.stream()
+    target = sink_of(spark, sink)
+    identity: dict[str, Any] = {
+        "program": "\n".join(print_rule(rule) for rule in program.rules),
+        "queries": list(asked),
+        "inputs": {
+            name: {
+                "columns": [[c.name, str(c.type)] for c in schema.columns],
+                "time": schema.time,
             }
-        except BaseException:
-            point.release()
-            raise
+            for name, schema in sorted(known.items())
+        },
+        "tick": tick,
+        "origin": None if ticks is None else ticks.origin,
+        "timestamps": timestamps,
+        "lateness": lateness,
+        "sparse": sorted(pace.sparse),
+        "max_jump": max_jump,
+        "from": from_,
+        "mode": "offline",
+        "emit": emit,
+        "delays": point.stored("delays", None) or _delays(program, schedule),
+        "large": large,
+        "sink": target.name,
+        "tables": {
+            name: [relation.number, *map(str, relation.types)]
+            for name, relation in layout.tables.items()
+        },
+    }
+
+    def copy_rigid() -> None:
+        for i, table in enumerate(given.rigid.values()):
+            buffer = pa.BufferOutputStream()
+            pq.write_table(table, buffer)
+            point.store.write(bytes(buffer.getvalue()), "rigid", f"{i}.parquet")
+
+    point.take()
+    try:
+        point.recognise(identity)
+        target.check(point.id, point.last is None)
+        point.start(identity, copy_rigid)
+        target.mark(point.id)
+        tables = {
+            name: pq.read_table(pa.BufferReader(point.store.read("rigid", f"{i}.parquet")))
+            for i, name in enumerate(given.rigid)
+        }
+    except BaseException:
+        point.release()
+        raise
     count = partitions or spark.sparkContext.defaultParallelism
-    kernel = Kernel.of(point.id, layout, schedule, tables, count, memory)
+    sent = {name: table for name, table in tables.items() if name in layout.rigid}
+    kernel = Kernel.of(point.id, layout, schedule, sent, count, memory)
     setting = Setting(
         spark=spark,
         program=program,
@@ -214,13 +192,49 @@ def stream(
         timestamps=timestamps,
         schedule=schedule,
         emission=Emission(identity["delays"], emit == "eager"),
-        rigid_files={
-            name: point.store.path("rigid", f"{i}.parquet") for i, name in enumerate(tables)
-        },
+        tables=tables,
     )
     constant = _constant(program, [q for q in asked if q not in layout.answers], tables)
     pipeline = Pipeline(setting, pace, point, target, constant, told)
     return Running(pipeline, sources, arriving, trigger, temporary)
+
+
+def query(
+    spark: SparkSession,
+    program: Program,
+    query: str,
+    inputs: Mapping[str, Any] | str | os.PathLike[str],
+    *,
+    from_: Moment | None = None,
+    to: Moment | None = None,
+    tick: str | None = None,
+    origin: str | None = None,
+    timestamps: bool = True,
+    partitions: int | None = None,
+    memory: str = "1GB",
+    budget: float = 60.0,
+) -> DataFrame:
+    """The answers of a query over finite facts, as a DataFrame that is computed when it is used.
+
+    `inputs` are DataFrames by input, rigid ones also as rows, or a folder of facts. One job finds
+    the first and the last tick; nothing else runs. Rows with a NULL or NaN in a column are left
+    out. What bulk evaluation cannot answer exactly goes to the timeline, in this process and at
+    once, within a budget of seconds.
+    """
+    ticks = None if tick is None else Ticks.of(tick, origin)
+    return batch.query(
+        spark,
+        program,
+        query,
+        inputs if isinstance(inputs, Mapping) else str(inputs),
+        from_=as_tick(from_, ticks),
+        to=as_tick(to, ticks),
+        ticks=ticks,
+        timestamps=timestamps,
+        partitions=partitions,
+        memory=memory,
+        budget=budget,
+    )
 
 
 class Running:
@@ -345,57 +359,9 @@ def _clear(error: BaseException) -> BaseException:
     return error
 
 
-def _check_names(
-    program: Program, frames: Mapping[str, DataFrame], rigid: Mapping[str, Any]
-) -> None:
-    known = schemas(program)
-    for name, frame in frames.items():
-        if name not in known or known[name].time is None:
-            raise DataError(f"`{name}` is not a temporal input of the rules")
-        if not frame.isStreaming:
-            raise DataError(
-                f"input `{name}` is not a streaming DataFrame: read it with spark.readStream"
-            )
-    for name in rigid:
-        if name not in known or known[name].time is not None:
-            raise DataError(f"`{name}` is not a rigid input of the rules")
-
-
-def _collected(rigid: Mapping[str, Any]) -> FactsLike:
-    return {
-        name: rows.toArrow() if isinstance(rows, DataFrame) else rows
-        for name, rows in rigid.items()
-    }
-
-
-def _types(
-    program: Program, frames: Mapping[str, DataFrame], folder: str | None
-) -> dict[str, tuple[Type, ...]]:
-    """Types of columns that the rules leave open, as the data has them."""
-    found: dict[str, tuple[Type, ...]] = {}
-    for name, schema in schemas(program).items():
-        if schema.time is None or all(column.type for column in schema.columns):
-            continue
-        if name in frames:
-            fields = frames[name].schema.fields[: len(schema.columns)]
-            found[name] = tuple(spark_type(f.dataType) or Type.TEXT for f in fields)
-        elif folder is not None:
-            paths = [*Path(folder).glob(f"{name}.parquet"), *Path(folder).glob(f"{name}/*.parquet")]
-            if paths:
-                with Engine(program, {name: pq.read_table(paths[0]).slice(0, 0)}) as engine:
-                    found[name] = engine.loaded[name].types
-    return found
-
-
 def _delays(program: Program, schedule: Schedule) -> dict[str, int]:
     phi = schedule.phi
     return {q: least_delay(program, q, phi[q]) for q in schedule.deps.queries if q in phi}
-
-
-def _rigid(engine: Engine, source: str) -> pa.Table:
-    schema = schemas(engine.typed)[source]
-    table = engine.arrow(f"SELECT * FROM {engine.loaded[source].view}")
-    return table if schema.columns else table.select(["z"])
 
 
 def _constant(

@@ -191,6 +191,17 @@ class Layout:
         later = {n for stage in self.stages[index + 1 :] for n in self.own(stage)}
         return {name: relation for name, relation in found.items() if name not in later}
 
+    @cached_property
+    def rigid(self) -> set[str]:
+        """The rigid inputs that kernels look at; others are for Catalyst alone."""
+        return {
+            step.predicate.name
+            for stage in self.stages
+            if stage.kind is not Kind.CATALYST
+            for step in self.steps(stage)
+            if isinstance(step, Scan) and not step.predicate.temporal
+        }
+
     def answered(self, stage: Stage) -> dict[str, Relation]:
         return {q: r for q, r in self.answers.items() if q in stage.predicates}
 

@@ -80,12 +80,12 @@ class Checkpoint:
         self._lock: IO[str] | None = None
         self._made: tuple[str, ...] = ()  # what there was not before
 
-    def stored(self, name: str) -> Any:
-        """What the first start found out, and a later one must not find out differently."""
+    def stored(self, name: str, now: Any) -> Any:
+        """What the first start found out, and later ones must not find out differently."""
         if not self.store.exists("tidelog.json"):
-            return None
+            return now
         where = self.store.path("tidelog.json")
-        return unsealed(self.store.read("tidelog.json"), where).get(name)
+        return unsealed(self.store.read("tidelog.json"), where).get(name, now)
 
     def recognise(self, identity: dict[str, Any]) -> None:
         """See whether this stream may go on from what is there; nothing is written."""

@@ -54,6 +54,11 @@ class Packing:
                 condition = condition & (F.col(slot) == bound[term.name])
             else:
                 bound[term.name] = F.col(slot)
+        range_ = self.layout.plan.ranges.get(scan.predicate.name)  # of finite facts
+        if range_ is not None and range_.empty:
+            condition = F.lit(False)
+        elif range_ is not None:
+            condition = condition & (F.col("t") >= range_.low) & (F.col("t") <= range_.high)
         for comparison in scan.comparisons:
             condition = condition & _compared(comparison, bound)
         relation = self.layout.scans[scan.name]

@@ -361,9 +361,27 @@ class Files:
         return reader.load(_glob(str(self.folder))).select("path")
 
     def batch(self, frame: DataFrame) -> DataFrame:
-        spark = frame.sparkSession
+        return self._rows(frame.sparkSession, sorted(path for (path,) in frame.collect()))
+
+    def all(self) -> DataFrame:
+        """The rows of all files there are."""
+        if not self.folder.exists():
+            raise DataError(f"{self.folder}: no such file or folder")
+        paths = [self.folder] if self.folder.is_file() else sorted(self.folder.rglob("*"))
+        hidden = (".", "_")
+        return self._rows(
+            self.spark,
+            [
+                path.as_uri()
+                for path in paths
+                if path.is_file()
+                and not any(part.startswith(hidden) for part in path.relative_to(self.folder).parts)
+            ],
+        )
+
+    def _rows(self, spark: SparkSession, paths: list[str]) -> DataFrame:
         groups: dict[tuple[str, str, tuple[object, ...]], list[str]] = {}
-        for (path,) in sorted(frame.collect()):
+        for path in paths:
             name, ending = self._name(path), Path(path).suffix
             known = name is None or name in self.inputs.schemas
             if known and ending in (".csv", ".parquet", ".jsonl", ".tdl"):

@@ -24,7 +24,7 @@ from tidelog.evaluation.sql import CHUNK, chunk
 from tidelog.evaluation.ticks import Ticks
 from tidelog.language.program import TIME_COLUMN, Program
 from tidelog.streaming.clock import Clock, Emission
-from tidelog.streaming.kernel import Kernel, Worker
+from tidelog.streaming.kernel import Kernel, Worker, packed_tables
 from tidelog.streaming.layout import DONE, KEPT, Layout, Relation
 from tidelog.streaming.schedule import Schedule
 from tidelog.streaming.spark.chain import Chain
@@ -91,7 +91,7 @@ class Setting:
     timestamps: bool
     schedule: Schedule
     emission: Emission
-    rigid_files: dict[str, str]  # by input
+    tables: dict[str, pa.Table]  # of rigid facts, by input
 
     @cached_property
     def packing(self) -> Packing:
@@ -100,7 +100,7 @@ class Setting:
     @cached_property
     def worker(self) -> Worker:
         """The kernel in this process."""
-        return Worker(replace(self.kernel, partitions=1))
+        return Worker(replace(self.kernel, partitions=1, rigid=packed_tables(self.tables)))
 
     def close(self) -> None:
         if "worker" in self.__dict__:
@@ -120,8 +120,11 @@ class Setting:
         return found
 
     def rigid(self, spark: SparkSession) -> dict[str, DataFrame]:
-        """Rigid facts as Catalyst has them."""
-        return {name: spark.read.parquet(path) for name, path in self.rigid_files.items()}
+        """Rigid facts as Catalyst has them: the files of the checkpoint."""
+        return {
+            name: spark.read.parquet(self.store.path("rigid", f"{i}.parquet"))
+            for i, name in enumerate(self.tables)
+        }
 
     def files(
         self, slices: Iterable[Slice], wanted: dict[int, list[tuple[int, int]]]
