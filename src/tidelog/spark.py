@@ -6,6 +6,7 @@ import os
 import re
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -15,7 +16,8 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tidelog.analysis.dependencies import dependencies
+from tidelog.analysis.definitive import Pending
+from tidelog.analysis.dependencies import Dependencies, dependencies
 from tidelog.analysis.stages import staged
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.engines import Moment, as_tick
@@ -24,10 +26,12 @@ from tidelog.evaluation.ticks import Ticks
 from tidelog.language.printer import print_rule
 from tidelog.language.program import Program
 from tidelog.streaming.clock import Emission, Pace
+from tidelog.streaming.joins import Row
 from tidelog.streaming.kernel import Kernel
 from tidelog.streaming.layout import Layout
 from tidelog.streaming.offline import least_delay
 from tidelog.streaming.schedule import Schedule
+from tidelog.streaming.shards import Shards
 from tidelog.streaming.spark import batch
 from tidelog.streaming.spark.checkpoint import Checkpoint, Commit
 from tidelog.streaming.spark.given import Given
@@ -35,8 +39,9 @@ from tidelog.streaming.spark.pipeline import Pipeline, Source
 from tidelog.streaming.spark.sinks import Memory, Sink, sink_of
 from tidelog.streaming.spark.sources import Files, Frames, Inputs
 from tidelog.streaming.spark.store import Refused, Store
-from tidelog.streaming.spark.work import Setting
-from tidelog.streaming.stream import Emit
+from tidelog.streaming.spark.turns import Online, Turns
+from tidelog.streaming.spark.waves import Offline, Waves
+from tidelog.streaming.stream import Emit, Growing, Mode, one_of
 
 __all__ = ["Commit", "Refused", "Running", "query", "session", "stream"]
 
@@ -75,6 +80,7 @@ def stream(
     sparse: Iterable[str] = (),
     max_jump: int | None = None,
     from_: int | None = None,
+    mode: Mode = "offline",
     emit: Emit = "definitive",
     partitions: int | None = None,
     memory: str = "1GB",
@@ -89,6 +95,8 @@ def stream(
     function of batch number and DataFrames of answers. `trigger` is what Spark's `trigger` takes.
     `told` hears of every commit.
     """
+    one_of("mode", mode, ("offline", "online"))
+    one_of("emit", emit, ("definitive", "eager"))
     if lateness < 0:
         raise ValueError("lateness is a number of ticks, 0 or more")
     if max_jump is not None and max_jump < 1:
@@ -110,12 +118,22 @@ def stream(
         temporary = tempfile.TemporaryDirectory(prefix="tidelog-checkpoint-")
         checkpoint = temporary.name
     point = Checkpoint(Store(spark, str(checkpoint)))
-    large = point.stored("large", given.large)
-    split = staged(dependencies(given.core, asked), large)
-    schedule = Schedule(split.deps)
-    layout = Layout(schedule.plan, split.stages)
     known = schemas(program)
-    wanted = {p.source: known[p.source] for p in schedule.deps.core.inputs if p.temporal}
+    shape: Layout | Shards
+    found: dict[str, Any] = {}
+    deps = dependencies(given.core, asked)
+    if mode == "online":
+        shape = _shards(program, deps, emit == "eager")
+        core_ = shape.deps.core
+    else:
+        large = point.stored("large", given.large)
+        split = staged(deps, large)
+        schedule = Schedule(split.deps)
+        shape = Layout(schedule.plan, split.stages)
+        core_ = split.deps.core
+        delays = point.stored("delays", None) or _delays(program, schedule)
+        found = {"large": large, "delays": delays}
+    wanted = {p.source: known[p.source] for p in core_.inputs if p.temporal}
     missing = sorted(set(wanted) - set(frames)) if folder is None else []
     if missing:
         raise DataError(f"no stream for input `{missing[0]}`, which {', '.join(asked)} needs")
@@ -148,14 +166,13 @@ def stream(
         "sparse": sorted(pace.sparse),
         "max_jump": max_jump,
         "from": from_,
-        "mode": "offline",
+        "mode": mode,
         "emit": emit,
-        "delays": point.stored("delays", None) or _delays(program, schedule),
-        "large": large,
+        **found,
         "sink": target.name,
         "tables": {
             name: [relation.number, *map(str, relation.types)]
-            for name, relation in layout.tables.items()
+            for name, relation in shape.tables.items()
         },
     }
 
@@ -179,23 +196,19 @@ def stream(
         point.release()
         raise
     count = partitions or spark.sparkContext.defaultParallelism
-    sent = {name: table for name, table in tables.items() if name in layout.rigid}
-    kernel = Kernel.of(point.id, layout, schedule, sent, count, memory)
-    setting = Setting(
-        spark=spark,
-        program=program,
-        layout=layout,
-        inputs=feed,
-        kernel=kernel,
-        store=point.store,
-        max_jump=max_jump,
-        timestamps=timestamps,
-        schedule=schedule,
-        emission=Emission(identity["delays"], emit == "eager"),
-        tables=tables,
-    )
-    constant = _constant(program, [q for q in asked if q not in layout.answers], tables)
-    pipeline = Pipeline(setting, pace, point, target, constant, told)
+    common = (spark, program, shape, feed, count, point.store, max_jump, timestamps, tables)
+    constant = _constant(program, [q for q in asked if q not in shape.answers], tables)
+    rest = (pace, point, target, constant, told)
+    pipeline: Pipeline
+    if isinstance(shape, Shards):
+        needed = {p.name for p in core_.inputs}
+        rigid_rows = {n: _tuples(table) for n, table in tables.items() if n in needed}
+        pipeline = Online(Turns(*common, shape, rigid_rows), *rest)
+    else:
+        sent = {name: table for name, table in tables.items() if name in shape.rigid}
+        kernel = Kernel.of(point.id, shape, schedule, sent, count, memory)
+        emission = Emission(delays, emit == "eager")
+        pipeline = Offline(Waves(*common, shape, schedule, emission, kernel), *rest)
     return Running(pipeline, sources, arriving, trigger, temporary)
 
 
@@ -300,6 +313,15 @@ class Running:
         found = {query: sink.table(query) for query in self._pipeline.queries}
         return {query: table for query, table in found.items() if table is not None}
 
+    def pending(self, most: int = 100) -> list[Pending]:
+        """Answers at times up to tin that may still come: what each waits for, and until when.
+
+        As of the last commit; at most `most` of them, the earliest first. Online only.
+        """
+        if not isinstance(self._pipeline, Online):
+            raise ValueError("offline waits the same time for all answers; pending is for online")
+        return self._pipeline.pending(most)
+
     def awaitTermination(self, timeout: int | None = None) -> bool:
         """Wait until the query ends; whether it did, or its error."""
         try:
@@ -359,6 +381,22 @@ def _clear(error: BaseException) -> BaseException:
     return error
 
 
+def _shards(program: Program, deps: Dependencies, eager: bool) -> Shards:
+    """What an online stream derives; queries that rest on nothing temporal are not among it."""
+    work = {name for stage in staged(deps).stages for name in stage.predicates}
+    asked = tuple(query for query in deps.queries if query in work)
+    shards = Shards(program, dependencies(deps.core.below(asked), asked), eager)
+    if shards.whole:
+        places = ", ".join(dict.fromkeys(str(r.origin) for r in deps.reason.rules))
+        warnings.warn(
+            f"{', '.join(asked)}: every fact is kept and answers may wait for ever,"
+            f" since {deps.reason.message} ({places})",
+            Growing,
+            stacklevel=3,
+        )
+    return shards
+
+
 def _delays(program: Program, schedule: Schedule) -> dict[str, int]:
     phi = schedule.phi
     return {q: least_delay(program, q, phi[q]) for q in schedule.deps.queries if q in phi}
@@ -381,3 +419,10 @@ def _constant(
             facts[source] = [()] * table.num_rows
     with Engine(program, facts) as engine:
         return engine.query(asked)
+
+
+def _tuples(table: pa.Table) -> set[Row]:
+    """Rigid facts as rows; a fact without arguments has a column that means nothing."""
+    if table.column_names == ["z"]:
+        return {()} if table.num_rows else set()
+    return set(zip(*(column.to_pylist() for column in table.columns), strict=True))

@@ -23,7 +23,7 @@ from tidelog.evaluation.sql import Writer
 from tidelog.streaming.clock import Clock, Emission, Pace
 from tidelog.streaming.intake import typed
 from tidelog.streaming.kernel import Kernel, Worker
-from tidelog.streaming.layout import DONE, KEPT, NEW, Layout
+from tidelog.streaming.layout import DONE, KEPT, NEW, Layout, as_rows
 from tidelog.streaming.offline import least_delay
 from tidelog.streaming.schedule import WHOLE, Blocking, Schedule
 from tidelog.streaming.wave import Span
@@ -85,7 +85,7 @@ class Emulated:
         for step in plan.steps:
             if isinstance(step, Scan) and step.predicate.temporal:
                 table = self.sql.sql(writer.scan(step)).to_arrow_table()
-                found.append(self.layout.rows(self.layout.scans[step.name], table, NEW))
+                found.append(as_rows(self.layout.scans[step.name], table, NEW, self.layout.schema))
         return pa.concat_tables(found)
 
     def run(self, new: pa.Table) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from tidelog.evaluation.ranges import EMPTY, Range
 from tidelog.streaming.schedule import Schedule
+from tidelog.streaming.shards import Report, Turn
 from tidelog.streaming.wave import Span
 
 
@@ -58,6 +59,8 @@ class Clock:
     start: int | None = None  # the schedule began before this input time
     done: int | None = None  # waves have run up to this input time
     closed: bool = False
+    due: dict[str, int] = field(default_factory=dict)  # online: final before this, by query
+    answered: tuple[str, ...] = ()  # online: queries without time that are final
 
     def after(self, first: int | None, seen: Mapping[str, int], pace: Pace) -> Clock:
         """The clock once facts with these least and greatest ticks have arrived."""
@@ -98,6 +101,37 @@ class Clock:
             ahead = max(ahead, schedule.phi[query] - (0 if emission.eager else delay))
         span = Span(start, done, to, asked, 0 if self.closed else ahead, early)
         return replace(self, start=start, done=to), span
+
+    def turn(self, pace: Pace) -> tuple[Clock, Turn | None]:
+        """The turn of an online stream that is due, and the clock after it."""
+        if self.tin is None or self.first is None:
+            return self, None
+        if self.done is not None and self.tin <= self.done and not self.closed:
+            return self, None
+        first = min(self.first, self.tin + 1) if self.start is None else self.start
+        low = self.first if pace.from_ is None else pace.from_
+        to = self.tin if self.done is None else max(self.tin, self.done)
+        turn = Turn(first, self.done, to, low, self.due, tuple(self.answered), self.closed)
+        return replace(self, start=first, done=to), turn
+
+    def reported(self, reports: Iterable[Report]) -> Clock:
+        """The clock once all shards have said what they wait for."""
+        due: dict[str, int] = {}
+        waiting: set[str] = set()
+        reports = list(reports)
+        for report in reports:
+            if report.due is not None:
+                due[report.query] = min(report.due, due.get(report.query, report.due))
+            elif not report.answered:
+                waiting.add(report.query)
+        rigid = {report.query for report in reports if report.due is None} - waiting
+        return replace(self, due=due, answered=tuple(sorted({*self.answered, *rigid})))
+
+    def online_tout(self) -> int | None:
+        """Everything up to here is answered by every shard."""
+        if self.tin is None or self.done is None:
+            return None
+        return min([*(due - 1 for due in self.due.values()), self.tin])
 
     def tout(self, schedule: Schedule, emission: Emission) -> int | None:
         """Everything up to here is answered."""

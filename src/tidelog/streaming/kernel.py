@@ -17,7 +17,7 @@ from tidelog.evaluation.facts import DataError, arrow_type
 from tidelog.evaluation.plan import Scan
 from tidelog.evaluation.sql import Writer, columns
 from tidelog.language.program import Type
-from tidelog.streaming.layout import DONE, KEPT, NEW, Layout, Relation, partition
+from tidelog.streaming.layout import DONE, KEPT, NEW, Layout, Relation, as_rows, partition
 from tidelog.streaming.schedule import WHOLE, Schedule
 from tidelog.streaming.wave import Span, Wave
 
@@ -257,7 +257,7 @@ class Worker:
         """A whole wave over facts by input, not packed yet, and rows that are kept."""
         self.wave.own = None
         empty = self.layout.schema.empty_table()
-        self._load(empty if kept is None else _as_rows(kept, self.layout.schema))
+        self._load(empty if kept is None else kept_rows(kept, self.layout.schema))
         there = {tab for (tab,) in self.wave.all("SELECT DISTINCT tab FROM arrived")}
         state = self.stages.kept(self.layout.tables, span, there)
         offered = {**self.inputs, **self._offered(facts)}
@@ -304,7 +304,8 @@ class Worker:
             if output.relation is None:
                 yield from table.cast(self.layout.schema).to_batches()
             else:
-                yield from self.layout.rows(output.relation, table, output.part).to_batches()
+                rows = as_rows(output.relation, table, output.part, self.layout.schema)
+                yield from rows.to_batches()
 
 
 @dataclass(frozen=True)
@@ -334,7 +335,7 @@ def _select(relation: Relation, part: int) -> str:
     return f"SELECT {relation.values()} FROM arrived WHERE {where}"
 
 
-def _as_rows(kept: pa.Table, schema: pa.Schema) -> pa.Table:
+def kept_rows(kept: pa.Table, schema: pa.Schema) -> pa.Table:
     """State as it was stored."""
     old = pa.repeat(pa.scalar(KEPT, pa.int32()), kept.num_rows)
     arrays = [old if f.name == "part" else kept.column(f.name).cast(f.type) for f in schema]

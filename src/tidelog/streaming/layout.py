@@ -6,6 +6,8 @@ of their type, chunk and bits.
 
 from __future__ import annotations
 
+import hashlib
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -97,48 +99,13 @@ class Layout:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        slots: dict[str, Type] = {}
-        for relation in (*self.tables.values(), *self.answers.values()):
-            slots.update(zip(relation.slots, relation.types, strict=True))
-        named = [(name, arrow_type(type_)) for name, type_ in sorted(slots.items())]
-        return pa.schema(
-            [
-                ("tab", pa.int32()),
-                ("part", pa.int32()),
-                *named,
-                ("c", pa.int64()),
-                ("b", pa.int64()),
-            ]
-        )
-
-    def rows(self, relation: Relation, table: pa.Table, part: int) -> pa.Table:
-        """A packed table as rows."""
-        n = table.num_rows
-        found: dict[str, pa.ChunkedArray | pa.Array] = {
-            slot: table.column(name)
-            for slot, name in zip(relation.slots, columns(len(relation.slots)), strict=True)
-        }
-        if relation.temporal:
-            found |= {"c": table.column("c"), "b": table.column("b")}
-        else:
-            found |= {"c": _same(0, n, pa.int64()), "b": _same(1, n, pa.int64())}
-        found |= {"tab": _same(relation.number, n, pa.int32()), "part": _same(part, n, pa.int32())}
-        arrays = [
-            found[f.name].cast(f.type) if f.name in found else pa.nulls(n, f.type)
-            for f in self.schema
-        ]
-        return pa.table(arrays, schema=self.schema)
+        return schema_of([*self.tables.values(), *self.answers.values()])
 
     def _relation(
         self, number: int, name: str, types: Sequence[Type | None], temporal: bool = True
     ) -> Relation:
-        counts: dict[Type, int] = {}
-        slots: list[str] = []
         known = tuple(t or Type.TEXT for t in types)
-        for type_ in known:
-            counts[type_] = counts.get(type_, 0) + 1
-            slots.append(f"{type_.value}{counts[type_]}")
-        return Relation(number, name, known, tuple(slots), temporal)
+        return Relation(number, name, known, slots_of(known), temporal)
 
     # Stages
 
@@ -285,6 +252,44 @@ def _read(step: Step) -> Iterable[str]:
     return dict.fromkeys(source.table for join in joins for source in join.sources)
 
 
+def slots_of(types: Iterable[Type]) -> tuple[str, ...]:
+    """A slot for each argument: the first text, the second text, the first number."""
+    counts: dict[Type, int] = {}
+    slots: list[str] = []
+    for type_ in types:
+        counts[type_] = counts.get(type_, 0) + 1
+        slots.append(f"{type_.value}{counts[type_]}")
+    return tuple(slots)
+
+
+def schema_of(relations: Iterable[Relation]) -> pa.Schema:
+    """The columns of rows that hold some tables."""
+    slots: dict[str, Type] = {}
+    for relation in relations:
+        slots.update(zip(relation.slots, relation.types, strict=True))
+    named = [(name, arrow_type(type_)) for name, type_ in sorted(slots.items())]
+    ends = [("c", pa.int64()), ("b", pa.int64())]
+    return pa.schema([("tab", pa.int32()), ("part", pa.int32()), *named, *ends])
+
+
+def as_rows(relation: Relation, table: pa.Table, part: int, schema: pa.Schema) -> pa.Table:
+    """A packed table as rows."""
+    n = table.num_rows
+    found: dict[str, pa.ChunkedArray | pa.Array] = {
+        slot: table.column(name)
+        for slot, name in zip(relation.slots, columns(len(relation.slots)), strict=True)
+    }
+    if relation.temporal:
+        found |= {"c": table.column("c"), "b": table.column("b")}
+    else:
+        found |= {"c": _same(0, n, pa.int64()), "b": _same(1, n, pa.int64())}
+    found |= {"tab": _same(relation.number, n, pa.int32()), "part": _same(part, n, pa.int32())}
+    arrays = [
+        found[f.name].cast(f.type) if f.name in found else pa.nulls(n, f.type) for f in schema
+    ]
+    return pa.table(arrays, schema=schema)
+
+
 def _same(value: Value, n: int, type_: pa.DataType) -> pa.Array:
     return pa.repeat(pa.scalar(value, type_), n)
 
@@ -298,3 +303,15 @@ def partition(key: str, type_: Type, partitions: int, *, spark: bool) -> str:
         f"CAST(conv({digits}, 16, 10) AS BIGINT)" if spark else f"CAST('0x' || {digits} AS BIGINT)"
     )
     return f"CAST({number} % {partitions} AS INT)"
+
+
+def home(key: Value, partitions: int) -> int:
+    """The partition of a key, as `partition` has it.
+
+    >>> [home(key, 8) for key in ("a", 7, 0.5, True)]
+    [1, 7, 4, 6]
+    """
+    if isinstance(key, float):
+        key = math.floor(max(min(key, 1e15), -1e15))
+    text = str(key).lower() if isinstance(key, bool) else str(key)
+    return int(hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()[:8], 16) % partitions

@@ -14,6 +14,7 @@ from typing import TypeAlias
 from tidelog.analysis.definitive import Pending
 from tidelog.analysis.dependencies import Dependencies
 from tidelog.analysis.possible import possible
+from tidelog.language.program import Value
 from tidelog.streaming.joins import Row, Slice
 from tidelog.streaming.network import NO_TIME, Network, chosen
 from tidelog.streaming.pending import Explainer
@@ -178,6 +179,10 @@ class Online:
         certain = self._slice(query, time, query).rows
         if ground is not certain and not ground <= certain:
             yield self.ground[query], ground - certain
+
+    def whole(self, spec: str, row: Row) -> tuple[Value | None, ...]:
+        """All arguments of what may come, None for those that a pattern leaves open."""
+        return self.explainer.whole(spec, row)
 
     def definitive(self, query: str, time: int | None) -> bool:
         """Whether the answers at a time are final (Definition 2)."""

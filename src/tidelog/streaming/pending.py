@@ -39,7 +39,7 @@ class Explainer:
         }
 
     def pending(self, query: str, spec: str, row: Row, time: int) -> Pending:
-        args = self._whole(spec, row)
+        args = self.whole(spec, row)
         leaves = _Leaves()
         self._derive(spec, args, time, leaves, frozenset())
         waits = sorted(leaves.waits, key=lambda p: (p.time, p.predicate, str(p.args)))
@@ -53,7 +53,7 @@ class Explainer:
             None if math.isinf(until) else int(until),
         )
 
-    def _whole(self, spec: str, row: Row) -> _Args:
+    def whole(self, spec: str, row: Row) -> _Args:
         values = iter(row)
         return tuple(next(values) if label is None else None for label in self.patterns[spec])
 

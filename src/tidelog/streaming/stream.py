@@ -115,9 +115,9 @@ class Stream:
         max_jump: int | None = None,
         budget: float = 10.0,
     ) -> None:
-        _one_of("mode", mode, ("offline", "online"))
-        _one_of("emit", emit, ("definitive", "eager"))
-        _one_of("history", history, ("derived", "strict"))
+        one_of("mode", mode, ("offline", "online"))
+        one_of("emit", emit, ("definitive", "eager"))
+        one_of("history", history, ("derived", "strict"))
         if mode == "online" and history == "strict":
             raise ValueError("online keeps the facts that are live: strict is a style of offline")
         if lateness < 0:
@@ -389,9 +389,10 @@ class Stream:
         return pa.table([pa.array(c, t) for c, t in zip(columns, types, strict=True)], names=names)
 
 
-def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:
+def one_of(name: str, value: str, known: tuple[str, ...]) -> None:
+    """ValueError for a choice that there is not."""
     if value not in known:
         raise ValueError(f"{name} is {' or '.join(known)}, not {value!r}")
 
 
-__all__ = ["Emit", "Growing", "History", "Mode", "Step", "Stream"]
+__all__ = ["Emit", "Growing", "History", "Mode", "Step", "Stream", "one_of"]

@@ -44,9 +44,7 @@ class Whole:
 
     def advance(self, tin: int, facts: Facts, low: int) -> Answers:
         self.tin = tin
-        for name, times in facts.items():
-            known = self.known[self.predicates[name].source]
-            known.update((*row, time) for time, rows in times.items() for row in rows)
+        self.take(facts)
         found: Answers = {}
         for query in self.queries:
             if not self.predicates[query].temporal:
@@ -67,6 +65,12 @@ class Whole:
                 self.due[query] = first
             found[query] = rows
         return found
+
+    def take(self, facts: Facts) -> None:
+        """Facts to keep."""
+        for name, times in facts.items():
+            known = self.known[self.predicates[name].source]
+            known.update((*row, time) for time, rows in times.items() for row in rows)
 
     def close(self, last: int, low: int) -> Answers:
         found: Answers = {}

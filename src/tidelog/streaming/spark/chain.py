@@ -65,7 +65,7 @@ class Chain:
         if stage.kind is Kind.WHOLE:
             return rows.repartition(1)
         count = self.kernel.partitions
-        home = self.layout.home(stage, count, _literal, spark=True)
+        home = self.layout.home(stage, count, literal, spark=True)
         return rows.repartitionById(count, F.expr(home))
 
     def _catalyst(self, index: int, rows: DataFrame, span: Span | None) -> DataFrame:
@@ -154,7 +154,8 @@ class _Task:
         yield from self.kernel.run(self.stage, context.partitionId(), self.span, batches)
 
 
-def _literal(value: Value) -> str:
+def literal(value: Value) -> str:
+    """A constant in Spark's SQL."""
     if isinstance(value, str):
         return f"CAST(X'{value.encode().hex()}' AS STRING)"
     return json.dumps(value)

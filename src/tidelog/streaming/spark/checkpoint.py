@@ -57,6 +57,7 @@ class Commit:
     state: tuple[Slice, ...] = ()
     sink: dict[str, Any] = field(default_factory=dict)
     totals: dict[str, int] = field(default_factory=dict)  # since the first batch
+    pending: int | None = None  # online: answers that may still come
 
     @property
     def state_bytes(self) -> int:
@@ -65,7 +66,8 @@ class Commit:
     @staticmethod
     def of(value: dict[str, Any]) -> Commit:
         known = dict(value)
-        known["clock"] = Clock(**value["clock"])
+        clock = {**value["clock"], "answered": tuple(value["clock"].get("answered", ()))}
+        known["clock"] = Clock(**clock)
         known["state"] = tuple(Slice.of(part) for part in value["state"])
         return Commit(**known)
 

@@ -7,20 +7,21 @@ it had written before is removed first.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidelog.evaluation.facts import DataError
 from tidelog.evaluation.ranges import Range
 from tidelog.evaluation.sql import chunk
 from tidelog.streaming.clock import Clock, Pace
-from tidelog.streaming.layout import DONE, Layout, Relation
+from tidelog.streaming.layout import DONE, Relation
 from tidelog.streaming.spark.checkpoint import Checkpoint, Commit, Slice
 from tidelog.streaming.spark.sinks import Rows, Sink, Told, save
 from tidelog.streaming.spark.work import (
@@ -29,14 +30,12 @@ from tidelog.streaming.spark.work import (
     LITTLE,
     Arrived,
     Count,
-    Here,
     Setting,
     There,
     Work,
     chunks,
     configure,
 )
-from tidelog.streaming.wave import Span
 
 # Slices past which they are merged into one.
 MOST_SLICES = 24
@@ -51,7 +50,7 @@ class Source(Protocol):
 
 
 @dataclass
-class Pipeline:
+class Pipeline(ABC):
     """A stream's batches, each from the commit before it."""
 
     setting: Setting
@@ -62,12 +61,40 @@ class Pipeline:
     told: Callable[[Commit], None]
 
     @property
-    def layout(self) -> Layout:
-        return self.setting.layout
+    @abstractmethod
+    def queries(self) -> tuple[str, ...]: ...
+
+    @abstractmethod
+    def _here(self, rows: pa.Table | None) -> Work:
+        """A batch in the driver."""
+
+    @abstractmethod
+    def _there(self, spark: SparkSession, rows: DataFrame | None) -> Work:
+        """A batch in the partitions."""
+
+    @abstractmethod
+    def _advance(
+        self,
+        work: Work,
+        rows: DataFrame | None,
+        last: Commit | None,
+        clock: Clock,
+        arrived: Arrived,
+    ) -> tuple[Work, Clock]:
+        """Derive what is due; while time stands still, what arrived is all that is new."""
+
+    @abstractmethod
+    def _tout(self, clock: Clock) -> int | None:
+        """Everything up to here is answered."""
+
+    @abstractmethod
+    def _kept(self, name: str, clock: Clock) -> list[Range]:
+        """The ticks of a table that later batches may look at."""
 
     @property
-    def queries(self) -> tuple[str, ...]:
-        return self.setting.schedule.deps.queries
+    def little(self) -> int:
+        """Rows up to which a batch is done in the driver."""
+        return LITTLE
 
     def run(self, rows: DataFrame | None, number: int) -> None:
         """Do a batch and commit it; without rows, the last one: no more input will come."""
@@ -96,10 +123,7 @@ class Pipeline:
                 if rows is None
                 else before.after(arrived.first, arrived.seen, self.pace)
             )
-            clock, span = clock.wave(self.setting.schedule, self.pace, self.setting.emission)
-            if isinstance(work, Here) and span is not None and not self._little(last, span):
-                work = self._moved(work, rows, before)
-            work.wave(arrived, () if last is None else last.state, span)
+            work, clock = self._advance(work, rows, last, clock, arrived)
             commit = self._written(work, number, last, clock, arrived)
         finally:
             work.release()
@@ -126,35 +150,36 @@ class Pipeline:
     def _work(self, rows: DataFrame | None, last: Commit | None) -> Work:
         """In the driver when there is little, as far as that can be told."""
         if rows is None:
-            return Here(self.setting, None)
-        configure(rows.sparkSession, self.setting.kernel.partitions)
+            return self._here(None)
+        configure(rows.sparkSession, self.setting.partitions)
+        if self.little >= EVER:
+            return self._here(rows.toArrow())
         if last is None:
-            found = rows.limit(min(FIRST, LITTLE) + 1).toArrow()
-            if found.num_rows <= min(FIRST, LITTLE):
-                return Here(self.setting, found)
-        elif last.facts + last.late + last.dead <= LITTLE:
+            most = min(FIRST, self.little)
+            found = rows.limit(most + 1).toArrow()
+            if found.num_rows <= most:
+                return self._here(found)
+        elif last.facts + last.late + last.dead <= self.little:
             try:
-                return Here(self.setting, rows.toArrow())
+                return self._here(rows.toArrow())
             except PySparkException as error:
                 if "maxResultSize" not in str(error):
                     raise
-        return There(self.setting, rows.sparkSession, rows)
+        return self._there(rows.sparkSession, rows)
 
-    def _little(self, last: Commit | None, span: Span) -> bool:
-        parts = () if last is None else last.state
-        state = sum(n for part in parts for _, _, n in part.tables.values())
-        return state <= LITTLE and span.to - span.tin <= FIRST
-
-    def _moved(self, work: Here, rows: DataFrame | None, before: Clock) -> There:
+    def _moved(self, work: Work, rows: DataFrame | None, before: Clock) -> Work:
         """The same batch in the partitions, since there is much to look at or to derive."""
         work.release()
         if rows is None:
-            spark = self.setting.spark.newSession()
-            configure(spark, self.setting.kernel.partitions)
-            return There(self.setting, spark, None)
-        there = There(self.setting, rows.sparkSession, rows)
+            return self._there(self._session(), None)
+        there = self._there(rows.sparkSession, rows)
         there.arrived(before)
         return there
+
+    def _session(self) -> SparkSession:
+        spark = self.setting.spark.newSession()
+        configure(spark, self.setting.partitions)
+        return spark
 
     # Writing
 
@@ -172,7 +197,7 @@ class Pipeline:
         counts: dict[str, int] = {}
         for query in self.queries:
             counts[query] = 0
-            relation = self.layout.answers.get(query)
+            relation = self.setting.shape.answers.get(query)
             if relation is None:  # rigid: known before anything has arrived
                 table = self.constant[query]
                 if number == 0 and table.num_rows:
@@ -187,9 +212,17 @@ class Pipeline:
         new = {"facts": arrived.facts, "late": arrived.late, "dead": arrived.dead}
         for name, n in {**new, "answers": sum(counts.values())}.items():
             totals[name] = totals.get(name, 0) + n
-        tout = clock.tout(self.setting.schedule, self.setting.emission)
+        tout = self._tout(clock)
         return Commit(
-            number, clock, tout, **new, answers=counts, state=state, sink=sink, totals=totals
+            number,
+            clock,
+            tout,
+            **new,
+            answers=counts,
+            state=state,
+            sink=sink,
+            totals=totals,
+            pending=work.pending,
         )
 
     def _tell(self, number: int, answers: dict[str, Rows], state: dict[str, Any]) -> dict[str, Any]:
@@ -244,12 +277,11 @@ class Pipeline:
     def _merged(self, slices: list[Slice], folder: str, clock: Clock) -> list[Slice]:
         """Many slices as one, without what nothing looks at any more."""
         wanted = {r.number: chunks(self._kept(n, clock)) for n, r in self._stored.items()}
-        spark = self.setting.spark.newSession()
-        configure(spark, self.setting.kernel.partitions)
+        spark = self._session()
         rows = self.setting.read(spark, slices, wanted)
         if rows is None:
             return []
-        names = [f.name for f in self.layout.schema if f.name not in ("part", "b")]
+        names = [f.name for f in self.setting.shape.schema if f.name not in ("part", "b")]
         work = There(self.setting, spark, None)
         try:
             merged = rows.groupBy(*names).agg(F.bit_or("b").alias("b"))
@@ -264,21 +296,9 @@ class Pipeline:
 
     @property
     def _stored(self) -> dict[str, Relation]:
-        """What state files hold: tables, and by query the answers given early."""
-        return {**self.layout.tables, **self.layout.given}
-
-    def _kept(self, name: str, clock: Clock) -> list[Range]:
-        """The ticks of a table that later batches may look at."""
-        schedule, emission = self.setting.schedule, self.setting.emission
-        if clock.start is None or clock.done is None:
-            return [Range(-EVER, EVER)]
-        if name in self.layout.given:
-            return [Range(emission.final(schedule, name, clock.done, clock.start) + 1, EVER)]
-        first = schedule.kept_from(name, clock.done, clock.start)
-        if name in self.layout.scans:
-            first = clock.done + 1 if first is None else min(first, clock.done + 1)
-        found = [] if first is None else [Range(first, EVER)]
-        return found + [Range(tick, tick) for tick in schedule.pinned.get(name, ())]
+        """What state files hold, by number: tables, and answers known or given early."""
+        shape = self.setting.shape
+        return {**shape.tables, **{f"{query}?": r for query, r in shape.given.items()}}
 
     def _alive(self, part: Slice, clock: Clock) -> bool:
         names = {r.number: name for name, r in self._stored.items()}

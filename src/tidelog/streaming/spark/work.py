@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import Protocol
 from urllib.parse import unquote
 
 import duckdb
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -23,17 +21,12 @@ from tidelog.evaluation.ranges import Range
 from tidelog.evaluation.sql import CHUNK, chunk
 from tidelog.evaluation.ticks import Ticks
 from tidelog.language.program import TIME_COLUMN, Program
-from tidelog.streaming.clock import Clock, Emission
-from tidelog.streaming.kernel import Kernel, Worker, packed_tables
-from tidelog.streaming.layout import DONE, KEPT, Layout, Relation
-from tidelog.streaming.schedule import Schedule
-from tidelog.streaming.spark.chain import Chain
+from tidelog.streaming.clock import Clock
+from tidelog.streaming.layout import DONE, KEPT, Relation
 from tidelog.streaming.spark.checkpoint import Slice
-from tidelog.streaming.spark.packing import Packing
 from tidelog.streaming.spark.sinks import Rows, save
 from tidelog.streaming.spark.sources import Inputs, arrow_struct
 from tidelog.streaming.spark.store import Store
-from tidelog.streaming.wave import Span
 
 # A time after all others.
 EVER = 2**62
@@ -77,54 +70,39 @@ class Count:
     facts: int
 
 
+class Shape(Protocol):
+    """The row format of a stream: what is kept, what is known of answers, what is told."""
+
+    @property
+    def schema(self) -> pa.Schema: ...
+
+    @property
+    def tables(self) -> dict[str, Relation]: ...
+
+    @property
+    def given(self) -> dict[str, Relation]: ...
+
+    @property
+    def answers(self) -> dict[str, Relation]: ...
+
+
 @dataclass
 class Setting:
     """What every batch of a stream works with."""
 
     spark: SparkSession
     program: Program
-    layout: Layout
+    shape: Shape
     inputs: Inputs
-    kernel: Kernel
+    partitions: int
     store: Store  # of the checkpoint
     max_jump: int | None
     timestamps: bool
-    schedule: Schedule
-    emission: Emission
     tables: dict[str, pa.Table]  # of rigid facts, by input
 
-    @cached_property
-    def packing(self) -> Packing:
-        return Packing(self.layout, self.inputs)
-
-    @cached_property
-    def worker(self) -> Worker:
-        """The kernel in this process."""
-        return Worker(replace(self.kernel, partitions=1, rigid=packed_tables(self.tables)))
-
     def close(self) -> None:
-        if "worker" in self.__dict__:
-            self.worker.close()
-            del self.worker
-
-    def looked_at(self, span: Span) -> dict[int, list[tuple[int, int]]]:
-        """The chunks of each table that a wave looks at."""
-        to = span.to + span.ahead
-        found = {
-            relation.number: chunks(self.schedule.looked_at(name, span.tin, to, span.start))
-            for name, relation in self.layout.tables.items()
-        }
-        for query in span.early:
-            after = self.emission.final(self.schedule, query, span.tin, span.start)
-            found[self.layout.given[query].number] = [(chunk(after + 1), EVER)]
-        return found
-
-    def rigid(self, spark: SparkSession) -> dict[str, DataFrame]:
-        """Rigid facts as Catalyst has them: the files of the checkpoint."""
-        return {
-            name: spark.read.parquet(self.store.path("rigid", f"{i}.parquet"))
-            for i, name in enumerate(self.tables)
-        }
+        """Nothing is done any more."""
+        return
 
     def files(
         self, slices: Iterable[Slice], wanted: dict[int, list[tuple[int, int]]]
@@ -151,7 +129,7 @@ class Setting:
         places = [self.store.path(*parts) for parts in self.files(slices, wanted)]
         if not places:
             return None
-        struct = arrow_struct(self.layout.schema)
+        struct = arrow_struct(self.shape.schema)
         others = [name for name in struct.names if name not in ("tab", "part")]
         rows = spark.read.schema(struct).parquet(*places)
         return rows.where(among(wanted)).selectExpr("tab", f"{KEPT} AS part", *others)
@@ -161,12 +139,10 @@ class Work(Protocol):
     """One micro-batch, wherever it is done."""
 
     counts: dict[int, Count]
+    pending: int | None  # online: answers that may still come
 
     def arrived(self, before: Clock) -> Arrived:
         """Mark the rows that are facts, and say what there is of them."""
-
-    def wave(self, arrived: Arrived, slices: Iterable[Slice], span: Span | None) -> None:
-        """Derive what is due; while time stands still, what arrived is all that is new."""
 
     def answers(self, query: str, relation: Relation) -> Rows:
         """Packed answers a row each, under the names and with the times users asked for."""
@@ -242,12 +218,13 @@ class _Terms:
 
 
 class There:
-    """A batch in Spark's partitions: packed in Catalyst, split by key, a kernel in each."""
+    """A batch in Spark's partitions."""
+
+    pending: int | None = None
 
     def __init__(self, setting: Setting, spark: SparkSession, rows: DataFrame | None) -> None:
         self.setting, self.spark, self.rows = setting, spark, rows
         self.counts: dict[int, Count] = {}
-        self.chain: Chain | None = None
         self.out: DataFrame | None = None
 
     def arrived(self, before: Clock) -> Arrived:
@@ -263,35 +240,6 @@ class There:
         for tag, *numbers in counted.collect():
             found.add(names.get(tag, ""), *numbers)
         return found
-
-    def wave(self, arrived: Arrived, slices: Iterable[Slice], span: Span | None) -> None:
-        setting = self.setting
-        layout = setting.layout
-        facts = self.rows.where(self.terms.fine) if self.rows is not None else None
-        facts = facts if arrived.facts else None
-        if span is None:
-            if facts is not None:
-                self.take(setting.packing.packed(facts, layout.scans, DONE))
-            return
-        wanted, parts = setting.looked_at(span), list(slices)
-
-        def new(scans: set[str]) -> DataFrame | None:
-            return setting.packing.packed(facts, scans) if facts is not None and scans else None
-
-        def kept(tabs: set[int]) -> DataFrame | None:
-            some = {tab: found for tab, found in wanted.items() if tab in tabs}
-            return setting.read(self.spark, parts, some)
-
-        self.chain = Chain(
-            self.spark,
-            layout,
-            setting.schedule,
-            setting.kernel,
-            setting.rigid(self.spark),
-            new,
-            kept,
-        )
-        self.take(self.chain.rows(span))
 
     def take(self, rows: DataFrame) -> None:
         """Have these rows as results."""
@@ -339,14 +287,14 @@ class There:
         save(letters, "json", self.setting.store, place)
 
     def release(self) -> None:
-        if self.chain is not None:
-            self.chain.release()
         if self.out is not None:
             self.out.unpersist()
 
 
 class Here:
     """A batch that is little work, done in the driver: the only job of Spark's is to fetch it."""
+
+    pending: int | None = None
 
     def __init__(self, setting: Setting, rows: pa.Table | None) -> None:
         self.setting, self.rows = setting, rows
@@ -368,30 +316,9 @@ class Here:
             found.add(names.get(tag, ""), *numbers)
         return found
 
-    def wave(self, arrived: Arrived, slices: Iterable[Slice], span: Span | None) -> None:
-        facts: dict[str, pa.Table] = {}
-        if self.rows is not None and arrived.facts:
-            for name in self.setting.inputs.names:
-                slots = "".join(
-                    f"{slot} AS a{i}, " for i, slot in enumerate(self.setting.inputs.slots(name), 1)
-                )
-                facts[name] = self.connection.sql(
-                    f"SELECT {slots}t FROM arriving"
-                    f" WHERE tag = {self.setting.inputs.tag(name)} AND {self.terms.fine}"
-                ).to_arrow_table()
-        worker = self.setting.worker
-        schema = self.setting.layout.schema
-        if span is None:
-            found = worker.packed(facts)
-        else:
-            wanted = self.setting.looked_at(span)
-            kept = [
-                pq.read_table(pa.BufferReader(self.setting.store.read(*parts)))
-                for parts in self.setting.files(slices, wanted)
-            ]
-            found = worker.waved(span, facts, pa.concat_tables(kept) if kept else None)
-        self.out = pa.Table.from_batches(list(found), schema)
-        self.connection.register("results", self.out)
+    def take(self, rows: pa.Table) -> None:
+        """Have these rows as results."""
+        self.connection.register("results", rows)
         counted = (
             "SELECT tab, count(*), min(c), max(c), CAST(sum(bit_count(b)) AS BIGINT)"
             " FROM results GROUP BY tab"

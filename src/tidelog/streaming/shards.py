@@ -1,0 +1,331 @@
+"""Online streams split by key: what each partition keeps, answers and waits for.
+
+A shard is a pure function: live facts, carried facts and known answers in, with what has arrived;
+the same out, at a later input time. Every shard starts from the least time that is not final in all
+of them: what one knows beyond it is kept as known answers, and derived again at worst.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidelog.analysis.definitive import Pending
+from tidelog.analysis.dependencies import Class, Dependencies
+from tidelog.evaluation.sql import columns
+from tidelog.language.program import Program, Type, Value
+from tidelog.streaming.intake import ARROW
+from tidelog.streaming.joins import Row, at
+from tidelog.streaming.layout import (
+    DONE,
+    Relation,
+    as_rows,
+    home,
+    partition,
+    schema_of,
+    slots_of,
+)
+from tidelog.streaming.network import fits
+from tidelog.streaming.online import Answers, Online
+from tidelog.streaming.slices import packed
+from tidelog.streaming.whole import Whole
+
+Times: TypeAlias = dict[int, set[Row]]
+
+
+@dataclass(frozen=True)
+class Turn:
+    """From one input time to another; `due` and `answered` say where the answers stand."""
+
+    first: int  # no fact lies before this tick
+    tin: int | None
+    to: int
+    low: int  # answers from this time on are wanted
+    due: dict[str, int]
+    answered: tuple[str, ...] = ()
+    closed: bool = False
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a shard says of a query: final before `due`; so many answers may still come."""
+
+    query: str
+    due: int | None  # None for a query without time
+    open: int
+    answered: bool = False
+
+
+@dataclass(frozen=True)
+class Shards:
+    """The rows of an online stream, and what happens to them in a partition."""
+
+    program: Program
+    deps: Dependencies
+    eager: bool
+    budget: float = 10.0
+
+    @property
+    def whole(self) -> bool:
+        """Whether every fact is kept and every turn decided on all of them."""
+        return self.deps.cls is Class.BLOCKING or not fits(self.deps)
+
+    @cached_property
+    def positions(self) -> dict[str, int] | None:
+        """The partition key; None when one shard has it all."""
+        return None if self.whole else self.deps.key.positions
+
+    # Rows
+
+    @cached_property
+    def inputs(self) -> dict[str, Relation]:
+        """By temporal input: the facts that are live, and those after tin."""
+        names = [p.name for p in self.deps.core.inputs if p.temporal]
+        return {name: self._relation(name, i) for i, name in enumerate(names)}
+
+    @cached_property
+    def carried(self) -> dict[str, Relation]:
+        """By predicate: derived facts that are carried on."""
+        names = () if self.whole else sorted(self.deps.carrying)
+        return {name: self._relation(name, len(self.inputs) + i) for i, name in enumerate(names)}
+
+    @cached_property
+    def tables(self) -> dict[str, Relation]:
+        return {**self.inputs, **self.carried}
+
+    @cached_property
+    def given(self) -> dict[str, Relation]:
+        """By query: answers known at times that are not final everywhere."""
+        first = len(self.tables)
+        return {q: self._relation(q, first + i) for i, q in enumerate(self.deps.queries)}
+
+    @cached_property
+    def answers(self) -> dict[str, Relation]:
+        first = len(self.tables) + len(self.given)
+        return {q: self._relation(q, first + i) for i, q in enumerate(self.deps.queries)}
+
+    @cached_property
+    def reports(self) -> dict[int, str]:
+        """Numbers of rows that report on a query: c is when it is due, b what is open."""
+        first = len(self.tables) + 2 * len(self.given)
+        return {first + i: q for i, q in enumerate(self.deps.queries)}
+
+    def _relation(self, name: str, number: int) -> Relation:
+        predicate = self.deps.core.predicates[name]
+        types = tuple(t or Type.TEXT for t in predicate.types)
+        return Relation(number, name, types, slots_of(types), predicate.temporal)
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        return schema_of([*self.tables.values(), *self.given.values()])
+
+    def home(self, partitions: int, literal: Callable[[Value], str], *, spark: bool) -> str:
+        """SQL for the partition that a row belongs to."""
+        assert self.positions is not None
+        cases = []
+        for name, relation in (*self.tables.items(), *self.given.items()):
+            key = self.positions[name]
+            where = partition(relation.slots[key], relation.types[key], partitions, spark=spark)
+            cases.append(f"WHEN tab = {relation.number} THEN {where}")
+        return f"CASE {' '.join(cases)} END"
+
+    def report(self, tab: int, due: int, open_: int) -> Report:
+        """What a row of a report says."""
+        query = self.reports[tab]
+        if self.given[query].temporal:
+            return Report(query, due, open_)
+        return Report(query, None, open_, bool(due))
+
+    # A turn
+
+    def run(
+        self,
+        turn: Turn,
+        rigid: Mapping[str, set[Row]],
+        rows: pa.Table,
+        number: int = 0,
+        partitions: int = 1,
+    ) -> Iterator[pa.RecordBatch]:
+        """One turn over rows that are new or kept, in one partition of several."""
+        yield from _Shard(self, rigid, turn, rows, number, partitions).run()
+
+    def pending(
+        self, turn: Turn, rigid: Mapping[str, set[Row]], rows: pa.Table, most: int
+    ) -> list[Pending]:
+        """Answers that may still come, as things stand before a turn."""
+        return _Shard(self, rigid, turn, rows).algorithm.pending(most)
+
+
+class _Shard:
+    def __init__(
+        self,
+        shards: Shards,
+        rigid: Mapping[str, set[Row]],
+        turn: Turn,
+        rows: pa.Table,
+        number: int = 0,
+        partitions: int = 1,
+    ) -> None:
+        self.shards, self.turn = shards, turn
+        self.number, self.partitions = number, partitions
+        self.known = {q: _times(rows, relation) for q, relation in shards.given.items()}
+        facts = {name: _times(rows, relation) for name, relation in shards.tables.items()}
+        tin = -math.inf if turn.tin is None else turn.tin
+        self.live = _between(facts, -math.inf, tin)
+        self.new = _between(facts, tin, turn.to)
+        self.later = _between(facts, turn.to, math.inf)
+        self.algorithm = self._whole(rigid) if shards.whole else self._online(rigid)
+
+    def _whole(self, rigid: Mapping[str, set[Row]]) -> Whole:
+        shards, turn = self.shards, self.turn
+        queries = shards.deps.queries
+        found = Whole(shards.program, queries, rigid, eager=shards.eager, budget=shards.budget)
+        found.tin = turn.tin
+        found.due.update(turn.due)
+        for query, times in self.known.items():
+            temporal = shards.given[query].temporal
+            found.given[query] = {
+                (*row, time) if temporal else row for time in times for row in times[time]
+            }
+        found.take(self.live)
+        return found
+
+    def _online(self, rigid: Mapping[str, set[Row]]) -> Online:
+        shards, turn = self.shards, self.turn
+        found = Online(shards.deps, rigid, eager=shards.eager)
+        network = found.network
+        if turn.tin is None:
+            found.begin(turn.first)
+            return found
+        network.due.update(turn.due)
+        network.due.update(dict.fromkeys(turn.answered, math.inf))
+        if shards.eager:
+            found.given = {
+                (query, time if shards.given[query].temporal else None): rows
+                for query, times in self.known.items()
+                for time, rows in times.items()
+            }
+        network.resume(
+            network.schedule.first(turn.first),
+            turn.tin,
+            {name: self.live.get(name, {}) for name in shards.inputs},
+            {name: self.live.get(name, {}) for name in shards.carried},
+        )
+        return found
+
+    def run(self) -> Iterator[pa.RecordBatch]:
+        shards, turn, algorithm = self.shards, self.turn, self.algorithm
+        found: Answers = {q: set() for q in shards.deps.queries}
+        if turn.tin is None or turn.to > turn.tin:
+            _add(found, algorithm.advance(turn.to, self.new, turn.low))
+        if turn.closed:
+            _add(found, algorithm.close(turn.to, turn.low))
+        for query, rows in found.items():
+            relation = shards.given[query]
+            new: Times = {}
+            for row in rows:
+                time, args = (at(row), row[:-1]) if relation.temporal else (0, row)
+                if self._at_home(query, args):
+                    new.setdefault(time, set()).add(args)
+            if shards.eager or not relation.temporal:
+                yield from self._rows(shards.answers[query], new)
+            for time, args_ in new.items():
+                known = self.known[query].setdefault(time, set())
+                self.known[query][time] = known | args_
+            yield from self._rows(relation, self.known[query])
+        kept = {} if turn.closed else {**algorithm.facts(), **algorithm.derived()}
+        for name, relation in shards.tables.items():
+            times = {**kept.get(name, {}), **self.later.get(name, {})}
+            if name in shards.carried:
+                times = {t: {r for r in times[t] if self._at_home(name, r)} for t in times}
+            yield from self._rows(relation, times)
+        yield from self._reports()
+
+    def _reports(self) -> Iterator[pa.RecordBatch]:
+        rows = []
+        for tab, query in self.shards.reports.items():
+            if not self.shards.given[query].temporal:
+                due = int(self._due(query) == math.inf or self.turn.closed)
+            else:
+                due = int(max(self._due(query), min(self.turn.low, self.turn.to + 1)))
+            rows.append({"tab": tab, "part": DONE, "c": due, "b": self._open(query)})
+        yield from pa.Table.from_pylist(rows, self.shards.schema).to_batches()
+
+    def _due(self, query: str) -> float:
+        if isinstance(self.algorithm, Online):
+            return self.algorithm.network.due[query]
+        due = self.algorithm.due[query]
+        return -math.inf if due is None else due
+
+    def _open(self, query: str) -> int:
+        """How many answers may still come at times up to tin."""
+        due = self._due(query)
+        if isinstance(self.algorithm, Whole) or self.turn.closed or math.isinf(due):
+            return 0
+        temporal = self.shards.given[query].temporal
+        times = range(int(due), self.turn.to + 1) if temporal else [None]
+        return sum(
+            self._at_home(query, self.algorithm.whole(spec, row))
+            for time in times
+            for spec, rows in self.algorithm.open(query, time)
+            for row in rows
+        )
+
+    def _at_home(self, name: str, row: Sequence[Value | None]) -> bool:
+        """Whether a fact is this shard's: facts of the rules are known to all of them."""
+        positions = self.shards.positions
+        if self.partitions == 1 or positions is None:
+            return True
+        value = row[positions[name]]
+        where = 0 if value is None else home(value, self.partitions)
+        return where == self.number
+
+    def _rows(self, relation: Relation, times: Times) -> Iterator[pa.RecordBatch]:
+        found = packed(times)
+        if not found:
+            return
+        names = [*columns(len(relation.types)), "c", "b"]
+        types = [*(ARROW[t] for t in relation.types), pa.int64(), pa.int64()]
+        arrays = [pa.array(c, t) for c, t in zip(zip(*found, strict=True), types, strict=True)]
+        table = pa.table(arrays, names=names)
+        yield from as_rows(relation, table, DONE, self.shards.schema).to_batches()
+
+
+def _add(found: Answers, more: Answers) -> None:
+    for query, rows in more.items():
+        found[query] = found[query] | rows
+
+
+def _times(rows: pa.Table, relation: Relation) -> Times:
+    """The facts of a table among rows, by time."""
+    mine = rows.filter(pc.equal(rows.column("tab"), relation.number))
+    found: Times = {}
+    if not mine.num_rows:
+        return found
+    args = zip(*(mine.column(s).to_pylist() for s in relation.slots), strict=True)
+    each = args if relation.slots else iter([()] * mine.num_rows)
+    chunks, bits = mine.column("c").to_pylist(), mine.column("b").to_pylist()
+    for row, c, b in zip(each, chunks, bits, strict=True):
+        while b:
+            low = b & -b
+            found.setdefault(c + low.bit_length() - 1, set()).add(row)
+            b ^= low
+    return found
+
+
+def _between(
+    facts: Mapping[str, Times], after: float, until: float
+) -> dict[str, dict[int, set[Row]]]:
+    found = {
+        n: {t: r for t, r in times.items() if after < t <= until} for n, times in facts.items()
+    }
+    return {name: times for name, times in found.items() if times}
+
+
+__all__ = ["Report", "Shards", "Turn"]

@@ -1,0 +1,205 @@
+"""A micro-batch of an offline stream: a wave through its stages, in partitions or the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+
+from tidelog.evaluation.ranges import Range
+from tidelog.evaluation.sql import chunk
+from tidelog.streaming.clock import Clock, Emission
+from tidelog.streaming.kernel import Kernel, Worker, packed_tables
+from tidelog.streaming.layout import DONE, Layout
+from tidelog.streaming.schedule import Schedule
+from tidelog.streaming.spark.chain import Chain
+from tidelog.streaming.spark.checkpoint import Commit, Slice
+from tidelog.streaming.spark.packing import Packing
+from tidelog.streaming.spark.pipeline import Pipeline
+from tidelog.streaming.spark.work import (
+    EVER,
+    FIRST,
+    Arrived,
+    Here,
+    Setting,
+    There,
+    Work,
+    chunks,
+)
+from tidelog.streaming.wave import Span
+
+
+@dataclass
+class Waves(Setting):
+    """What the waves of a stream work with."""
+
+    layout: Layout
+    schedule: Schedule
+    emission: Emission
+    kernel: Kernel
+
+    @cached_property
+    def packing(self) -> Packing:
+        return Packing(self.layout, self.inputs)
+
+    @cached_property
+    def worker(self) -> Worker:
+        """The kernel in this process."""
+        return Worker(replace(self.kernel, partitions=1, rigid=packed_tables(self.tables)))
+
+    def close(self) -> None:
+        if "worker" in self.__dict__:
+            self.worker.close()
+            del self.worker
+
+    def looked_at(self, span: Span) -> dict[int, list[tuple[int, int]]]:
+        """The chunks of each table that a wave looks at."""
+        to = span.to + span.ahead
+        found = {
+            relation.number: chunks(self.schedule.looked_at(name, span.tin, to, span.start))
+            for name, relation in self.layout.tables.items()
+        }
+        for query in span.early:
+            after = self.emission.final(self.schedule, query, span.tin, span.start)
+            found[self.layout.given[query].number] = [(chunk(after + 1), EVER)]
+        return found
+
+    def rigid(self, spark: SparkSession) -> dict[str, DataFrame]:
+        """Rigid facts as Catalyst has them: the files of the checkpoint."""
+        return {
+            name: spark.read.parquet(self.store.path("rigid", f"{i}.parquet"))
+            for i, name in enumerate(self.tables)
+        }
+
+
+class WaveThere(There):
+    """Packed in Catalyst, then one stage after the other."""
+
+    setting: Waves
+    chain: Chain | None = None
+
+    def wave(self, arrived: Arrived, slices: Iterable[Slice], span: Span | None) -> None:
+        setting = self.setting
+        layout = setting.layout
+        facts = self.rows.where(self.terms.fine) if self.rows is not None else None
+        facts = facts if arrived.facts else None
+        if span is None:
+            if facts is not None:
+                self.take(setting.packing.packed(facts, layout.scans, DONE))
+            return
+        wanted, parts = setting.looked_at(span), list(slices)
+
+        def new(scans: set[str]) -> DataFrame | None:
+            return setting.packing.packed(facts, scans) if facts is not None and scans else None
+
+        def kept(tabs: set[int]) -> DataFrame | None:
+            some = {tab: found for tab, found in wanted.items() if tab in tabs}
+            return setting.read(self.spark, parts, some)
+
+        self.chain = Chain(
+            self.spark,
+            layout,
+            setting.schedule,
+            setting.kernel,
+            setting.rigid(self.spark),
+            new,
+            kept,
+        )
+        self.take(self.chain.rows(span))
+
+    def release(self) -> None:
+        super().release()
+        if self.chain is not None:
+            self.chain.release()
+
+
+class WaveHere(Here):
+    """The whole wave at once."""
+
+    setting: Waves
+
+    def wave(self, arrived: Arrived, slices: Iterable[Slice], span: Span | None) -> None:
+        facts: dict[str, pa.Table] = {}
+        if self.rows is not None and arrived.facts:
+            for name in self.setting.inputs.names:
+                slots = "".join(
+                    f"{slot} AS a{i}, " for i, slot in enumerate(self.setting.inputs.slots(name), 1)
+                )
+                facts[name] = self.connection.sql(
+                    f"SELECT {slots}t FROM arriving"
+                    f" WHERE tag = {self.setting.inputs.tag(name)} AND {self.terms.fine}"
+                ).to_arrow_table()
+        worker = self.setting.worker
+        schema = self.setting.layout.schema
+        if span is None:
+            found = worker.packed(facts)
+        else:
+            wanted = self.setting.looked_at(span)
+            kept = [
+                pq.read_table(pa.BufferReader(self.setting.store.read(*parts)))
+                for parts in self.setting.files(slices, wanted)
+            ]
+            found = worker.waved(span, facts, pa.concat_tables(kept) if kept else None)
+        self.take(pa.Table.from_batches(list(found), schema))
+
+
+class Offline(Pipeline):
+    """Batches of waves: each predicate is computed once, by the schedule."""
+
+    setting: Waves
+
+    @property
+    def queries(self) -> tuple[str, ...]:
+        return self.setting.schedule.deps.queries
+
+    def _here(self, rows: pa.Table | None) -> Work:
+        return WaveHere(self.setting, rows)
+
+    def _there(self, spark: SparkSession, rows: DataFrame | None) -> Work:
+        return WaveThere(self.setting, spark, rows)
+
+    def _advance(
+        self,
+        work: Work,
+        rows: DataFrame | None,
+        last: Commit | None,
+        clock: Clock,
+        arrived: Arrived,
+    ) -> tuple[Work, Clock]:
+        before = Clock() if last is None else last.clock
+        clock, span = clock.wave(self.setting.schedule, self.pace, self.setting.emission)
+        if isinstance(work, WaveHere) and span is not None and not self._little(last, span):
+            work = self._moved(work, rows, before)
+        assert isinstance(work, (WaveHere, WaveThere))
+        work.wave(arrived, () if last is None else last.state, span)
+        return work, clock
+
+    def _little(self, last: Commit | None, span: Span) -> bool:
+        parts = () if last is None else last.state
+        state = sum(n for part in parts for _, _, n in part.tables.values())
+        return state <= self.little and span.to - span.tin <= FIRST
+
+    def _tout(self, clock: Clock) -> int | None:
+        return clock.tout(self.setting.schedule, self.setting.emission)
+
+    def _kept(self, name: str, clock: Clock) -> list[Range]:
+        """The ticks of a table that later batches may look at."""
+        schedule, emission, layout = (
+            self.setting.schedule,
+            self.setting.emission,
+            self.setting.layout,
+        )
+        if clock.start is None or clock.done is None:
+            return [Range(-EVER, EVER)]
+        if name.endswith("?"):
+            query = name.removesuffix("?")
+            return [Range(emission.final(schedule, query, clock.done, clock.start) + 1, EVER)]
+        first = schedule.kept_from(name, clock.done, clock.start)
+        if name in layout.scans:
+            first = clock.done + 1 if first is None else min(first, clock.done + 1)
+        found = [] if first is None else [Range(first, EVER)]
+        return found + [Range(tick, tick) for tick in schedule.pinned.get(name, ())]
