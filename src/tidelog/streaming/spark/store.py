@@ -70,17 +70,6 @@ class Store:
         finally:
             stream.close()
 
-    def first_line(self, path: str) -> bytes:
-        """The first line of a file anywhere, at most 1 MB of it."""
-        where = self._jvm.org.apache.hadoop.fs.Path(path)
-        stream = where.getFileSystem(self._fs.getConf()).open(where)
-        try:
-            size = min(1 << 20, stream.available())
-            data = bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream, size))
-        finally:
-            stream.close()
-        return data.split(b"\n", 1)[0]
-
     def sha256(self, *parts: str) -> str:
         stream = self._fs.open(self._path(*parts))
         try:
