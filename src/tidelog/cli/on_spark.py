@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -35,7 +36,7 @@ def on_spark(
     try:
         from pyspark.errors import PySparkException
 
-        from tidelog.spark import session, stream
+        from tidelog.spark import session, stream, summary
     except ImportError as error:
         raise DataError(
             f"Spark is not installed ({error.name} is missing): install pyspark,"
@@ -44,7 +45,7 @@ def on_spark(
     if not Path(facts).exists():
         raise DataError(f"{facts}: no such file or folder")
     told.show("starting Spark")
-    with _quiet():
+    with _starting(master):
         spark = session(master)
 
     def commit(found: Commit) -> None:
@@ -80,26 +81,48 @@ def on_spark(
             else:
                 running.close()
     except PySparkException as error:
-        raise DataError(f"Spark stopped: {str(error).splitlines()[0]}") from None
+        raise DataError(f"Spark stopped: {summary(error)}") from None
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """What Spark's JVM says on standard error is kept, and shown only if it does not start."""
+def _starting(master: str) -> Iterator[None]:
+    """What Spark's JVM says on standard error is kept; if it does not start, one line of it."""
     with tempfile.TemporaryFile() as said:
         sys.stderr.flush()
         before = os.dup(2)
         os.dup2(said.fileno(), 2)
         try:
             yield
-        except BaseException:
-            os.dup2(before, 2)
+        except Exception as error:
             said.seek(0)
-            sys.stderr.write(said.read().decode(errors="replace"))
-            raise
+            why = _telling(said.read().decode(errors="replace"), error)
+            remedy = (
+                "set JAVA_HOME to a Java of version 17 or later"
+                if "java" in why.lower()
+                else "a master is local[*], or spark://HOST:PORT of one that runs"
+            )
+            raise DataError(
+                f"Spark does not start with --master {master}: {why}; {remedy}"
+            ) from None
         finally:
             os.dup2(before, 2)
             os.close(before)
+
+
+def _telling(said: str, error: Exception) -> str:
+    """Why Spark did not start: the cause that its JVM names, or the shell, or else Python."""
+    text = f"{said}\n{error}"
+    for pattern in (
+        r"Reason: (.+)$",
+        r"^Caused by: [\w.$]+: (.+)$",
+        r"^(?:Exception in thread \"\w+\" |: )?[\w.$]+(?:Exception|Error): (.+)$",
+        r"(?s)(?:spark-class|\.sh|spark-submit): line \d+: ([^\n]+)\n.*",
+        r"^(JAVA_HOME .+)$",
+    ):
+        found = re.findall(pattern, text, re.MULTILINE)
+        if found:
+            return str(found[-1]).strip().rstrip(".")
+    return str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
 
 
 @contextmanager

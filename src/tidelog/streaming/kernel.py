@@ -21,6 +21,12 @@ from tidelog.streaming.layout import Layout, Relation, partition
 from tidelog.streaming.schedule import WHOLE
 from tidelog.streaming.wave import Wave
 
+# What to do about a tick far ahead, where facts may be put aside.
+AHEAD = (
+    "a tick lies that far ahead of those before it; --max-jump N (max_jump in Python) puts such"
+    " facts aside"
+)
+
 
 @dataclass(frozen=True)
 class Span:
@@ -78,6 +84,7 @@ class Worker:
         self.connection.execute("SET enable_progress_bar = false")
         self.connection.execute("SET preserve_insertion_order = false")
         self.wave = Wave(self.layout.schedule, self.connection, own=self._own)
+        self.wave.shorter = AHEAD
         self.inputs: dict[str, str] = {}
         for i, (name, table) in enumerate(unpacked_tables(kernel.rigid).items()):
             self.inputs[name] = f"rigid{i}"

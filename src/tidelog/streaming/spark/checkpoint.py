@@ -109,13 +109,16 @@ class Checkpoint:
         if self.store.local is None:
             return
         folder = self.store.local
+        if os.path.isfile(folder):
+            raise Refused(f"{folder} is a file, and a checkpoint is a folder: name another one")
         try:
             paths = (os.path.join(folder, "lock"), folder)
             made = tuple(path for path in paths if not os.path.exists(path))
             os.makedirs(folder, exist_ok=True)
             lock = open(os.path.join(folder, "lock"), "a+", encoding="utf-8")  # noqa: SIM115
         except OSError as error:
-            raise Refused(f"{folder}: {error.strerror or error}") from None
+            said = error.strerror or error
+            raise Refused(f"{folder} cannot be a checkpoint: {said}; name another folder") from None
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

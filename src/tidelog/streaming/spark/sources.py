@@ -327,7 +327,6 @@ class _Texts:
     """Reads CSV files inside the partitions, as `tidelog query` reads them."""
 
     size: int
-    ending: str
 
     @property
     def schema(self) -> pa.Schema:
@@ -337,14 +336,14 @@ class _Texts:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         names = ", ".join(f"c{i}" for i in range(self.size))
         for batch in batches:
-            for uri in batch.column(0).to_pylist():
+            for uri, ending in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                 path = _local(uri)
                 file = f"file://{quote(str(path))}"  # as Spark names the files it reads itself
                 with (
                     tempfile.TemporaryDirectory(prefix="tidelog-") as spill,
                     duckdb.connect(config={**_READING, "temp_directory": spill}) as connection,
                 ):
-                    problems = csv_texts(connection, "texts", path, self.size, self.ending)
+                    problems = csv_texts(connection, "texts", path, self.size, ending)
                     reader = connection.sql(f"SELECT {names} FROM texts").to_arrow_reader(65_536)
                     assert reader is not None
                     for part in reader:
@@ -386,6 +385,7 @@ class Files:
         self.program, self.inputs, self.per_batch = program, inputs, per_batch
         self.folder = Path(facts).resolve()
         self.spark = spark
+        self.endings: dict[str, str] = {}  # of the lines of a batch's CSV files
 
     def stream(self) -> DataFrame:
         reader = self.spark.readStream.format("binaryFile").schema(
@@ -429,7 +429,8 @@ class Files:
         if ending == ".csv":
             assert name is not None
             header = csv_header(local, self.inputs.schemas[name])
-            return (len(header.names), header.ending, *header.positions)
+            self.endings[path] = header.ending
+            return (len(header.names), *header.positions)
         if ending == ".parquet":
             try:
                 schema = pq.read_schema(local)
@@ -450,11 +451,12 @@ class Files:
         places = [_glob(path) for path in paths]
         file = F.col("_metadata.file_path")
         if ending == ".csv":
-            size, line_end, *chosen = columns
-            read = _Texts(int(str(size)), str(line_end))
-            found = spark.createDataFrame([(path,) for path in paths], "path STRING")
+            size, *chosen = [int(str(n)) for n in columns]
+            read = _Texts(size)
+            files = [(path, self.endings.pop(path)) for path in paths]
+            found = spark.createDataFrame(files, "path STRING, ending STRING")
             frame = found.mapInArrow(read, arrow_struct(read.schema))
-            return self.inputs.texts(frame, name, [int(str(n)) for n in chosen], F.col("file"))
+            return self.inputs.texts(frame, name, chosen, F.col("file"))
         if ending == ".parquet":
             frame = spark.read.parquet(*places)
             return self.inputs.typed(frame, name, paths[0], file)
