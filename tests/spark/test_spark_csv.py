@@ -90,11 +90,7 @@ def streamed(spark: SparkSession, folder: Path, checkpoint: Path) -> tuple[list[
     return sorted(map(repr, running.answers["P"].to_pylist())), letters
 
 
-@pytest.mark.parametrize("little", [-1, 100_000])
-def test_both_engines_read_the_same(
-    little: int, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tidelog.streaming.spark.pipeline.LITTLE", little)
+def test_both_engines_read_the_same(spark: SparkSession, tmp_path: Path) -> None:
     for name, data in GOOD.items():
         path = tmp_path / "facts" / "E" / f"{name}.csv"
         path.parent.mkdir(parents=True, exist_ok=True)
