@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -293,9 +293,9 @@ def _lines_to(path: str | None) -> Iterator[IO[str] | None]:
     if path is None:
         yield None
         return
-    try:
-        file = Path(path).open("a", encoding="utf-8")  # noqa: SIM115
-    except OSError as error:
-        raise click.UsageError(f"cannot write {path}: {error.strerror or error}") from error
-    with file:
+    with ExitStack() as opened:
+        try:
+            file = opened.enter_context(Path(path).open("a", encoding="utf-8"))
+        except OSError as error:
+            raise click.UsageError(f"cannot write {path}: {error.strerror or error}") from error
         yield file
