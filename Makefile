@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test test-deep test-crash test-browser bench lint clean
+.PHONY: help setup demo test test-deep test-crash test-browser bench bench-flink lint clean
 
 # An environment knows its own place: after the folder was moved or copied, or its Python is gone, it is built anew.
 ifneq ($(shell test -x $(BIN)/python && $(BIN)/python -c '' 2>&1 && cat $(READY) 2>&1),$(shell pwd -P))
@@ -54,6 +54,15 @@ test-browser: $(READY)  ## the report in headless Chromium; screenshots in build
 bench: $(READY)  ## the benchmarks, as ratios
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-bench.txt
 	$(BIN)/python -m benchmarks
+
+FLINK := build/flink-venv
+bench-flink: $(READY) $(FLINK)/.ready  ## streams on Spark, beside Flink in an environment of its own
+	$(BIN)/python -m benchmarks spark_stream
+
+$(FLINK)/.ready: requirements-flink.txt
+	@python=$$(sh tools/preflight.sh) && "$$python" -m venv --clear $(FLINK)
+	@$(FLINK)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-flink.txt
+	@touch $@
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -3,14 +3,22 @@
 The pattern is three high readings in a row. Times are Spark's own of whole micro-batches, medians
 after a warm-up. The join has as many partitions as there are cores, which is its best; as Spark
 comes it has 200.
+
+Flink runs the pattern too, as `MATCH_RECOGNIZE` and as interval joins, where TIDELOG_FLINK or
+build/flink-venv (`make bench-flink`) has PyFlink. Both read CSV, and their times include what it
+takes to start a job.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import statistics
+import subprocess
 import tempfile
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
@@ -19,7 +27,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 import tidelog
-from benchmarks.harness import Result, cost, faster, print_table
+from benchmarks.harness import Result, best_of, console, cost, faster, print_table
 from tidelog.spark import session, stream
 
 RULES = """
@@ -30,8 +38,14 @@ Shdn(X)    @ T+1  :- Cool(X) @ T, Flag(X) @ T+1.
 Malfunc(X) @ T-2  :- Shdn(X) @ T.
 output Malfunc.
 """
+AGAIN = """
+input Temp(device: text, level: text) @ time.
+Again(X) @ T+{k} :- Temp(X, high) @ T, Temp(X, high) @ T+{k}.
+output Again.
+"""
 DEVICES = 1_000
 WARM = 5
+ROOT = Path(__file__).resolve().parent.parent
 
 
 def readings(folder: Path, facts: int, batches: int, devices: int) -> None:
@@ -59,12 +73,14 @@ def times(query: StreamingQuery) -> list[float]:
     return [each["triggerExecution"] / 1000 for each in found if "addBatch" in each]
 
 
-def ours(spark: SparkSession, folder: Path, out: Path) -> tuple[list[float], list[int]]:
+def ours(
+    spark: SparkSession, folder: Path, out: Path, rules: str = RULES
+) -> tuple[list[float], list[int]]:
     """Seconds and bytes of state after each batch."""
     state: list[int] = []
     running = stream(
         spark,
-        tidelog.parse(RULES),
+        tidelog.parse(rules),
         inputs={"Temp": source(spark, folder)},
         sink=f"parquet:{out / 'answers'}",
         checkpoint=out / "checkpoint",
@@ -111,6 +127,138 @@ def median(found: list[float]) -> float:
     return statistics.median(found[min(WARM, len(found) // 2) :])
 
 
+# Large batches beside the batch query, and long windows beside short ones
+
+
+def large_batches(spark: SparkSession, root: Path, quick: bool) -> list[Result]:
+    """Facts a second in large batches, and of one query over the same files."""
+    from tidelog.spark import query
+
+    facts, batches = (25_000, 3) if quick else (2_500_000, 6)
+    readings(root / "large", facts, batches, 10_000 if facts > 100_000 else 100)
+    seconds, _ = ours(spark, root / "large", root / "ours" / "large")
+    frame = spark.read.parquet(str(root / "large"))
+    program = tidelog.parse(RULES)
+
+    def batch() -> None:
+        query(spark, program, "Malfunc", {"Temp": frame}).count()
+
+    batch()
+    rate, whole = facts / median(seconds), facts * batches / best_of(3, batch)
+    name = "spark stream/2.5 M facts a batch"
+    return [Result(name, rate, "facts/s", "the batch query", rate / whole, ">= 0.7x")]
+
+
+def sparse_readings(folder: Path, objects: int, ticks: int, batches: int) -> None:
+    """Every object is read once in 60 ticks: a first file of many ticks, then 60 to a file."""
+    folder.mkdir(parents=True)
+    for number in range(batches + 1):
+        first = 0 if number == 0 else ticks + 60 * (number - 1)
+        size = ticks if number == 0 else 60
+        path = folder / f"{number:04}.parquet"
+        duckdb.sql(
+            f"""COPY (SELECT 'turbine-' || d AS device,
+                CASE WHEN hash(d, c, 1) % 10 < 5 THEN 'high' ELSE 'low' END AS level,
+                {first} + 60 * c + CAST(hash(d, c, {number}) % 60 AS BIGINT) AS time
+                FROM range({objects}) AS o(d), range({-(-size // 60)}) AS r(c))
+                TO '{path}' (FORMAT parquet)"""
+        )
+        os.utime(path, (number + 1, number + 1))
+
+
+def windows(spark: SparkSession, root: Path, quick: bool) -> list[Result]:
+    """A rule that looks back 10 ticks and one that looks back 10,000, over the same facts."""
+    objects, far, batches = (100, 600, 4) if quick else (10_000, 10_000, 14)
+    sparse_readings(root / "windows", objects, far, batches)
+    found = {
+        k: ours(spark, root / "windows", root / "ours" / f"window{k}", AGAIN.format(k=k))
+        for k in (10, far)
+    }
+    near, wide = (median(found[k][0]) for k in (10, far))
+    names = [f"spark stream/window of {k:,} ticks, {objects:,} objects" for k in (10, far)]
+    return [
+        Result(names[0], near),
+        cost(names[1], wide, names[0], near, "<= 1.5x"),
+        Result("spark stream/state of the long window", float(found[far][1][-1]), "bytes"),
+    ]
+
+
+# Flink
+
+
+def flink_python() -> Path | None:
+    """A Python with PyFlink in it, if there is one."""
+    named = os.environ.get("TIDELOG_FLINK")
+    python = Path(named) if named else ROOT / "build" / "flink-venv" / "bin" / "python"
+    if not python.exists():
+        return None
+    asked = subprocess.run([python, "-c", "import pyflink.table"], capture_output=True, check=False)
+    return python if asked.returncode == 0 else None
+
+
+def in_flink(python: Path, kind: str, path: Path, out: Path) -> tuple[float, int]:
+    """Seconds and answers of one run."""
+    script = Path(__file__).with_name("_flink.py")
+    done = subprocess.run(
+        [python, script, kind, path, out], capture_output=True, text=True, timeout=1_800, check=True
+    )
+    found = json.loads(done.stdout.splitlines()[-1])
+    return found["seconds"], found["answers"]
+
+
+def in_one_go(spark: SparkSession, folder: Path, out: Path) -> tuple[float, int]:
+    """Seconds and answers of a stream over CSV files that are all there, with its end."""
+    answers: list[int] = []
+    start = time.perf_counter()
+    running = stream(
+        spark,
+        tidelog.parse(RULES),
+        inputs=folder,
+        sink=f"csv:{out / 'answers'}",
+        checkpoint=out / "checkpoint",
+        trigger={"availableNow": True},
+        told=lambda commit: answers.append(sum(commit.answers.values())),
+    )
+    running.awaitTermination()
+    running.close()
+    return time.perf_counter() - start, sum(answers)
+
+
+def beside_flink(spark: SparkSession, root: Path, quick: bool) -> Iterator[Result]:
+    """The pattern over one file in order, and over ten files whose order is turned round.
+
+    Ticks start at 1,000: Flink's interval joins lose what lies at time 0.
+    """
+    python = flink_python()
+    if python is None:
+        console().print("Flink is left out: PyFlink is not installed; `make bench-flink` does it")
+        return
+    facts = 20_000 if quick else 500_000
+    for order, parts in (("in order", 1), ("files out of order", 10)):
+        base = root / "flink" / order.replace(" ", "-")
+        for name in ("bare", "facts/Temp"):
+            (base / name).mkdir(parents=True)
+        size = facts // parts
+        for part in range(parts):
+            rows = f"""SELECT 'turbine-' || i % {DEVICES} AS device,
+                CASE WHEN hash(i) % 10 < 5 THEN 'high' ELSE 'low' END AS level,
+                1000 + i // {DEVICES} AS time
+                FROM range({part * size}, {(part + 1) * size}) AS r(i)"""
+            # Later files first, by name and by age.
+            name = f"{parts - part:02}.csv"
+            for place, header in (("bare", "false"), ("facts/Temp", "true")):
+                path = base / place / name
+                duckdb.sql(f"COPY ({rows}) TO '{path}' (FORMAT csv, HEADER {header})")
+                os.utime(path, (parts - part, parts - part))
+        in_one_go(spark, base / "facts", base / "warm")
+        seconds, answers = in_one_go(spark, base / "facts", base / "ours")
+        yield Result(f"spark stream/{facts:,} facts, {order}, answers", answers, "answers")
+        for kind, peer in (("match", "MATCH_RECOGNIZE"), ("join", "interval joins")):
+            theirs, lost = in_flink(python, kind, base / "bare", base / f"out-{kind}")
+            yield faster(f"spark stream/{facts:,} facts, {order}", seconds, f"Flink {peer}", theirs)
+            yield Result(f"spark stream/Flink {peer}, {order}, answers", lost, "answers")
+
+
 def run(quick: bool) -> list[Result]:
     sizes = {"1,000": (1_000, 12), "50,000": (5_000, 8), "500,000": (50_000, 8), "flat": (500, 20)}
     if not quick:
@@ -141,6 +289,11 @@ def run(quick: bool) -> list[Result]:
             name: ours(spark, root / name, root / "ours" / name)
             for name in ("1,000", "50,000", "500,000", "flat")
         }
+        more = [
+            *large_batches(spark, root, quick),
+            *windows(spark, root, quick),
+            *beside_flink(spark, root, quick),
+        ]
     finally:
         spark.stop()
         shutil.rmtree(root, ignore_errors=True)
@@ -176,6 +329,7 @@ def run(quick: bool) -> list[Result]:
         flat,
         Result("spark stream/state after 200 batches", float(found["flat"][1][-1]), "bytes"),
         Result("spark stream/state at 500,000 a batch", float(found["500,000"][1][-1]), "bytes"),
+        *more,
     ]
 
 

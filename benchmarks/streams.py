@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from random import Random
@@ -306,11 +307,10 @@ def kept(sizes: Sizes) -> Iterator[Result]:
     turbines = tidelog.parse(RULES)
     program, rigid, ticks = borne(sizes.borne)
     plots: list[tuple[str, Callable[..., tidelog.Stream], list]] = [
-        ("turbines", lambda **how: tidelog.Stream(turbines, ["Malfunc"], **how), quiet)
+        ("turbines", partial(tidelog.Stream, turbines, ["Malfunc"]), quiet)
     ]
     if ticks:
-        ask = ["Onset", "Trip"]
-        make = lambda **how: tidelog.Stream(program, ask, rigid=rigid, **how)  # noqa: E731
+        make = partial(tidelog.Stream, program, ["Onset", "Trip"], rigid=rigid)
         plots.append(("la_haute_borne", make, ticks))
     for name, make, given in plots:
         found = histories(make, given)

@@ -1,11 +1,13 @@
-"""A stream over some files that dies before its k-th write: `victim.py FOLDER K [there]`.
+"""A stream over some files that dies before its k-th write: `victim.py FOLDER K [there] [soak]`.
 
-K = 0 runs to the end. Every write of the stream goes through the store or `save`, so that counting
-them there finds every place between two writes.
+K = 0 runs to the end. `there` works in the partitions; `soak` merges state as rarely as any stream
+does, and notes how much of it there is. Every write of the stream goes through the store or `save`,
+so that counting them there finds every place between two writes.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -14,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import tidelog
-from tidelog.spark import session, stream
+from tidelog.spark import Commit, session, stream
 from tidelog.streaming.spark import pipeline, sinks, work
 from tidelog.streaming.spark.store import Store
 
@@ -53,7 +55,10 @@ class Writes:
         setattr(owner, name, watched)
 
 
-def main(folder: Path, fatal: int, there: bool) -> None:
+LATENESS = {False: 1, True: 3}  # of a soak
+
+
+def main(folder: Path, fatal: int, there: bool, soak: bool) -> None:
     writes = Writes(fatal)
     for name in ("write", "rename", "make", "delete"):
         writes.watch(Store, name)
@@ -61,19 +66,27 @@ def main(folder: Path, fatal: int, there: bool) -> None:
         writes.watch(module, "save")
     if there:
         pipeline.LITTLE = -1  # type: ignore[misc]
-    pipeline.MOST_SLICES = 2  # type: ignore[misc]
+    if not soak:
+        pipeline.MOST_SLICES = 2  # type: ignore[misc]
     options = {"spark.sql.shuffle.partitions": "2", "spark.sql.codegen.wholeStage": "false"}
     spark = session("local[2]", **options)
+
+    def note(commit: Commit) -> None:
+        files = sum(len(part.files) for part in commit.state)
+        with (folder / "told.jsonl").open("a") as lines:
+            lines.write(json.dumps([commit.batch, commit.state_bytes, files]) + "\n")
+
     running = stream(
         spark,
         tidelog.parse(RULES),
         inputs=folder / "facts",
         sink=f"csv:{folder / 'answers'}",
         checkpoint=folder / "checkpoint",
-        lateness=1,
+        lateness=LATENESS[soak],
         partitions=2,
         files_per_batch=1,
         trigger={"availableNow": True},
+        told=note,
     )
     running.awaitTermination()
     running.close()
@@ -81,4 +94,4 @@ def main(folder: Path, fatal: int, there: bool) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), "there" in sys.argv[3:])
+    main(Path(sys.argv[1]), int(sys.argv[2]), "there" in sys.argv[3:], "soak" in sys.argv[3:])

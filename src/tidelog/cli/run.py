@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import sys
-import tempfile
-import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -30,13 +24,10 @@ from tidelog.cli.common import (
     ticks_of,
 )
 from tidelog.language.diagnostics import visible
-from tidelog.language.program import Program
 from tidelog.views import terminal
 
 if TYPE_CHECKING:
     from tidelog.analysis.definitive import Pending
-    from tidelog.evaluation.ticks import Ticks
-    from tidelog.spark import Commit
 
 _SINKS = "csv:DIR|parquet:DIR|json:DIR|jsonl:FILE|console"
 
@@ -193,8 +184,8 @@ def run_command(
         low = as_tick(from_, ticks)
     except ValueError as error:
         raise click.UsageError(f"--from: {error}") from error
-    in_process = facts == "-" or engine == "duckdb"
-    if in_process:
+    here = facts == "-" or engine == "duckdb"
+    if here:
         for option, value in (
             ("--follow", follow),
             ("--partitions", partitions),
@@ -221,8 +212,10 @@ def run_command(
     with data_errors(), _lines_to(metrics) as lines, terminal.Progress() as progress:
         told = Told(lines, progress)
         left: list[Pending] | None = None
-        if in_process:
-            left = _in_process(
+        if here:
+            from tidelog.cli.in_process import in_process
+
+            left = in_process(
                 report.program,
                 asked,
                 facts,
@@ -242,7 +235,9 @@ def run_command(
                 history=history,
             )
         else:
-            _on_spark(
+            from tidelog.cli.on_spark import on_spark
+
+            on_spark(
                 report.program,
                 asked,
                 facts,
@@ -261,7 +256,7 @@ def run_command(
                 files_per_batch=files_per_batch,
                 **common,
             )
-    _report(told.summary(), as_json, None if in_process else checkpoint, left)
+    _report(told.summary(), as_json, None if here else checkpoint, left)
 
 
 def _report(
@@ -298,249 +293,9 @@ def _lines_to(path: str | None) -> Iterator[IO[str] | None]:
     if path is None:
         yield None
         return
-    try:
-        file = Path(path).open("a", encoding="utf-8")  # noqa: SIM115
-    except OSError as error:
-        raise click.UsageError(f"cannot write {path}: {error.strerror or error}") from error
-    with file:
+    with ExitStack() as opened:
+        try:
+            file = opened.enter_context(Path(path).open("a", encoding="utf-8"))
+        except OSError as error:
+            raise click.UsageError(f"cannot write {path}: {error.strerror or error}") from error
         yield file
-
-
-def _in_process(
-    program: Program,
-    asked: tuple[str, ...],
-    facts: str,
-    rigid: str | None,
-    told: Told,
-    *,
-    sink: str,
-    sparse: tuple[str, ...],
-    ticks: Ticks | None,
-    as_ticks: bool,
-    checkpoint: str | None,
-    keep_open: bool,
-    pending: bool,
-    as_json: bool,
-    **options: Any,
-) -> list[Pending] | None:
-    from tidelog import Stream
-    from tidelog.analysis.core import core
-    from tidelog.evaluation.duckdb import Engine, timestamps
-    from tidelog.evaluation.facts import DataError, schemas
-    from tidelog.streaming import feeds
-    from tidelog.streaming.clock import Pace
-    from tidelog.streaming.offline import Endless
-    from tidelog.streaming.outputs import output_of
-    from tidelog.streaming.schedule import Blocking
-    from tidelog.streaming.snapshot import Checkpoint
-    from tidelog.streaming.stream import Growing
-    from tidelog.streaming.watch import Watch
-
-    known = schemas(program)
-    timeless = frozenset(name for name, schema in known.items() if schema.time is None)
-    path = None if facts == "-" else facts
-    with Engine(program, rigid or path, ticks, progress=told.show, only=timeless) as engine:
-        fixed = {
-            name: engine.arrow(f"SELECT * FROM {engine.loaded[name].view}").rename_columns(
-                [column.name for column in known[name].columns]
-            )
-            if known[name].columns
-            else [()] * engine.one(f"SELECT count(*) FROM {engine.loaded[name].view}")[0]
-            for name in timeless
-        }
-    needed = {p.source for p in core(program, asked).below(asked).inputs if p.temporal}
-    inputs = {name: known[name] for name in sorted(needed)}
-    with warnings.catch_warnings(record=True) as growing:
-        warnings.simplefilter("always", Growing)
-        try:
-            stream = Stream(program, asked, rigid=fixed, **options)
-        except Endless as error:
-            raise DataError(str(error)) from None
-        except Blocking as error:
-            raise DataError(f"{error}; --mode online streams it, and keeps every fact") from None
-    for warning in growing:
-        terminal.stderr().print(f"warning: {visible(str(warning.message))}", highlight=False)
-    kept = None if checkpoint is None else Checkpoint(checkpoint)
-    lines = feeds.Lines(
-        inputs, known, Pace(tuple(inputs), options["lateness"], frozenset(sparse)), ticks
-    )
-    pushed: int | None = None
-    written: dict[str, int] | None = None
-    if kept is not None and kept.begun:
-        note: Any = stream.restore(kept.file)
-        if note["sink"] != sink:
-            raise DataError(f"{checkpoint}: the answers went to {note['sink']}, not {sink}")
-        if stream.closed:
-            raise DataError(f"{checkpoint}: the stream is closed: name a new checkpoint")
-        pushed, written = note["pushed"], note["written"]
-        lines.seen, lines.tin, lines.taken = note["seen"], note["tin"], note["lines"]
-    output = output_of(sink, asked, written)
-
-    watch = Watch(stream) if pending and not as_json else None
-
-    def save() -> None:
-        assert kept is not None
-        note = {
-            "sink": sink,
-            "written": output.lengths(),
-            "pushed": pushed,
-            "seen": lines.seen,
-            "tin": lines.tin,
-            "lines": lines.taken,
-        }
-        stream.snapshot(kept.file, note)
-        kept.taken()
-
-    def step(found: Any, size: int, dead: int = 0) -> None:
-        answers = {q: table for q, table in found.answers.items() if table.num_rows}
-        count = sum(table.num_rows for table in answers.values())
-        if ticks is not None and not as_ticks:
-            answers = {
-                query: table.set_column(
-                    table.num_columns - 1, "time", timestamps(table.column("time"), ticks)
-                )
-                if "time" in table.column_names
-                else table
-                for query, table in answers.items()
-            }
-        output.write(answers)
-        for change in watch.after(found) if watch is not None else ():
-            terminal.stderr().print(visible(str(change)), markup=False, highlight=False)
-        late = sum(len(rows) for rows in found.late.values())
-        now = {
-            "batch": told.batches,
-            "tin": found.tin,
-            "tout": found.tout,
-            "history": found.history,
-        }
-        told.batch(now, facts=size - late, late=late, dead=dead, answers=count)
-        if kept is not None and kept.due:
-            save()
-
-    def run(pushes: Iterator[Any]) -> None:
-        nonlocal pushed
-        for tick, rows in pushes:
-            pushed = tick
-            step(stream.push(tick, rows), sum(len(found) for found in rows.values()))
-
-    try:
-        if kept is not None and not kept.begun:
-            save()
-        if facts == "-":
-            run(lines.pushes(sys.stdin.buffer))
-        else:
-            with Engine(
-                program, facts, ticks, progress=told.show, only=frozenset(inputs)
-            ) as engine:
-                dead = sum(engine.nulls.values())
-                run(feeds.from_files(engine, inputs, pushed))
-                told.totals["dead"] = dead
-        left = stream.pending() if pending else None
-        if not keep_open:
-            step(stream.close(), 0)
-        if kept is not None:
-            save()
-    finally:
-        output.close()
-    return left
-
-
-def _on_spark(
-    program: Program,
-    asked: tuple[str, ...],
-    facts: str,
-    rigid: str | None,
-    told: Told,
-    *,
-    follow: bool,
-    keep_open: bool,
-    master: str,
-    **options: Any,
-) -> None:
-    from tidelog.evaluation.facts import DataError
-
-    try:
-        from pyspark.errors import PySparkException
-
-        from tidelog.spark import session, stream
-    except ImportError as error:
-        raise DataError(
-            f"Spark is not installed ({error.name} is missing): install pyspark,"
-            " or use --engine duckdb"
-        ) from None
-    if not Path(facts).exists():
-        raise DataError(f"{facts}: no such file or folder")
-    told.show("starting Spark")
-    with _quiet():
-        spark = session(master)
-
-    def commit(found: Commit) -> None:
-        now = {
-            "batch": found.batch,
-            "tin": found.clock.tin,
-            "tout": found.tout,
-            "by_query": found.answers,
-            "state_bytes": found.state_bytes,
-        }
-        counts = {"facts": found.facts, "late": found.late, "dead": found.dead}
-        told.batch(now, **counts, answers=sum(found.answers.values()))
-
-    trigger = {"processingTime": "500 milliseconds"} if follow else {"availableNow": True}
-    running = stream(
-        spark,
-        program,
-        asked,
-        inputs=facts,
-        rigid=rigid,
-        trigger=trigger,
-        told=commit,
-        **options,
-    )
-    if running.committed is not None:
-        told.now = {"tin": running.committed.clock.tin, "tout": running.committed.tout}
-    try:
-        with _asked_to_stop() as asked_to_stop:
-            while not asked_to_stop.is_set() and not running.awaitTermination(1):
-                pass
-            if follow or keep_open or asked_to_stop.is_set():
-                running.stop()
-            else:
-                running.close()
-    except PySparkException as error:
-        raise DataError(f"Spark stopped: {str(error).splitlines()[0]}") from None
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """What Spark's JVM says on standard error is kept, and shown only if it does not start."""
-    with tempfile.TemporaryFile() as said:
-        sys.stderr.flush()
-        before = os.dup(2)
-        os.dup2(said.fileno(), 2)
-        try:
-            yield
-        except BaseException:
-            os.dup2(before, 2)
-            said.seek(0)
-            sys.stderr.write(said.read().decode(errors="replace"))
-            raise
-        finally:
-            os.dup2(before, 2)
-            os.close(before)
-
-
-@contextmanager
-def _asked_to_stop() -> Iterator[threading.Event]:
-    """Set by Ctrl-C and SIGTERM: the stream ends in good order, what is committed is kept.
-
-    Spark's own handler would raise in the middle of a conversation with the JVM.
-    """
-    asked = threading.Event()
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    main = threading.current_thread() is threading.main_thread()
-    before = {n: signal.signal(n, lambda *_: asked.set()) for n in numbers} if main else {}
-    try:
-        yield asked
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -26,6 +26,7 @@ from tidelog.evaluation.facts import (
     Schema,
     Table,
     csv_header,
+    csv_is_sound,
     find_csv_problems,
     find_facts,
     positions,
@@ -502,7 +503,55 @@ def _floor_sql(value: str, by: int) -> str:
     return f"(({value} - (({value} % {by}) + {by}) % {by}) // {by})"
 
 
-def _csv_source(path: Path, names: list[str], ending: str | None, longest: int = 0) -> str:
+# What DuckDB says of a row that it rejects, in our words.
+_REJECTED = {
+    "MISSING COLUMNS": "the row has too many or too few values",
+    "TOO MANY COLUMNS": "the row has too many or too few values",
+    "UNQUOTED VALUE": "a quote is not closed, or text follows it",
+    "INVALID ENCODING": "not UTF-8 text",
+}
+
+
+def csv_texts(
+    connection: duckdb.DuckDBPyConnection, table: str, path: Path, size: int, ending: str
+) -> list[str]:
+    """The texts of a CSV file, as queries read them, as a table; what is wrong with other rows."""
+    names = [f"c{i}" for i in range(size)]
+    blank = " WHERE c0 IS NOT NULL" if size == 1 else ""
+
+    def read(ending: str | None, more: str = "") -> None:
+        longest = 0 if ending is not None else path.stat().st_size
+        source = _csv_source(path, names, ending, longest, more)
+        connection.execute(f"CREATE OR REPLACE TEMP TABLE {table} AS FROM {source}{blank}")
+
+    try:
+        read(ending)
+        return []
+    except duckdb.Error:
+        pass
+    # As in a query: ends of line that differ, or very long lines, are no reason to refuse.
+    for how in (None,) if csv_is_sound(path, size) else (ending, None):
+        try:
+            read(how, ", store_rejects = true")
+            break
+        except duckdb.Error as error:
+            last = error
+    else:
+        raise DataError(f"{path}: {_first_line(last)}")
+    rejected = connection.execute(
+        "SELECT line, first(error_type), first(left(csv_line, 60)), first(error_message)"
+        " FROM reject_errors GROUP BY line ORDER BY line"
+    ).fetchall()
+    connection.execute("DROP TABLE reject_errors; DROP TABLE reject_scans")
+    return [
+        f"line {line}: {_REJECTED.get(kind, _first_line(said))}: `{text.rstrip()}`"
+        for line, kind, text, said in rejected
+    ]
+
+
+def _csv_source(
+    path: Path, names: list[str], ending: str | None, longest: int = 0, more: str = ""
+) -> str:
     types = ", ".join(f"'{name}': 'VARCHAR'" for name in names)
     if ending is None:
         how = f"strict_mode = false, max_line_size = {longest + 1}, buffer_size = {longest + 2}"
@@ -511,7 +560,7 @@ def _csv_source(path: Path, names: list[str], ending: str | None, longest: int =
     return (
         f"read_csv({_glob(str(path))}, header = true, auto_detect = false, {how},"
         f" columns = {{{types}}}, delim = ',', quote = '\"', escape = '\"',"
-        " allow_quoted_nulls = false)"
+        f" allow_quoted_nulls = false{more})"
     )
 
 
@@ -520,7 +569,8 @@ def _csv_value(column: str, type_: Type) -> str:
     if type_ is Type.TEXT:
         return column
     fits = f"regexp_full_match({column}, {_text(PATTERNS[type_])})"
-    cast = f"TRY_CAST({column} AS {_SQL_TYPES[type_]})"
+    value = f"trim({column}, ' \t')" if type_ is Type.BOOL else column
+    cast = f"TRY_CAST({value} AS {_SQL_TYPES[type_]})"
     if type_ is Type.FLOAT:
         return (
             f"CASE WHEN {fits} THEN CASE WHEN isfinite({cast}) THEN {cast} END"
@@ -547,5 +597,5 @@ def _glob(path: str) -> str:
     return _text("".join(f"[{c}]" if c in "*?[" else c for c in path))
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error: object) -> str:
     return str(error).split("\n", 1)[0]

@@ -481,6 +481,8 @@ class Header:
 def csv_header(path: Path, schema: Schema) -> Header:
     """The column names of a CSV file, checked against the schema."""
     for _, row, ending in _csv_rows(path):
+        if not row:
+            break
         return Header(tuple(row), tuple(positions(row, schema, f"{path}:1")), ending)
     raise DataError(f"{path}:1: the file is empty; its first line names the columns")
 
@@ -507,6 +509,14 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, list[str], str]]:
                 start = reader.line_num + 1
         except csv.Error as error:
             raise DataError(f"{path}:{start}: not CSV: {error}") from None
+
+
+def csv_is_sound(path: Path, size: int) -> bool:
+    """Whether every row has so many values, by Python's reader, which takes any end of line."""
+    try:
+        return all(len(row) in (0, size) for _, row, _ in _csv_rows(path))
+    except DataError:
+        return False
 
 
 def _undecodable(text: str) -> bool:

@@ -21,6 +21,8 @@ class Runner:
 
     connection: duckdb.DuckDBPyConnection
     progress: Callable[[str], None]
+    # What to do when something would hold at more ticks than can be written out.
+    shorter = "ask for a shorter range, or for one without end"
 
     def table(self, name: str, select: str) -> None:
         self._create("TABLE", "VIEW", name, select)
@@ -98,7 +100,7 @@ class Runner:
         if not range_.empty and range_.high - range_.low > MOST_TICKS:
             raise DataError(
                 f"`{fill.predicate}` may hold at each of {int(range_.high - range_.low)} ticks"
-                f" ({fill.rule.origin}): ask for a shorter range, or for one without end"
+                f" ({fill.rule.origin}): {self.shorter}"
             )
 
     def _guards(self, fill: Fill, writer: Writer, number: int) -> list[tuple[str | None, int]]:

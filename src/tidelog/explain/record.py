@@ -213,9 +213,9 @@ def _recorded(
     for predicate in order:
         rows = model.rows(predicate.name)
         found = [
-            Ground(predicate.name, row[:-1], row[-1])  # type: ignore[arg-type]
+            Ground(predicate.name, row[:-1], int(row[-1]))
             for row in rows or ()
-            if predicate.temporal and asked.low <= row[-1] <= asked.high  # type: ignore[operator]
+            if predicate.temporal and asked.low <= int(row[-1]) <= asked.high
         ]
         if rows is None or len(goals) + len(found) > MOST_PROVED:
             notes.append(f"{predicate.source} has too many facts for a proof of each")

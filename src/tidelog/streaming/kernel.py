@@ -15,11 +15,18 @@ from tidelog.analysis.core import Predicate
 from tidelog.analysis.stages import Kind, Stage
 from tidelog.evaluation.facts import DataError, arrow_type
 from tidelog.evaluation.plan import Scan
+from tidelog.evaluation.runner import Runner
 from tidelog.evaluation.sql import Writer, columns
 from tidelog.language.program import Type
 from tidelog.streaming.layout import DONE, KEPT, NEW, Layout, Relation, as_rows, partition
 from tidelog.streaming.schedule import WHOLE, Schedule
 from tidelog.streaming.wave import Span, Wave
+
+# What to do about a tick far ahead, where facts may be put aside.
+AHEAD = (
+    "a tick lies that far ahead of those before it; --max-jump N (max_jump in Python) puts such"
+    " facts aside"
+)
 
 
 @dataclass(frozen=True)
@@ -187,6 +194,10 @@ class Worker:
         self.connection.execute("SET enable_progress_bar = false")
         self.connection.execute("SET preserve_insertion_order = false")
         self.wave = Wave(self.connection, layout.plan)
+        if schedule is not None:
+            self.wave.shorter = AHEAD
+        else:
+            self.wave.shorter = Runner.shorter
         self.inputs: dict[str, str] = {}
         for i, (name, table) in enumerate(unpacked_tables(kernel.rigid).items()):
             self.inputs[name] = f"rigid{i}"

@@ -60,7 +60,8 @@ class Explainer:
     def _known(self, spec: str, args: _Args) -> Row:
         """The arguments that a pattern knows."""
         pattern = self.patterns[spec]
-        return tuple(a for a, label in zip(args, pattern, strict=True) if label is None)  # type: ignore[misc]
+        known = zip(args, pattern, strict=True)
+        return tuple(a for a, label in known if label is None and a is not None)
 
     def _derive(
         self,

@@ -138,9 +138,15 @@ class Checkpoint:
             raise SnapshotError(f"{path}: a checkpoint is a folder")
         if (self.folder / "commits").exists():
             raise SnapshotError(f"{path}: a checkpoint of Spark, not of a stream in process")
-        self.folder.mkdir(parents=True, exist_ok=True)
         self.file = self.folder / "stream.json"
-        self.lock = (self.folder / "lock").open("w")
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self.lock = (self.folder / "lock").open("w")
+        except OSError as error:
+            said = error.strerror or error
+            raise SnapshotError(
+                f"{path} cannot be a checkpoint: {said}; name another folder"
+            ) from None
         try:
             fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -190,7 +190,7 @@ class Stream:
             raise ValueError("the stream is closed")
         self.closed = True
         if self._last is None:
-            return Step(self._tables({}), None, None, 0)
+            return Step(self._tables(self._timeless()), None, None, 0)
         before = self.tin
         self.tin = self._last
         answers: Answers = {}
@@ -199,6 +199,23 @@ class Stream:
         for query, rows in self._algorithm.close(self._last, self._low()).items():
             answers[query] = answers.get(query, set()) | rows
         return Step(self._tables(answers), self._last, self._last, self._algorithm.history)
+
+    def _timeless(self) -> Answers:
+        """The answers that there are without any facts that have a time: those of rigid queries."""
+        from tidelog.evaluation.duckdb import Engine
+
+        temporal = {rule.head.predicate for rule in self.program.rules if rule.head.time}
+        temporal |= {name for name, schema in self.schemas.items() if schema.time is not None}
+        asked = [query for query in self.queries if query not in temporal]
+        if not asked:
+            return {}
+        with Engine(self.program, self._rigid) as engine:
+            found = engine.query(asked)
+        arity = {query: len(self.program.output_columns(query)) for query in asked}
+        return {
+            query: {tuple(row.values())[: arity[query]] for row in table.to_pylist()}
+            for query, table in found.items()
+        }
 
     def run(self, source: Iterable[tuple[int, Mapping[str, Rows]]]) -> Iterator[Step]:
         """Push every (tick, facts) of a source, then close."""

@@ -68,6 +68,8 @@ class Waved:
 class Wave(Runner):
     """Runs waves of one schedule on a connection of its own."""
 
+    shorter = "a tick lies that far ahead of those before it: leave its facts out"
+
     def __init__(
         self,
         connection: duckdb.DuckDBPyConnection,

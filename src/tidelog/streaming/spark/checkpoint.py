@@ -16,7 +16,7 @@ import os
 import uuid
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from typing import IO, Any
+from typing import Any
 
 from tidelog.streaming.clock import Clock
 from tidelog.streaming.spark.store import Refused, Store, sealed, unsealed
@@ -79,7 +79,7 @@ class Checkpoint:
         self.store = store
         self.id = ""
         self.last: Commit | None = None
-        self._lock: IO[str] | None = None
+        self._lock: int | None = None  # a file that is locked while it is open
         self._made: tuple[str, ...] = ()  # what there was not before
 
     def stored(self, name: str, now: Any) -> Any:
@@ -118,27 +118,28 @@ class Checkpoint:
         if self.store.local is None:
             return
         folder = self.store.local
+        if os.path.isfile(folder):
+            raise Refused(f"{folder} is a file, and a checkpoint is a folder: name another one")
         try:
             paths = (os.path.join(folder, "lock"), folder)
             made = tuple(path for path in paths if not os.path.exists(path))
             os.makedirs(folder, exist_ok=True)
-            lock = open(os.path.join(folder, "lock"), "a+", encoding="utf-8")  # noqa: SIM115
+            lock = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
-            raise Refused(f"{folder}: {error.strerror or error}") from None
+            said = error.strerror or error
+            raise Refused(f"{folder} cannot be a checkpoint: {said}; name another folder") from None
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            lock.seek(0)
-            owner = lock.read().strip()
-            lock.close()
+            owner = os.read(lock, 100).decode(errors="replace").strip()
+            os.close(lock)
             raise Refused(
                 f"{folder} is in use by process {owner or 'unknown'}:"
                 " stop that one first, or name another checkpoint"
             ) from None
         self._made = made
-        lock.truncate(0)
-        lock.write(f"{os.getpid()}\n")
-        lock.flush()
+        os.ftruncate(lock, 0)
+        os.write(lock, f"{os.getpid()}\n".encode())
         self._lock = lock
 
     def release(self) -> None:
@@ -148,7 +149,7 @@ class Checkpoint:
         if not self.id:
             for path in self._made:
                 os.rmdir(path) if os.path.isdir(path) else os.unlink(path)
-        self._lock.close()
+        os.close(self._lock)
         self._lock = None
 
     def _recognise(self, identity: dict[str, Any]) -> None:

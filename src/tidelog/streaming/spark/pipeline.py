@@ -101,9 +101,14 @@ class Pipeline(ABC):
         last = self.checkpoint.last
         root = self.checkpoint.store.root
         if last is not None and last.clock.closed and rows is not None and number >= last.batch:
+            tin = last.clock.tin
+            final = (
+                "its input had ended"
+                if tin is None
+                else f"everything up to tick {tin} was declared final"
+            )
             raise DataError(
-                f"{root} is closed: everything up to tick {last.clock.tin} was declared final,"
-                " and there are new facts; start with a new checkpoint"
+                f"{root} is closed: {final}, and there are new facts; start with a new checkpoint"
             )
         if last is not None and number <= last.batch:
             return  # done before; Spark had not heard of it

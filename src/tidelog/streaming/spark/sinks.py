@@ -46,6 +46,10 @@ class Sink(ABC):
         """Refused when there is something that another stream wrote; nothing is written."""
         return
 
+    def prepare(self) -> None:
+        """Make room for answers, or DataError when they cannot be written there."""
+        return
+
     def mark(self, id_: str) -> None:
         """Say whose answers these are."""
         return
@@ -68,6 +72,11 @@ class Folder(Sink):
         self.name = f"{format_}:{self.store.root}"
 
     def check(self, id_: str, fresh: bool) -> None:
+        if self.store.local is not None and os.path.isfile(self.store.local):
+            raise Refused(
+                f"{self.store.local} is a file, and answers in {self.format} go to a folder:"
+                " name another one"
+            )
         if self.store.exists(MARK):
             mark = unsealed(self.store.read(MARK), self.store.path(MARK))
             if mark.get("stream") != id_:
@@ -85,6 +94,9 @@ class Folder(Sink):
                 f"{self.store.root} is there already and not empty: name a new folder, or the"
                 " checkpoint that it was written with"
             )
+
+    def prepare(self) -> None:
+        self.store.make()
 
     def mark(self, id_: str) -> None:
         if not self.store.exists(MARK):
@@ -112,6 +124,8 @@ class Lines(Sink):
         self.name = f"jsonl:{self.path}"
 
     def check(self, id_: str, fresh: bool) -> None:
+        if os.path.isdir(self.path):
+            raise Refused(f"{self.path} is a folder, and JSON lines go to a file: name a file")
         if fresh and os.path.exists(self.path) and os.path.getsize(self.path):
             raise Refused(
                 f"{self.path} is there already and not empty: name a new file, or the checkpoint"
@@ -122,10 +136,14 @@ class Lines(Sink):
                 f"{self.path} is missing: restore it, or start with a new checkpoint and a new file"
             )
 
-    def mark(self, id_: str) -> None:
-        os.makedirs(os.path.dirname(self.path), exist_ok=True)
-        with open(self.path, "ab"):
-            pass
+    def prepare(self) -> None:
+        try:
+            os.makedirs(os.path.dirname(self.path), exist_ok=True)
+            with open(self.path, "ab"):
+                pass
+        except OSError as error:
+            said = error.strerror or error
+            raise DataError(f"{self.path} cannot be written: {said}; name another place") from None
 
     def write(self, batch: int, answers: Answers, state: dict[str, Any]) -> dict[str, Any]:
         with open(self.path, "ab") as file:

@@ -6,22 +6,24 @@ the tick, and why the row is not a fact, if it is not.
 
 from __future__ import annotations
 
-import csv
 import json
 import re
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlparse
+from urllib.parse import quote, unquote
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as S
 
+from tidelog.evaluation.duckdb import csv_texts
 from tidelog.evaluation.facts import (
     NOT_FINITE,
     PATTERNS,
@@ -29,6 +31,7 @@ from tidelog.evaluation.facts import (
     Schema,
     Table,
     arrow_type,
+    csv_header,
     find_facts,
     fit,
     fitting_tick,
@@ -37,7 +40,6 @@ from tidelog.evaluation.facts import (
 )
 from tidelog.evaluation.ticks import PATTERN, Ticks
 from tidelog.language.program import TIME_COLUMN, TIME_MAX, Program, Type
-from tidelog.streaming.spark.store import Store
 
 _SPARK = {
     Type.TEXT: S.StringType(),
@@ -46,6 +48,13 @@ _SPARK = {
     Type.BOOL: S.BooleanType(),
 }
 _BLANKS = " \t"
+# Of the DuckDB that reads files in a worker.
+_READING: dict[str, str | bool | int | float | list[str]] = {
+    "threads": 1,
+    "memory_limit": "1GB",
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+}
 
 
 @dataclass(frozen=True)
@@ -173,9 +182,7 @@ class Inputs:
         """A frame of texts `c0..cn` as rows: what cannot be read is a problem of its row."""
         schema = self.schemas[name]
         values: list[Column] = []
-        problems = [
-            F.when(F.col("broken").isNotNull(), F.lit("the row has too many or too few values"))
-        ]
+        problems = [F.col("broken")]
         for column, position in zip(schema.columns, chosen, strict=False):
             value, problem = _read(F.col(f"c{position}"), column.type or Type.TEXT, column.name)
             values.append(value)
@@ -188,7 +195,7 @@ class Inputs:
             fits = trimmed.rlike(f"\\A(?:{PATTERN})\\z")
             moment = F.when(fits, F.try_to_timestamp(trimmed))
             time = _ticked(F.unix_micros(moment), self.ticks)
-            problem = F.when(text.isNotNull() & moment.isNull(), _not(text, "a timestamp", schema))
+            problem = F.when((text != "") & moment.isNull(), _not(text, "a timestamp", schema))
         assert problem is not None
         return self.rows(frame, name, values, time, [*problems, problem], file)
 
@@ -219,7 +226,6 @@ def _read(text: Column, type_: Type, name: str) -> tuple[Column, Column | None]:
     if type_ is Type.TEXT:
         return text, None
     trimmed = F.btrim(text, F.lit(_BLANKS))
-    empty = trimmed == ""
     fits = text.rlike(f"\\A(?:{PATTERNS[type_]})\\z")
     if type_ is Type.FLOAT:
         endless = text.rlike(f"\\A(?:{NOT_FINITE})\\z")
@@ -229,7 +235,7 @@ def _read(text: Column, type_: Type, name: str) -> tuple[Column, Column | None]:
         value = F.when(fits, trimmed.try_cast("bigint"))
     else:
         value = F.when(fits, F.lower(trimmed) == "true")
-    bad = text.isNotNull() & ~empty & value.isNull()
+    bad = (text != "") & value.isNull()
     return value, F.when(bad, _not(text, type_.value, name))
 
 
@@ -316,6 +322,38 @@ class _Lines:
         return row
 
 
+@dataclass(frozen=True)
+class _Texts:
+    """Reads CSV files inside the partitions, as `tidelog query` reads them."""
+
+    size: int
+
+    @property
+    def schema(self) -> pa.Schema:
+        names = [f"c{i}" for i in range(self.size)]
+        return pa.schema([(name, pa.string()) for name in (*names, "broken", "file")])
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        names = ", ".join(f"c{i}" for i in range(self.size))
+        for batch in batches:
+            for uri, ending in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                path = _local(uri)
+                file = f"file://{quote(str(path))}"  # as Spark names the files it reads itself
+                with (
+                    tempfile.TemporaryDirectory(prefix="tidelog-") as spill,
+                    duckdb.connect(config={**_READING, "temp_directory": spill}) as connection,
+                ):
+                    problems = csv_texts(connection, "texts", path, self.size, ending)
+                    reader = connection.sql(f"SELECT {names} FROM texts").to_arrow_reader(65_536)
+                    assert reader is not None
+                    for part in reader:
+                        n = part.num_rows
+                        more = [pa.nulls(n, pa.string()), pa.repeat(file, n)]
+                        yield pa.RecordBatch.from_arrays([*part.columns, *more], schema=self.schema)
+                broken = [{"broken": problem, "file": file} for problem in problems]
+                yield pa.RecordBatch.from_pylist(broken, schema=self.schema)
+
+
 class Frames:
     """Streaming DataFrames, one for each input: tagged and unioned in the order of their names."""
 
@@ -347,7 +385,7 @@ class Files:
         self.program, self.inputs, self.per_batch = program, inputs, per_batch
         self.folder = Path(facts).resolve()
         self.spark = spark
-        self.store = Store(spark, str(self.folder))
+        self.endings: dict[str, str] = {}  # of the lines of a batch's CSV files
 
     def stream(self) -> DataFrame:
         reader = self.spark.readStream.format("binaryFile").schema(
@@ -397,26 +435,20 @@ class Files:
 
     def _name(self, path: str) -> str | None:
         """The input that a file's place says it is of; None when its lines say so."""
-        local = urlparse(path).path if path.startswith("file:") else path
         if self.folder.is_file():
             stem = self.folder.stem
             return stem if self.folder.suffix not in (".jsonl", ".tdl") else None
-        first = Path(local).relative_to(self.folder).parts[0]
+        first = _local(path).relative_to(self.folder).parts[0]
         return first if "." not in first else Path(first).stem
 
     def _columns(self, ending: str, name: str | None, path: str) -> tuple[object, ...]:
         """What tells files apart that cannot be read together: their columns."""
-        local = urlparse(path).path if path.startswith("file:") else path
+        local = _local(path)
         if ending == ".csv":
             assert name is not None
-            try:
-                line = self.store.first_line(path).decode("utf-8-sig")
-            except UnicodeDecodeError:
-                raise DataError(f"{local}:1: not UTF-8 text") from None
-            header = next(csv.reader([line]), [])
-            if not header:
-                raise DataError(f"{local}:1: the file is empty; its first line names the columns")
-            return (len(header), *positions(header, self.inputs.schemas[name], f"{local}:1"))
+            header = csv_header(local, self.inputs.schemas[name])
+            self.endings[path] = header.ending
+            return (len(header.names), *header.positions)
         if ending == ".parquet":
             try:
                 schema = pq.read_schema(local)
@@ -438,18 +470,11 @@ class Files:
         file = F.col("_metadata.file_path")
         if ending == ".csv":
             size, *chosen = [int(str(n)) for n in columns]
-            texts = [S.StructField(f"c{i}", S.StringType()) for i in range(size)]
-            schema = S.StructType([*texts, S.StructField("broken", S.StringType())])
-            frame = spark.read.csv(
-                places,
-                schema=schema,
-                header=True,
-                escape='"',
-                multiLine=True,
-                columnNameOfCorruptRecord="broken",
-                mode="PERMISSIVE",
-            )
-            return self.inputs.texts(frame, name, chosen, file)
+            read = _Texts(size)
+            files = [(path, self.endings.pop(path)) for path in paths]
+            found = spark.createDataFrame(files, "path STRING, ending STRING")
+            frame = found.mapInArrow(read, arrow_struct(read.schema))
+            return self.inputs.texts(frame, name, chosen, F.col("file"))
         if ending == ".parquet":
             frame = spark.read.parquet(*places)
             return self.inputs.typed(frame, name, paths[0], file)
@@ -481,10 +506,15 @@ class _NameOf:
     names: tuple[str, ...]
 
     def __call__(self, uri: str) -> str | None:
-        path = Path(urlparse(uri).path if uri.startswith("file:") else uri)
+        path = _local(uri)
         place = path.name if str(path) == self.folder else path.relative_to(self.folder).parts[0]
         stem = place.split(".")[0]
         return stem if stem in self.names else None
+
+
+def _local(uri: str) -> Path:
+    """The path of a URI as Spark writes it, where nothing is escaped."""
+    return Path(re.sub(r"\Afile:(//)?(?=/)", "", uri))
 
 
 def _glob(path: str) -> str:

@@ -8,6 +8,7 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from tidelog.evaluation.facts import DataError
@@ -70,17 +71,6 @@ class Store:
         finally:
             stream.close()
 
-    def first_line(self, path: str) -> bytes:
-        """The first line of a file anywhere, at most 1 MB of it."""
-        where = self._jvm.org.apache.hadoop.fs.Path(path)
-        stream = where.getFileSystem(self._fs.getConf()).open(where)
-        try:
-            size = min(1 << 20, stream.available())
-            data = bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream, size))
-        finally:
-            stream.close()
-        return data.split(b"\n", 1)[0]
-
     def sha256(self, *parts: str) -> str:
         stream = self._fs.open(self._path(*parts))
         try:
@@ -90,18 +80,27 @@ class Store:
             stream.close()
 
     def make(self, *parts: str) -> None:
-        self._fs.mkdirs(self._path(*parts))
+        try:
+            if self._fs.mkdirs(self._path(*parts)):
+                return
+            said = "no folder can be made there"
+        except Py4JJavaError as error:
+            said = _said(error)
+        raise DataError(f"{self.path(*parts)} cannot be written: {said}; name another place")
 
     def write(self, data: bytes, *parts: str) -> None:
         """A whole file or none: written beside its place, then renamed to it."""
         *folders, name = parts
         temporary = (*folders, f".{name}.tmp")
-        stream = self._fs.create(self._path(*temporary), True)
         try:
-            stream.write(data)
-            stream.hsync()
-        finally:
-            stream.close()
+            stream = self._fs.create(self._path(*temporary), True)
+            try:
+                stream.write(data)
+                stream.hsync()
+            finally:
+                stream.close()
+        except Py4JJavaError as error:
+            raise DataError(f"{self.path(*parts)} cannot be written: {_said(error)}") from None
         self.rename(temporary, parts)
 
     def rename(self, source: tuple[str, ...], target: tuple[str, ...]) -> None:
@@ -110,6 +109,12 @@ class Store:
 
     def delete(self, *parts: str) -> None:
         self._fs.delete(self._path(*parts), True)
+
+
+def _said(error: Py4JJavaError) -> str:
+    """What a Java exception says, on one line."""
+    thrown = error.java_exception
+    return str(thrown.getMessage() or thrown.getClass().getSimpleName()).splitlines()[0]
 
 
 def sealed(value: dict[str, Any]) -> bytes:
