@@ -72,7 +72,7 @@ class Pipeline:
     def run(self, rows: DataFrame | None, number: int) -> None:
         """Do a batch and commit it; without rows, the last one: no more input will come."""
         last = self.checkpoint.last
-        root = self.checkpoint.store.root
+        root = self.checkpoint.store.name
         if last is not None and last.clock.closed and rows is not None and number >= last.batch:
             raise DataError(
                 f"{root} is closed: everything up to tick {last.clock.tin} was declared final,"
@@ -187,9 +187,19 @@ class Pipeline:
         new = {"facts": arrived.facts, "late": arrived.late, "dead": arrived.dead}
         for name, n in {**new, "answers": sum(counts.values())}.items():
             totals[name] = totals.get(name, 0) + n
+        before = {} if last is None else last.answered
+        answered = {query: before.get(query, 0) + n for query, n in counts.items()}
         tout = clock.tin if clock.closed else clock.tout(self.layout.schedule)
         return Commit(
-            number, clock, tout, **new, answers=counts, state=state, sink=sink, totals=totals
+            number,
+            clock,
+            tout,
+            **new,
+            answers=counts,
+            state=state,
+            sink=sink,
+            totals=totals,
+            answered=answered,
         )
 
     def _tell(self, number: int, answers: dict[str, Rows], state: dict[str, Any]) -> dict[str, Any]:

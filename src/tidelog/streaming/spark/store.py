@@ -8,9 +8,11 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from tidelog.evaluation.facts import DataError
+from tidelog.streaming.secrets import without_secrets
 
 
 class Refused(DataError):
@@ -31,9 +33,17 @@ class Store:
         assert spark._jvm is not None
         self._jvm = spark._jvm  # the way to Hadoop
         conf = spark._jsc.hadoopConfiguration()
-        path: Any = self._jvm.org.apache.hadoop.fs.Path(root)
-        fs = path.getFileSystem(conf)
-        self.root: str = fs.makeQualified(path).toString()
+        try:
+            path: Any = self._jvm.org.apache.hadoop.fs.Path(root)
+            fs = path.getFileSystem(conf)
+            self.root: str = fs.makeQualified(path).toString()
+        except Py4JJavaError as error:
+            said = without_secrets(str(error.java_exception.getMessage()).splitlines()[0])
+            raise DataError(
+                f"{without_secrets(root)}: Spark cannot reach this place: {said}; see that its"
+                " address is right and that the connector for it is among Spark's jars"
+            ) from None
+        self.name = without_secrets(self.root)  # to be stored and shown
         self.local: str | None = None
         if fs.getScheme() == "file":
             self.local = str(path.toUri().getPath()) if root.startswith("file:") else root
@@ -42,6 +52,14 @@ class Store:
 
     def path(self, *parts: str) -> str:
         return "/".join([self.root, *parts])
+
+    def shown(self, *parts: str) -> str:
+        """A path for people, without what is secret in it."""
+        return "/".join([self.name, *parts])
+
+    def here(self, *parts: str) -> str | None:
+        """Where a file is on this machine; None when it is elsewhere."""
+        return None if self.local is None else os.path.join(self.local, *parts)
 
     def _path(self, *parts: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(self.path(*parts))
@@ -106,7 +124,7 @@ class Store:
 
     def rename(self, source: tuple[str, ...], target: tuple[str, ...]) -> None:
         if not self._fs.rename(self._path(*source), self._path(*target)):
-            raise DataError(f"{self.path(*source)} cannot be renamed to {self.path(*target)}")
+            raise DataError(f"{self.shown(*source)} cannot be renamed to {self.shown(*target)}")
 
     def delete(self, *parts: str) -> None:
         self._fs.delete(self._path(*parts), True)
