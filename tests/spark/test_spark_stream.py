@@ -54,7 +54,14 @@ def batches(case: Case, lateness: int, random: Random) -> list[dict[str, list[tu
     return found
 
 
-def check(spark: SparkSession, case: Case, lateness: int, partitions: int, random: Random) -> None:
+def check(
+    spark: SparkSession,
+    case: Case,
+    lateness: int,
+    partitions: int,
+    random: Random,
+    little: int | None = None,
+) -> None:
     program = resolve(case.program, {})
     layout = schemas(program)
     needed = core(program, case.queries).below(case.queries).inputs
@@ -99,7 +106,8 @@ def check(spark: SparkSession, case: Case, lateness: int, partitions: int, rando
             return
         event("run")
         # In the driver or in the partitions: it must make no difference.
-        with patch.object(pipeline, "LITTLE", random.choice((-1, 100_000, 100_000))):
+        some = random.choice((-1, 100_000, 100_000)) if little is None else little
+        with patch.object(pipeline, "LITTLE", some):
             running.awaitTermination()
             commit = running.close()
         assert commit is not None
