@@ -1,4 +1,4 @@
-"""A stream over some files that dies before its k-th write: `victim.py FOLDER K [there]`.
+"""A stream over some files that dies before its k-th write: `victim.py FOLDER K [there] [MASTER]`.
 
 K = 0 runs to the end. Every write of the stream goes through the store or `save`, so that counting
 them there finds every place between two writes.
@@ -53,7 +53,7 @@ class Writes:
         setattr(owner, name, watched)
 
 
-def main(folder: Path, fatal: int, there: bool) -> None:
+def main(folder: Path, fatal: int, there: bool, master: str) -> None:
     writes = Writes(fatal)
     for name in ("write", "rename", "make", "delete"):
         writes.watch(Store, name)
@@ -63,7 +63,7 @@ def main(folder: Path, fatal: int, there: bool) -> None:
         pipeline.LITTLE = -1  # type: ignore[misc]
     pipeline.MOST_SLICES = 2  # type: ignore[misc]
     options = {"spark.sql.shuffle.partitions": "2", "spark.sql.codegen.wholeStage": "false"}
-    spark = session("local[2]", **options)
+    spark = session(master, **options)
     running = stream(
         spark,
         tidelog.parse(RULES),
@@ -81,4 +81,5 @@ def main(folder: Path, fatal: int, there: bool) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), "there" in sys.argv[3:])
+    master = next((word for word in sys.argv[3:] if "://" in word), "local[2]")
+    main(Path(sys.argv[1]), int(sys.argv[2]), "there" in sys.argv[3:], master)
