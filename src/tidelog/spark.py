@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -39,7 +40,7 @@ from tidelog.streaming.spark.pipeline import Pipeline, Source
 from tidelog.streaming.spark.shipping import check_shared, prepare
 from tidelog.streaming.spark.sinks import MARK, Folder, Memory, Sink, sink_of
 from tidelog.streaming.spark.sources import Files, Frames, Inputs, spark_type
-from tidelog.streaming.spark.store import Refused, Store
+from tidelog.streaming.spark.store import Refused, Store, said
 from tidelog.streaming.spark.work import Setting
 
 __all__ = ["Commit", "Refused", "Running", "session", "stream"]
@@ -254,6 +255,8 @@ class Running:
         except BaseException as error:
             self._error = error
             self._release()
+            if isinstance(error, Py4JJavaError):
+                raise DataError(f"Spark cannot start the stream: {said(error)}") from None
             raise _clear(error) from None
 
     def _batch(self, frame: DataFrame, number: int) -> None:

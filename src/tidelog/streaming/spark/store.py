@@ -38,10 +38,9 @@ class Store:
             fs = path.getFileSystem(conf)
             self.root: str = fs.makeQualified(path).toString()
         except Py4JJavaError as error:
-            said = without_secrets(str(error.java_exception.getMessage()).splitlines()[0])
             raise DataError(
-                f"{without_secrets(root)}: Spark cannot reach this place: {said}; see that its"
-                " address is right and that the connector for it is among Spark's jars"
+                f"{without_secrets(root)}: Spark cannot reach this place: {said(error)}; see that"
+                " its address is right and that the connector for it is among Spark's jars"
             ) from None
         self.name = without_secrets(self.root)  # to be stored and shown
         self.local: str | None = None
@@ -128,6 +127,12 @@ class Store:
 
     def delete(self, *parts: str) -> None:
         self._fs.delete(self._path(*parts), True)
+
+
+def said(error: Py4JJavaError) -> str:
+    """What the JVM says is wrong, in one line and without secrets."""
+    lines = str(error.java_exception.getMessage()).strip().splitlines()
+    return without_secrets(lines[0]) if lines else "no reason given"
 
 
 def sealed(value: dict[str, Any]) -> bytes:
