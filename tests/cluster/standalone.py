@@ -55,7 +55,9 @@ class Cluster:
             free.bind(("127.0.0.1", 0))
             self.url = f"spark://127.0.0.1:{free.getsockname()[1]}"
         self.processes: list[subprocess.Popen[bytes]] = []
+        self.drivers: list[subprocess.Popen[str]] = []
         self.spark: SparkSession | None = None
+        self.before = dict(os.environ)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -125,18 +127,27 @@ class Cluster:
     def driver(self, *words: str, **changed: str) -> subprocess.Popen[str]:
         """A driver in a process of its own, with tidelog from this checkout."""
         self.alone()
-        return subprocess.Popen(
-            [sys.executable, *words],
-            env=self.environment | {"PYTHONPATH": str(ROOT / "src")} | changed,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
+        self.drivers.append(
+            subprocess.Popen(
+                [sys.executable, *words],
+                env=self.environment | {"PYTHONPATH": str(ROOT / "src")} | changed,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+            )
         )
+        return self.drivers[-1]
 
     def stop(self) -> None:
+        for process in self.drivers:
+            if process.poll() is None:  # a test gave up on it
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
         if self.spark is not None:
             self.spark.stop()
+        os.environ.clear()
+        os.environ.update(self.before)
         left = self.executors
         for process in self.processes[::-1]:
             process.terminate()

@@ -97,6 +97,8 @@ def run(spark: SparkSession, folder: Path, url: Callable[[Path], str] = str) -> 
         )
         running.awaitTermination()
         running.close()
+    for path in folder.rglob(".*.crc"):  # Hadoop's own, beside each file
+        path.unlink()
     return told(folder)
 
 
@@ -153,7 +155,7 @@ class Killer:
             timer.join()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_executors_are_killed_in_the_middle_of_batches(
     seed: int,
     there: SparkSession,

@@ -14,8 +14,9 @@ from conftest import ROOT
 from pyspark.sql import SparkSession
 
 import tidelog
+from tidelog.evaluation.facts import DataError
 from tidelog.streaming.spark import shipping
-from tidelog.streaming.spark.shipping import KERNEL, Found, archive, prepare, unable
+from tidelog.streaming.spark.shipping import KERNEL, Found, archive, check_shared, prepare, unable
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -42,10 +43,13 @@ def test_the_kernel_needs_pyarrow_duckdb_and_pyspark_only() -> None:
     code = (
         f"import sys; sys.path.insert(0, {archive()!r})\n"
         f"sys.modules.update(dict.fromkeys({others}))\n"
-        f"import {KERNEL}, tidelog; print(tidelog.__file__)"
+        f"import {KERNEL}, tidelog; print(tidelog.__file__)\n"
+        "from tidelog.streaming.spark.shipping import archive; print(archive())"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd="/")
     assert done.stdout.startswith(archive()), done.stderr
+    # From there it can be sent on: the driver may have got it so as well.
+    assert Path(done.stdout.splitlines()[1]).name == Path(archive()).name
 
 
 def test_in_local_mode_nothing_is_sent(
@@ -85,6 +89,18 @@ def test_what_an_executor_lacks(
 ) -> None:
     found = Found("w7", "/py", versions, failed, []).problem()
     assert found is None if message is None else message in str(found)
+
+
+def test_a_folder_that_executors_do_not_see(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    here, nowhere = tmp_path / "here", tmp_path / "nowhere"
+    here.write_text("")
+    check_shared(spark, str(nowhere))  # in local mode nothing is looked at
+    monkeypatch.setattr(shipping, "is_local", lambda _: False)
+    check_shared(spark, str(here), None)
+    with pytest.raises(DataError, match=f"^{tmp_path} cannot be seen by the Spark executor on "):
+        check_shared(spark, str(here), str(nowhere))
 
 
 def test_why_not_even_a_look_was_possible() -> None:
