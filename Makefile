@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test test-deep test-crash test-browser bench bench-flink lint clean
+.PHONY: help setup demo test test-deep test-crash test-cluster test-browser bench bench-flink lint clean
 
 # An environment knows its own place: after the folder was moved or copied, or its Python is gone, it is built anew.
 ifneq ($(shell test -x $(BIN)/python && $(BIN)/python -c '' 2>&1 && cat $(READY) 2>&1),$(shell pwd -P))
@@ -44,6 +44,15 @@ test-deep: $(READY)  ## the generated tests, ten times as many
 
 test-crash: $(READY)  ## streams on Spark killed at every write and at random moments
 	TIDELOG_CRASH=1 $(BIN)/pytest -q tests/crash
+
+test-cluster: $(READY) build/cluster-venv/.ready  ## streams on a standalone Spark cluster on loopback, with executors and drivers killed
+	TIDELOG_CLUSTER=1 TIDELOG_WORKER_PYTHON=$(CURDIR)/build/cluster-venv/bin/python $(BIN)/pytest -q -n 0 tests/cluster
+
+# The Python of the cluster's workers, which has no tidelog: it is sent there.
+build/cluster-venv/.ready: requirements-worker.txt $(READY)
+	$(BIN)/python -m venv --clear build/cluster-venv
+	@build/cluster-venv/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-worker.txt
+	@touch $@
 
 test-browser: $(READY)  ## the report in headless Chromium; screenshots in build/browser
 	@command -v chromium chromedriver >/dev/null 2>&1 || \

@@ -22,6 +22,8 @@ PAGES = [
     *sorted((ROOT / "docs").glob("*.md")),
 ]
 
+ON_SPARK = ("spark.md", "cluster.md")  # their Python uses a session
+
 
 def sessions(page: str, language: str = "console") -> list[tuple[int, str]]:
     """The line on which each block of a page in one language starts, and its text."""
@@ -91,7 +93,7 @@ def failures(page: str, name: str) -> str:
         pytest.param(
             page,
             id=str(page.relative_to(ROOT)),
-            marks=[pytest.mark.xdist_group("spark")] if page.name == "spark.md" else [],
+            marks=[pytest.mark.xdist_group("spark")] if page.name in ON_SPARK else [],
         )
         for page in PAGES
     ],

@@ -48,6 +48,14 @@ def test_versions_agree() -> None:
     assert project["version"] == tidelog.__version__
 
 
+def test_workers_get_the_versions_that_the_driver_has() -> None:
+    pins = (ROOT / "requirements.txt").read_text("utf-8").splitlines()
+    worker = (ROOT / "requirements-worker.txt").read_text("utf-8").splitlines()
+    wanted = [line for line in worker if not line.startswith("#")]
+    assert [line.partition("==")[0] for line in wanted] == ["duckdb", "pyarrow"]
+    assert set(wanted) <= set(pins)
+
+
 def test_the_wheel_installs_and_runs_in_an_empty_environment(tmp_path: Path) -> None:
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check")
     source = tmp_path / "source"  # a copy: building must not leave anything in the checkout

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -30,15 +31,18 @@ from tidelog.streaming.joins import Row
 from tidelog.streaming.kernel import Kernel
 from tidelog.streaming.layout import Layout
 from tidelog.streaming.offline import least_delay
+from tidelog.streaming.publishing import publisher
 from tidelog.streaming.schedule import Schedule
 from tidelog.streaming.shards import Shards
 from tidelog.streaming.spark import batch
 from tidelog.streaming.spark.checkpoint import Checkpoint, Commit
 from tidelog.streaming.spark.given import Given
+from tidelog.streaming.spark.metrics import Board
 from tidelog.streaming.spark.pipeline import Pipeline, Source
-from tidelog.streaming.spark.sinks import Memory, Sink, sink_of
+from tidelog.streaming.spark.shipping import check_shared, prepare
+from tidelog.streaming.spark.sinks import MARK, Folder, Memory, Sink, sink_of
 from tidelog.streaming.spark.sources import Files, Frames, Inputs
-from tidelog.streaming.spark.store import Refused, Store
+from tidelog.streaming.spark.store import Refused, Store, said
 from tidelog.streaming.spark.turns import Online, Turns
 from tidelog.streaming.spark.waves import Offline, Waves
 from tidelog.streaming.stream import Emit, Growing, Mode, one_of
@@ -47,8 +51,13 @@ __all__ = ["Commit", "Refused", "Running", "query", "session", "stream"]
 
 
 def session(master: str = "local[*]", **options: str) -> SparkSession:
-    """A Spark session for this machine: loopback only, quiet, with this Python in its workers."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    """A quiet Spark session; on this machine, loopback only and with this Python in its workers.
+
+    On a cluster the workers' Python is what PYSPARK_PYTHON or the option `spark.pyspark.python`
+    names, else their `python3`.
+    """
+    if "spark.pyspark.python" in options:  # Spark itself looks at it in spark-submit only
+        os.environ["PYSPARK_PYTHON"] = options["spark.pyspark.python"]
     builder = SparkSession.builder.master(master).appName("tidelog")
     defaults = {
         "spark.ui.enabled": "false",
@@ -57,6 +66,7 @@ def session(master: str = "local[*]", **options: str) -> SparkSession:
         "spark.sql.streaming.metricsEnabled": "false",
     }
     if master.startswith("local"):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         defaults |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     for name, value in (defaults | options).items():
@@ -87,13 +97,15 @@ def stream(
     files_per_batch: int | None = None,
     trigger: Mapping[str, Any] | None = None,
     told: Callable[[Commit], None] = lambda _: None,
+    metrics: str | int | os.PathLike[str] | None = None,
 ) -> Running:
     """Run the rules over streaming DataFrames, one for each temporal input, or a folder of facts.
 
     `rigid` are facts without time, as DataFrames, rows or a folder; they are copied at the first
     start. The sink is `parquet:DIR`, `csv:DIR`, `json:DIR`, `jsonl:FILE`, `console`, `memory` or a
     function of batch number and DataFrames of answers. `trigger` is what Spark's `trigger` takes.
-    `told` hears of every commit.
+    `told` hears of every commit. `metrics` is where numbers for Prometheus go: `FILE.prom`, or a
+    port, which is served on 127.0.0.1 unless `HOST:PORT` says otherwise.
     """
     one_of("mode", mode, ("offline", "online"))
     one_of("emit", emit, ("definitive", "eager"))
@@ -182,20 +194,30 @@ def stream(
             pq.write_table(table, buffer)
             point.store.write(bytes(buffer.getvalue()), "rigid", f"{i}.parquet")
 
-    point.take()
+    published = None if metrics is None else publisher(metrics)
     try:
+        prepare(spark)
+        point.take()
         point.recognise(identity)
         target.check(point.id, point.last is None)
         target.prepare()
         point.start(identity, copy_rigid)
         target.mark(point.id)
+        mark = target.store.here(MARK) if isinstance(target, Folder) else None
+        check_shared(spark, point.store.here("lock"), mark)
         tables = {
             name: pq.read_table(pa.BufferReader(point.store.read("rigid", f"{i}.parquet")))
             for i, name in enumerate(given.rigid)
         }
     except BaseException:
         point.release()
+        if published is not None:
+            published.close()
         raise
+    board = None
+    if published is not None:
+        board = Board(published, point.id, shape, point.last)
+        told = board.also(told)
     count = partitions or spark.sparkContext.defaultParallelism
     common = (spark, program, shape, feed, count, point.store, max_jump, timestamps, tables)
     constant = _constant(program, [q for q in asked if q not in shape.answers], tables)
@@ -210,7 +232,7 @@ def stream(
         kernel = Kernel.of(point.id, shape, schedule, sent, count, memory)
         emission = Emission(delays, emit == "eager")
         pipeline = Offline(Waves(*common, shape, schedule, emission, kernel), *rest)
-    return Running(pipeline, sources, arriving, trigger, temporary)
+    return Running(pipeline, sources, arriving, trigger, temporary, board)
 
 
 def query(
@@ -261,8 +283,10 @@ class Running:
         arriving: DataFrame,
         trigger: Mapping[str, Any] | None,
         temporary: tempfile.TemporaryDirectory[str] | None,
+        board: Board | None,
     ) -> None:
         self._pipeline, self._source, self._temporary = pipeline, source, temporary
+        self._board = board
         self._error: BaseException | None = None
         try:
             writer = arriving.writeStream.foreachBatch(self._batch)
@@ -270,8 +294,13 @@ class Running:
             if trigger:
                 writer = writer.trigger(**trigger)
             self.query: StreamingQuery = writer.start()
+            if board is not None:
+                board.follow(pipeline.setting.spark, self.query)
         except BaseException as error:
+            self._error = error
             self._release()
+            if isinstance(error, Py4JJavaError):
+                raise DataError(f"Spark cannot start the stream: {said(error)}") from None
             raise _clear(error) from None
 
     def _batch(self, frame: DataFrame, number: int) -> None:
@@ -323,6 +352,11 @@ class Running:
             raise ValueError("offline waits the same time for all answers; pending is for online")
         return self._pipeline.pending(most)
 
+    @property
+    def metrics(self) -> str | None:
+        """Where the numbers for Prometheus are: a file or an address."""
+        return None if self._board is None else self._board.publisher.place
+
     def awaitTermination(self, timeout: int | None = None) -> bool:
         """Wait until the query ends; whether it did, or its error."""
         try:
@@ -352,13 +386,16 @@ class Running:
                 self._pipeline.run(None, 0 if last is None else last.batch + 1)
             return self.committed
         except (StreamingQueryException, PySparkException) as error:
-            raise _clear(self._error or error) from None
+            self._error = self._error or error
+            raise _clear(self._error) from None
         finally:
             self._release()
 
     def _release(self) -> None:
         self._pipeline.checkpoint.release()
         self._pipeline.setting.close()
+        if self._board is not None:
+            self._board.close(failed=self._error is not None)
         if self._temporary is not None:
             self._temporary.cleanup()
             self._temporary = None

@@ -1,4 +1,4 @@
-"""A stream over some files that dies before its k-th write: `victim.py FOLDER K [there] [soak]`.
+"""A stream over some files that dies before its k-th write: `victim.py FOLDER K [WORD ...]`.
 
 K = 0 runs to the end. `there` works in the partitions; `soak` merges state as rarely as any stream
 does, and notes how much of it there is. Every write of the stream goes through the store or `save`,
@@ -58,7 +58,7 @@ class Writes:
 LATENESS = {False: 1, True: 3}  # of a soak
 
 
-def main(folder: Path, fatal: int, there: bool, soak: bool) -> None:
+def main(folder: Path, fatal: int, there: bool, soak: bool, master: str) -> None:
     writes = Writes(fatal)
     for name in ("write", "rename", "make", "delete"):
         writes.watch(Store, name)
@@ -69,7 +69,7 @@ def main(folder: Path, fatal: int, there: bool, soak: bool) -> None:
     if not soak:
         pipeline.MOST_SLICES = 2  # type: ignore[misc]
     options = {"spark.sql.shuffle.partitions": "2", "spark.sql.codegen.wholeStage": "false"}
-    spark = session("local[2]", **options)
+    spark = session(master, **options)
 
     def note(commit: Commit) -> None:
         files = sum(len(part.files) for part in commit.state)
@@ -94,4 +94,6 @@ def main(folder: Path, fatal: int, there: bool, soak: bool) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), "there" in sys.argv[3:], "soak" in sys.argv[3:])
+    words = sys.argv[3:]
+    master = next((word for word in words if "://" in word), "local[2]")
+    main(Path(sys.argv[1]), int(sys.argv[2]), "there" in words, "soak" in words, master)

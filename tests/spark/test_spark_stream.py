@@ -62,6 +62,7 @@ def check(
     mode: str,
     eager: bool,
     random: Random,
+    little: int | None = None,
 ) -> None:
     program = resolve(case.program, {})
     layout = schemas(program)
@@ -113,7 +114,8 @@ def check(
         else:
             event("online, whole" if shape.positions is None else "online, keyed")
         # In the driver or in the partitions: it must make no difference.
-        with patch.object(pipeline, "LITTLE", random.choice((-1, 100_000, 100_000))):
+        some = random.choice((-1, 100_000, 100_000)) if little is None else little
+        with patch.object(pipeline, "LITTLE", some):
             running.awaitTermination()
             commit = running.close()
         assert commit is not None

@@ -143,13 +143,14 @@ def data_errors() -> Iterator[None]:
     from tidelog.evaluation.plan import Unbounded
     from tidelog.evaluation.stretch import TooHard
     from tidelog.streaming.schedule import Blocking
+    from tidelog.streaming.secrets import without_secrets
 
     console = terminal.stderr()
     try:
         yield
     except DataError as error:
         for problem in error.problems:
-            console.print(f"error: {visible(problem)}")
+            console.print(f"error: {visible(without_secrets(problem))}")
         sys.exit(1)
     except Unbounded as error:
         console.print(f"error: {visible(str(error))}")

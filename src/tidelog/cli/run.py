@@ -24,6 +24,7 @@ from tidelog.cli.common import (
     ticks_of,
 )
 from tidelog.language.diagnostics import visible
+from tidelog.streaming.secrets import without_secrets
 from tidelog.views import terminal
 
 if TYPE_CHECKING:
@@ -141,7 +142,11 @@ class Told:
 @click.option(
     "--files-per-batch", type=click.IntRange(min=1), metavar="N", help="Default: all there are."
 )
-@click.option("--metrics", metavar="FILE", help="A JSON line for every batch.")
+@click.option(
+    "--metrics",
+    metavar="FILE|:PORT",
+    help="A JSON line for every batch; for Prometheus, FILE.prom or a port to serve.",
+)
 @json_option
 def run_command(
     rules: str,
@@ -172,6 +177,7 @@ def run_command(
 ) -> None:
     """Run RULES over a stream of facts: answers as soon as they are final."""
     from tidelog.evaluation.engines import as_tick
+    from tidelog.streaming.publishing import is_prometheus
 
     if facts == "":
         raise click.UsageError("--facts names no file or folder")
@@ -185,8 +191,10 @@ def run_command(
     except ValueError as error:
         raise click.UsageError(f"--from: {error}") from error
     here = facts == "-" or engine == "duckdb"
+    prometheus = metrics is not None and is_prometheus(metrics)
     if here:
         for option, value in (
+            (f"--metrics {metrics}, for Prometheus,", prometheus),
             ("--follow", follow),
             ("--partitions", partitions),
             ("--files-per-batch", files_per_batch),
@@ -209,7 +217,8 @@ def run_command(
     report = accepted(rules)
     asked = chosen_queries(report.program, queries)
     common: dict[str, Any] = {"lateness": lateness, "max_jump": max_jump, "from_": low}
-    with data_errors(), _lines_to(metrics) as lines, terminal.Progress() as progress:
+    lines_to = _lines_to(None if prometheus else metrics)
+    with data_errors(), lines_to as lines, terminal.Progress() as progress:
         told = Told(lines, progress)
         left: list[Pending] | None = None
         if here:
@@ -254,6 +263,7 @@ def run_command(
                 timestamps=not as_ticks,
                 partitions=partitions,
                 files_per_batch=files_per_batch,
+                metrics=metrics if prometheus else None,
                 **common,
             )
     _report(told.summary(), as_json, None if here else checkpoint, left)
@@ -270,7 +280,7 @@ def _report(
         if summary[name]:
             console.print(f"warning: {terminal.plural(summary[name], 'row')} {what}")
     if (summary["late"] or summary["dead"]) and checkpoint is not None:
-        console.print(f"  see {visible(checkpoint)}/dead_letters")
+        console.print(f"  see {visible(without_secrets(checkpoint))}/dead_letters")
     if as_json:
         if pending is not None:
             summary["pending"] = [found.as_json() for found in pending]

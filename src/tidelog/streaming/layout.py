@@ -98,6 +98,19 @@ class Layout:
         return {**self.scans, **self.derived}
 
     @cached_property
+    def places(self) -> dict[int, tuple[str, str]]:
+        """By table kept the predicate it is of: an input, derived, or known answers."""
+        predicates = self.plan.deps.core.predicates
+        found = {r.number: (query, "answers") for query, r in self.given.items()}
+        for name, table in self.plan.tables.items():
+            if table in self.derived:
+                found[self.derived[table].number] = (predicates[name].source, "derived")
+        for step in self.plan.steps:
+            if isinstance(step, Scan) and step.name in self.scans:
+                found[self.scans[step.name].number] = (step.predicate.source, "input")
+        return found
+
+    @cached_property
     def schema(self) -> pa.Schema:
         return schema_of([*self.tables.values(), *self.answers.values()])
 

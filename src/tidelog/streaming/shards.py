@@ -122,6 +122,14 @@ class Shards:
         return Relation(number, name, types, slots_of(types), predicate.temporal)
 
     @cached_property
+    def places(self) -> dict[int, tuple[str, str]]:
+        """By table kept the predicate it is of: an input, derived, or known answers."""
+        predicates = self.deps.core.predicates
+        found = {r.number: (predicates[n].source, "input") for n, r in self.inputs.items()}
+        found |= {r.number: (name, "derived") for name, r in self.carried.items()}
+        return found | {r.number: (query, "answers") for query, r in self.given.items()}
+
+    @cached_property
     def schema(self) -> pa.Schema:
         return schema_of([*self.tables.values(), *self.given.values()])
 

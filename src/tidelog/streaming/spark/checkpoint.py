@@ -57,7 +57,8 @@ class Commit:
     state: tuple[Slice, ...] = ()
     sink: dict[str, Any] = field(default_factory=dict)
     totals: dict[str, int] = field(default_factory=dict)  # since the first batch
-    pending: int | None = None  # online: answers that may still come
+    answered: dict[str, int] = field(default_factory=dict)  # by query, since the first batch
+    pending: int | None = None  # answers that may still come, where the stream knows them
 
     @property
     def state_bytes(self) -> int:
@@ -98,7 +99,7 @@ class Checkpoint:
         there = [e.name for e in self.store.entries() if e.name != "lock"]
         if any(not name.startswith(".") for name in there):
             raise Refused(
-                f"{self.store.root} holds other files and is no checkpoint:"
+                f"{self.store.name} holds other files and is no checkpoint:"
                 " name a new or empty folder"
             )
 
@@ -153,7 +154,7 @@ class Checkpoint:
         self._lock = None
 
     def _recognise(self, identity: dict[str, Any]) -> None:
-        where = self.store.path("tidelog.json")
+        where = self.store.shown("tidelog.json")
         found = unsealed(self.store.read("tidelog.json"), where)
         self.id = found.pop("id")
         version = found.pop("format")
@@ -178,7 +179,7 @@ class Checkpoint:
         commit = self.commit(max(numbers))
         for part in commit.state:
             for name, size, digest in part.files:
-                where = self.store.path("state", part.folder, name)
+                where = self.store.shown("state", part.folder, name)
                 there = {e.name: e.size for e in self.store.entries("state", part.folder)}
                 remedy = "restore it from a copy, or start with a new checkpoint"
                 if name not in there:
@@ -189,7 +190,7 @@ class Checkpoint:
 
     def commit(self, number: int) -> Commit:
         name = f"{number}.json"
-        where = self.store.path("commits", name)
+        where = self.store.shown("commits", name)
         value = unsealed(self.store.read("commits", name), where)
         try:
             return Commit.of(value)
@@ -201,7 +202,7 @@ class Checkpoint:
         name = f"{commit.batch}.json"
         if self.store.exists("commits", name):
             raise Refused(
-                f"another process committed batch {commit.batch} to {self.store.root}:"
+                f"another process committed batch {commit.batch} to {self.store.name}:"
                 " one stream at a time may use a checkpoint"
             )
         self.store.write(sealed(asdict(commit)), "commits", name)
@@ -228,9 +229,9 @@ def _difference(name: str, was: Any, now: Any, store: Store) -> str:
         example = next(
             (line for line in (*str(now).splitlines(), *str(was).splitlines()) if line in lines), ""
         )
-        return f"{store.root} was started with other rules ({example}): {remedy}"
+        return f"{store.name} was started with other rules ({example}): {remedy}"
     said = f"{what.get(name, f'{name} is')} {_short(now)} and was"
-    return f"{store.root} was started differently: {said} {_short(was)}; {remedy}"
+    return f"{store.name} was started differently: {said} {_short(was)}; {remedy}"
 
 
 def _short(value: Any) -> str:

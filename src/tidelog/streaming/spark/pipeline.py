@@ -99,7 +99,7 @@ class Pipeline(ABC):
     def run(self, rows: DataFrame | None, number: int) -> None:
         """Do a batch and commit it; without rows, the last one: no more input will come."""
         last = self.checkpoint.last
-        root = self.checkpoint.store.root
+        root = self.checkpoint.store.name
         if last is not None and last.clock.closed and rows is not None and number >= last.batch:
             tin = last.clock.tin
             final = (
@@ -217,6 +217,8 @@ class Pipeline(ABC):
         new = {"facts": arrived.facts, "late": arrived.late, "dead": arrived.dead}
         for name, n in {**new, "answers": sum(counts.values())}.items():
             totals[name] = totals.get(name, 0) + n
+        before = {} if last is None else last.answered
+        answered = {query: before.get(query, 0) + n for query, n in counts.items()}
         tout = self._tout(clock)
         return Commit(
             number,
@@ -227,6 +229,7 @@ class Pipeline(ABC):
             state=state,
             sink=sink,
             totals=totals,
+            answered=answered,
             pending=work.pending,
         )
 

@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidelog.evaluation.facts import DataError
 from tidelog.evaluation.lines import csv_lines, json_lines
+from tidelog.streaming.secrets import without_secrets
 from tidelog.streaming.spark.store import Refused, Store, sealed, unsealed
 
 Rows: TypeAlias = DataFrame | pa.Table  # many are with Spark, few are here
@@ -69,7 +70,7 @@ class Folder(Sink):
     def __init__(self, spark: SparkSession, format_: str, path: str) -> None:
         self.format = format_
         self.store = Store(spark, path)
-        self.name = f"{format_}:{self.store.root}"
+        self.name = f"{format_}:{self.store.name}"
 
     def check(self, id_: str, fresh: bool) -> None:
         if self.store.local is not None and os.path.isfile(self.store.local):
@@ -78,20 +79,20 @@ class Folder(Sink):
                 " name another one"
             )
         if self.store.exists(MARK):
-            mark = unsealed(self.store.read(MARK), self.store.path(MARK))
+            mark = unsealed(self.store.read(MARK), self.store.shown(MARK))
             if mark.get("stream") != id_:
                 raise Refused(
-                    f"{self.store.root} belongs to another stream: name a new folder, or the"
+                    f"{self.store.name} belongs to another stream: name a new folder, or the"
                     " checkpoint that it was written with"
                 )
         elif not fresh:
             raise Refused(
-                f"{self.store.root} is not the folder this stream wrote to: {MARK} is missing;"
+                f"{self.store.name} is not the folder this stream wrote to: {MARK} is missing;"
                 " restore it, or start with a new checkpoint and a new folder"
             )
         elif any(not e.name.startswith((".", "_")) for e in self.store.entries()):
             raise Refused(
-                f"{self.store.root} is there already and not empty: name a new folder, or the"
+                f"{self.store.name} is there already and not empty: name a new folder, or the"
                 " checkpoint that it was written with"
             )
 
@@ -232,12 +233,17 @@ def sink_of(spark: SparkSession, sink: Any) -> Sink:
         return Told(sink, "function")
     kinds = "parquet:DIR, csv:DIR, json:DIR, jsonl:FILE, console or memory"
     kind, _, path = str(sink).partition(":")
+    shown = without_secrets(str(sink))
     if kind in FORMATS and path:
         return Folder(spark, kind, path)
     if kind == "jsonl" and path:
+        if "://" in path:
+            raise DataError(
+                f"`{shown}`: jsonl is one file on the driver's machine; json:DIR goes to any store"
+            )
         return Lines(path)
     if sink == "console":
         return Told(to_console, "console")
     if sink == "memory":
         return Memory()
-    raise DataError(f"`{sink}` is no sink: give {kinds}, or a function of batch and answers")
+    raise DataError(f"`{shown}` is no sink: give {kinds}, or a function of batch and answers")

@@ -12,6 +12,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from tidelog.evaluation.facts import DataError
+from tidelog.streaming.secrets import without_secrets
 
 
 class Refused(DataError):
@@ -32,9 +33,16 @@ class Store:
         assert spark._jvm is not None
         self._jvm = spark._jvm  # the way to Hadoop
         conf = spark._jsc.hadoopConfiguration()
-        path: Any = self._jvm.org.apache.hadoop.fs.Path(root)
-        fs = path.getFileSystem(conf)
-        self.root: str = fs.makeQualified(path).toString()
+        try:
+            path: Any = self._jvm.org.apache.hadoop.fs.Path(root)
+            fs = path.getFileSystem(conf)
+            self.root: str = fs.makeQualified(path).toString()
+        except Py4JJavaError as error:
+            raise DataError(
+                f"{without_secrets(root)}: Spark cannot reach this place: {said(error)}; see that"
+                " its address is right and that the connector for it is among Spark's jars"
+            ) from None
+        self.name = without_secrets(self.root)  # to be stored and shown
         self.local: str | None = None
         if fs.getScheme() == "file":
             self.local = str(path.toUri().getPath()) if root.startswith("file:") else root
@@ -43,6 +51,14 @@ class Store:
 
     def path(self, *parts: str) -> str:
         return "/".join([self.root, *parts])
+
+    def shown(self, *parts: str) -> str:
+        """A path for people, without what is secret in it."""
+        return "/".join([self.name, *parts])
+
+    def here(self, *parts: str) -> str | None:
+        """Where a file is on this machine; None when it is elsewhere."""
+        return None if self.local is None else os.path.join(self.local, *parts)
 
     def _path(self, *parts: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(self.path(*parts))
@@ -83,10 +99,10 @@ class Store:
         try:
             if self._fs.mkdirs(self._path(*parts)):
                 return
-            said = "no folder can be made there"
+            reason = "no folder can be made there"
         except Py4JJavaError as error:
-            said = _said(error)
-        raise DataError(f"{self.path(*parts)} cannot be written: {said}; name another place")
+            reason = said(error)
+        raise DataError(f"{self.shown(*parts)} cannot be written: {reason}; name another place")
 
     def write(self, data: bytes, *parts: str) -> None:
         """A whole file or none: written beside its place, then renamed to it."""
@@ -100,21 +116,22 @@ class Store:
             finally:
                 stream.close()
         except Py4JJavaError as error:
-            raise DataError(f"{self.path(*parts)} cannot be written: {_said(error)}") from None
+            raise DataError(f"{self.shown(*parts)} cannot be written: {said(error)}") from None
         self.rename(temporary, parts)
 
     def rename(self, source: tuple[str, ...], target: tuple[str, ...]) -> None:
         if not self._fs.rename(self._path(*source), self._path(*target)):
-            raise DataError(f"{self.path(*source)} cannot be renamed to {self.path(*target)}")
+            raise DataError(f"{self.shown(*source)} cannot be renamed to {self.shown(*target)}")
 
     def delete(self, *parts: str) -> None:
         self._fs.delete(self._path(*parts), True)
 
 
-def _said(error: Py4JJavaError) -> str:
-    """What a Java exception says, on one line."""
+def said(error: Py4JJavaError) -> str:
+    """What a Java exception says, on one line and without secrets."""
     thrown = error.java_exception
-    return str(thrown.getMessage() or thrown.getClass().getSimpleName()).splitlines()[0]
+    text = str(thrown.getMessage() or thrown.getClass().getSimpleName())
+    return without_secrets(text.strip().splitlines()[0])
 
 
 def sealed(value: dict[str, Any]) -> bytes:

@@ -85,6 +85,10 @@ class Shape(Protocol):
     @property
     def answers(self) -> dict[str, Relation]: ...
 
+    @property
+    def places(self) -> dict[int, tuple[str, str]]:
+        """By table kept the predicate it is of: an input, derived, or known answers."""
+
 
 @dataclass
 class Setting:

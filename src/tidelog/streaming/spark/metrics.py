@@ -1,0 +1,192 @@
+"""What a stream on Spark tells of itself: its commits and Spark's progress, as numbers."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+from pyspark.sql.streaming.query import StreamingQuery
+
+from tidelog.streaming.publishing import Metric, Publisher, exposition
+from tidelog.streaming.spark.checkpoint import Commit
+from tidelog.streaming.spark.shipping import version
+from tidelog.streaming.spark.work import Shape
+
+
+class Board:
+    """The numbers of one stream, published whenever one of them has changed."""
+
+    def __init__(self, publisher: Publisher, id_: str, shape: Shape, last: Commit | None) -> None:
+        self.publisher, self.id = publisher, id_
+        self.places = shape.places
+        self.commit = last
+        self.committed: float | None = None  # when, in seconds since 1970
+        self.progress: Any = None
+        self.running, self.failed, self.closed = False, False, False
+        self._listener: _Listener | None = None
+        self._lock = threading.Lock()
+        self._publish()
+
+    def also(self, told: Callable[[Commit], None]) -> Callable[[Commit], None]:
+        """Someone else who is told of commits, and this board."""
+
+        def both(commit: Commit) -> None:
+            self.commit, self.committed = commit, time.time()
+            self._publish()
+            told(commit)
+
+        return both
+
+    def follow(self, spark: SparkSession, query: StreamingQuery) -> None:
+        """Listen to Spark from now on."""
+        self._spark, self._query = spark, query
+        self._listener = _Listener(self, str(query.id))
+        spark.streams.addListener(self._listener)
+        self.running = query.isActive
+        self._publish()
+
+    def heard(self, progress: Any) -> None:
+        self.progress = progress
+        self._publish()
+
+    def ended(self, failed: bool) -> None:
+        self.running, self.failed = False, self.failed or failed
+        self._publish()
+
+    def close(self, failed: bool) -> None:
+        """Listen no more; the last numbers stay in a file, and an endpoint is gone."""
+        if self.closed:
+            return
+        if self._listener is not None:
+            self._spark.streams.removeListener(self._listener)
+            self._listener = None
+            self.progress = self._query.lastProgress or self.progress
+            failed = failed or self._query.exception() is not None
+        self.ended(failed)
+        self.closed = True
+        self.publisher.close()
+
+    def _publish(self) -> None:
+        with self._lock:
+            if not self.closed:
+                self.publisher.publish(exposition(self._metrics()))
+
+    def _metrics(self) -> Iterator[Metric]:
+        of = {"stream": self.id}
+
+        def one(name: str, kind: str, help_: str, value: float | None) -> Metric:
+            return Metric(name, kind, help_, () if value is None else ((of, value),))
+
+        def each(name: str, kind: str, help_: str, label: str, values: Mapping[str, Any]) -> Metric:
+            samples = tuple(({**of, label: key}, value) for key, value in values.items())
+            return Metric(name, kind, help_, samples)
+
+        info = (({**of, "version": version()}, 1),)
+        yield Metric("tidelog_stream_info", "gauge", "The stream and tidelog's version.", info)
+        yield one("tidelog_up", "gauge", "1 while the stream runs.", int(self.running))
+        yield one("tidelog_failed", "gauge", "1 once it ended with an error.", int(self.failed))
+        yield one(
+            "tidelog_last_commit_timestamp_seconds",
+            "gauge",
+            "When this process committed a batch last, in seconds since 1970.",
+            self.committed,
+        )
+        if self.commit is not None:
+            yield from self._committed(self.commit, one, each)
+        if self.progress is not None:
+            yield from self._of_spark(self.progress, one, each)
+
+    def _committed(self, commit: Commit, one: Any, each: Any) -> Iterator[Metric]:
+        """What the last commit says; counters count from the first batch on, across restarts."""
+        clock, totals = commit.clock, commit.totals
+        yield one("tidelog_batches_total", "counter", "Batches committed.", commit.batch + 1)
+        for name, key, help_ in (
+            ("tidelog_facts_total", "facts", "Facts taken in."),
+            ("tidelog_late_total", "late", "Facts that came too late."),
+            ("tidelog_dead_letters_total", "dead", "Rows that could not be used."),
+        ):
+            yield one(name, "counter", help_, totals.get(key, 0))
+        answers = ("tidelog_answers_total", "counter", "Answers given.", "query")
+        yield each(*answers, commit.answered)
+        for name, count, help_ in (
+            ("tidelog_batch_facts", commit.facts, "Facts taken in by the last batch."),
+            ("tidelog_batch_late", commit.late, "Facts of the last batch that came too late."),
+            ("tidelog_batch_dead_letters", commit.dead, "Rows of the last batch not used."),
+        ):
+            yield one(name, "gauge", help_, count)
+        batch = ("tidelog_batch_answers", "gauge", "Answers of the last batch.", "query")
+        yield each(*batch, commit.answers)
+        yield one("tidelog_tin", "gauge", "The tick up to which all has arrived.", clock.tin)
+        yield one("tidelog_tout", "gauge", "The tick up to which all is answered.", commit.tout)
+        seen = ("tidelog_seen_tick", "gauge", "The greatest tick seen.", "input")
+        yield each(*seen, clock.seen)
+        last = max(clock.seen.values(), default=None)
+        lag = None if last is None or commit.tout is None else last - commit.tout
+        yield one("tidelog_lag_ticks", "gauge", "The greatest tick seen, less tout.", lag)
+        pending = "Answers that may still come, where the stream knows them."
+        yield one("tidelog_pending_answers", "gauge", pending, commit.pending)
+        yield from self._state(commit)
+
+    def _state(self, commit: Commit) -> Iterator[Metric]:
+        rows = dict.fromkeys(sorted(set(self.places.values())), 0)
+        sizes = dict.fromkeys(rows, 0.0)
+        for part in commit.state:
+            whole = sum(n for _, _, n in part.tables.values())
+            for tab, (_, _, n) in part.tables.items():
+                rows[self.places[tab]] += n
+                sizes[self.places[tab]] += part.size * n / whole if whole else 0
+        labels = [{"stream": self.id, "predicate": p, "kind": kind} for p, kind in rows]
+        kept = "Rows of state, each up to 60 ticks of a fact."
+        yield Metric(
+            "tidelog_state_rows", "gauge", kept, tuple(zip(labels, rows.values(), strict=True))
+        )
+        size = "Bytes of state files, shared out by rows."
+        found = tuple(zip(labels, map(round, sizes.values()), strict=True))
+        yield Metric("tidelog_state_bytes", "gauge", size, found)
+
+    def _of_spark(self, progress: Any, one: Any, each: Any) -> Iterator[Metric]:
+        """Spark's own numbers on its last batch."""
+        for name, value, help_ in (
+            ("batch", progress.batchId, "The batch that Spark's numbers are of."),
+            ("input_rows", progress.numInputRows, "Rows of its sources; files, for a folder."),
+            ("input_rows_per_second", progress.inputRowsPerSecond, "The rate of arrival."),
+            ("processed_rows_per_second", progress.processedRowsPerSecond, "The rate of work."),
+            ("batch_seconds", progress.batchDuration / 1000, "How long the batch took."),
+        ):
+            known = value is not None and math.isfinite(value)
+            yield one(f"tidelog_spark_{name}", "gauge", help_, value if known else None)
+        seconds = {phase: ms / 1000 for phase, ms in sorted(progress.durationMs.items())}
+        help_ = "How long each part of the batch took."
+        yield each("tidelog_spark_phase_seconds", "gauge", help_, "phase", seconds)
+
+
+class _Listener(StreamingQueryListener):
+    """Hears of every query of a session, and passes on what concerns one."""
+
+    def __init__(self, board: Board, query: str) -> None:
+        self.board, self.query = board, query
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        return
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        if str(event.progress.id) == self.query:
+            self.board.heard(event.progress)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        return
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        if str(event.id) == self.query:
+            self.board.ended(event.exception is not None)
