@@ -30,7 +30,7 @@ from tidelog.streaming.clock import Emission, Pace
 from tidelog.streaming.joins import Row
 from tidelog.streaming.kernel import Kernel
 from tidelog.streaming.layout import Layout
-from tidelog.streaming.offline import least_delay
+from tidelog.streaming.offline import enough_window, least_delay
 from tidelog.streaming.publishing import publisher
 from tidelog.streaming.schedule import Schedule
 from tidelog.streaming.shards import Shards
@@ -45,7 +45,7 @@ from tidelog.streaming.spark.sources import Files, Frames, Inputs
 from tidelog.streaming.spark.store import Refused, Store, said
 from tidelog.streaming.spark.turns import Online, Turns
 from tidelog.streaming.spark.waves import Offline, Waves
-from tidelog.streaming.stream import Emit, Growing, Mode, one_of
+from tidelog.streaming.stream import Emit, Growing, History, Mode, one_of
 
 __all__ = ["Commit", "Refused", "Running", "query", "session", "stream"]
 
@@ -92,6 +92,7 @@ def stream(
     from_: int | None = None,
     mode: Mode = "offline",
     emit: Emit = "definitive",
+    history: History = "derived",
     partitions: int | None = None,
     memory: str = "1GB",
     files_per_batch: int | None = None,
@@ -109,6 +110,9 @@ def stream(
     """
     one_of("mode", mode, ("offline", "online"))
     one_of("emit", emit, ("definitive", "eager"))
+    one_of("history", history, ("derived", "strict"))
+    if mode == "online" and history == "strict":
+        raise ValueError("online keeps the facts that are live: strict is a style of offline")
     if lateness < 0:
         raise ValueError("lateness is a number of ticks, 0 or more")
     if max_jump is not None and max_jump < 1:
@@ -144,7 +148,9 @@ def stream(
         shape = Layout(schedule.plan, split.stages)
         core_ = split.deps.core
         delays = point.stored("delays", None) or _delays(program, schedule)
-        found = {"large": large, "delays": delays}
+        kept = enough_window(program, delays) if history == "strict" else None
+        window = point.stored("window", kept)
+        found = {"large": large, "delays": delays, "history": history, "window": window}
     wanted = {p.source: known[p.source] for p in core_.inputs if p.temporal}
     missing = sorted(set(wanted) - set(frames)) if folder is None else []
     if missing:
@@ -230,7 +236,7 @@ def stream(
     else:
         sent = {name: table for name, table in tables.items() if name in shape.rigid}
         kernel = Kernel.of(point.id, shape, schedule, sent, count, memory)
-        emission = Emission(delays, emit == "eager")
+        emission = Emission(delays, emit == "eager", window)
         pipeline = Offline(Waves(*common, shape, schedule, emission, kernel), *rest)
     return Running(pipeline, sources, arriving, trigger, temporary, board)
 
@@ -258,6 +264,7 @@ def query(
     once, within a budget of seconds.
     """
     ticks = None if tick is None else Ticks.of(tick, origin)
+    prepare(spark)
     return batch.query(
         spark,
         program,
@@ -301,7 +308,7 @@ class Running:
             self._release()
             if isinstance(error, Py4JJavaError):
                 raise DataError(f"Spark cannot start the stream: {said(error)}") from None
-            raise _clear(error) from None
+            raise clear(error) from None
 
     def _batch(self, frame: DataFrame, number: int) -> None:
         try:
@@ -366,7 +373,7 @@ class Running:
             return bool(self.query.awaitTermination(timeout))
         except StreamingQueryException as error:
             self._release()
-            raise _clear(self._error or error) from None
+            raise clear(self._error or error) from None
 
     def stop(self) -> None:
         """Stop after what is committed; a later start goes on from there."""
@@ -387,7 +394,7 @@ class Running:
             return self.committed
         except (StreamingQueryException, PySparkException) as error:
             self._error = self._error or error
-            raise _clear(self._error) from None
+            raise clear(self._error) from None
         finally:
             self._release()
 
@@ -407,7 +414,7 @@ class Running:
         self.stop()
 
 
-def _clear(error: BaseException) -> BaseException:
+def clear(error: BaseException) -> BaseException:
     """An error of our own from Spark's workers, or the name of a file that Spark could not read."""
     if isinstance(error, PySparkException):
         text = str(error)

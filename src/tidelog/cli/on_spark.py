@@ -8,16 +8,25 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidelog.evaluation.facts import DataError
+from tidelog.language.diagnostics import visible
 from tidelog.language.program import Program
+from tidelog.views import terminal
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    from tidelog.analysis.definitive import Pending
     from tidelog.cli.run import Told
+    from tidelog.evaluation.engines import Evaluated
+    from tidelog.evaluation.ticks import Ticks
     from tidelog.spark import Commit
 
 
@@ -30,23 +39,20 @@ def on_spark(
     *,
     follow: bool,
     keep_open: bool,
+    pending: bool,
     master: str,
     **options: Any,
-) -> None:
-    try:
-        from pyspark.errors import PySparkException
-
-        from tidelog.spark import session, stream, summary
-    except ImportError as error:
-        raise DataError(
-            f"Spark is not installed ({error.name} is missing): install pyspark,"
-            " or use --engine duckdb"
-        ) from None
+) -> list[Pending] | None:
+    """Run to the end; what is pending then, if that is asked for."""
     if not Path(facts).exists():
         raise DataError(f"{facts}: no such file or folder")
-    told.show("starting Spark")
-    with _starting(master):
-        spark = session(master)
+    spark = started(master, told.show)
+    from pyspark.errors import PySparkException
+
+    from tidelog.spark import stream, summary
+    from tidelog.streaming.offline import Endless
+    from tidelog.streaming.schedule import Blocking
+    from tidelog.streaming.stream import Growing
 
     def commit(found: Commit) -> None:
         now = {
@@ -60,28 +66,107 @@ def on_spark(
         told.batch(now, **counts, answers=sum(found.answers.values()))
 
     trigger = {"processingTime": "500 milliseconds"} if follow else {"availableNow": True}
-    running = stream(
-        spark,
-        program,
-        asked,
-        inputs=facts,
-        rigid=rigid,
-        trigger=trigger,
-        told=commit,
-        **options,
-    )
+    with warnings.catch_warnings(record=True) as growing:
+        warnings.simplefilter("always", Growing)
+        try:
+            running = stream(
+                spark,
+                program,
+                asked,
+                inputs=facts,
+                rigid=rigid,
+                trigger=trigger,
+                told=commit,
+                **options,
+            )
+        except Endless as error:
+            raise DataError(str(error)) from None
+        except Blocking as error:
+            raise DataError(f"{error}; --mode online streams it, and keeps every fact") from None
+    for warning in growing:
+        if issubclass(warning.category, Growing):
+            said = visible(str(warning.message))
+            terminal.stderr().print(f"warning: {said}", highlight=False)
     if running.committed is not None:
         told.now = {"tin": running.committed.clock.tin, "tout": running.committed.tout}
     try:
         with _asked_to_stop() as asked_to_stop:
             while not asked_to_stop.is_set() and not running.awaitTermination(1):
                 pass
+            left = None
             if follow or keep_open or asked_to_stop.is_set():
                 running.stop()
+                left = running.pending() if pending else None
             else:
                 running.close()
+            return left
     except PySparkException as error:
         raise DataError(f"Spark stopped: {summary(error)}") from None
+
+
+def query_on_spark(
+    program: Program,
+    asked: tuple[str, ...],
+    facts: str | None,
+    master: str,
+    progress: Callable[[str], None],
+    from_: int | float | None,
+    to: int | float | None,
+    ticks: Ticks | None,
+    *,
+    timestamps: bool,
+    budget: float,
+) -> Evaluated:
+    """`tidelog query --engine spark`: one query after the other, in the order of time."""
+    spark = started(master, progress)
+    from pyspark.errors import PySparkException
+
+    from tidelog.evaluation.engines import Evaluated
+    from tidelog.spark import clear, summary
+    from tidelog.streaming.spark.batch import query
+    from tidelog.streaming.spark.shipping import prepare
+
+    prepare(spark)
+    found: dict[str, pa.Table] = {}
+    try:
+        for name in asked:
+            progress(f"answers of {name}")
+            frame = query(
+                spark,
+                program,
+                name,
+                {} if facts is None else facts,
+                from_=from_,
+                to=to,
+                ticks=ticks,
+                timestamps=timestamps,
+                partitions=None,
+                memory="1GB",
+                budget=budget,
+            )
+            table = frame.toArrow()
+            order = sorted(table.column_names, key=lambda column: column != "time")
+            found[name] = table.sort_by([(column, "ascending") for column in order])
+    except PySparkException as error:
+        told = clear(error)
+        raise (
+            told if isinstance(told, DataError) else DataError(f"Spark stopped: {summary(error)}")
+        ) from None
+    return Evaluated(found, {})
+
+
+def started(master: str, show: Callable[[str], None]) -> SparkSession:
+    """A Spark session, or one sentence on why there is none."""
+    try:
+        from tidelog.spark import session
+    except ImportError as error:
+        raise DataError(
+            f"Spark is not installed ({error.name} is missing): install pyspark,"
+            " or use --engine duckdb"
+        ) from None
+    show("starting Spark")
+    with _starting(master):
+        return session(master)
 
 
 @contextmanager

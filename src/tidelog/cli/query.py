@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -32,7 +33,10 @@ from tidelog.views import terminal
 @click.option("--from", "from_", metavar="TIME", help="First time, or -inf; default the data's.")
 @click.option("--to", metavar="TIME", help="Last time, or inf; default the data's.")
 @budget_option(60.0, "For programs that need the timeline.")
-@click.option("--engine", type=click.Choice(["duckdb"]), default="duckdb", show_default=True)
+@click.option(
+    "--engine", type=click.Choice(["duckdb", "spark"]), default="duckdb", show_default=True
+)
+@click.option("--master", default="local[*]", show_default=True, metavar="URL", help="Of Spark.")
 @click.option("--format", "format_", type=click.Choice(["csv", "json", "table"]))
 @click.option("--json", "as_json", is_flag=True, help="Short for --format json.")
 @click.option("--out", metavar="FILE|DIR", help="Write there; a folder when there are several.")
@@ -47,6 +51,7 @@ def query_command(
     to: str | None,
     budget: float,
     engine: str,
+    master: str,
     format_: str | None,
     as_json: bool,
     out: str | None,
@@ -70,18 +75,24 @@ def query_command(
     asked = chosen_queries(report.program, queries)
     chosen = _format(format_, as_json, out, len(asked))
     with data_errors(), terminal.Progress() as progress:
-        found = evaluate(
-            report.program,
-            asked,
-            facts,
-            from_=low,
-            to=high,
-            engine=engine,
-            ticks=ticks,
-            timestamps=not as_ticks,
-            budget=budget,
-            progress=progress,
-        )
+        common: dict[str, Any] = {"timestamps": not as_ticks, "budget": budget}
+        if engine == "spark":
+            from tidelog.cli.on_spark import query_on_spark
+
+            found = query_on_spark(
+                report.program, asked, facts, master, progress, low, high, ticks, **common
+            )
+        else:
+            found = evaluate(
+                report.program,
+                asked,
+                facts,
+                from_=low,
+                to=high,
+                ticks=ticks,
+                progress=progress,
+                **common,
+            )
     if found.timeline is not None:
         terminal.stderr().print(visible(f"note: evaluated on the timeline; {found.timeline}"))
     for name, rows in found.nulls.items():

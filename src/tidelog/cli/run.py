@@ -140,6 +140,9 @@ class Told:
     help="Of Spark's work; default one a core.",
 )
 @click.option(
+    "--memory", metavar="SIZE", help="Of each of Spark's workers, such as 4GB; default 1GB."
+)
+@click.option(
     "--files-per-batch", type=click.IntRange(min=1), metavar="N", help="Default: all there are."
 )
 @click.option(
@@ -171,6 +174,7 @@ def run_command(
     follow: bool,
     keep_open: bool,
     partitions: int | None,
+    memory: str | None,
     files_per_batch: int | None,
     metrics: str | None,
     as_json: bool,
@@ -197,19 +201,11 @@ def run_command(
             (f"--metrics {metrics}, for Prometheus,", prometheus),
             ("--follow", follow),
             ("--partitions", partitions),
+            ("--memory", memory),
             ("--files-per-batch", files_per_batch),
         ):
             if value:
                 raise click.UsageError(f"{option} goes with --engine spark")
-    else:
-        for option, value in (
-            ("--mode online", mode == "online"),
-            ("--emit eager", emit == "eager"),
-            ("--history strict", history == "strict"),
-            ("--pending", pending),
-        ):
-            if value:
-                raise click.UsageError(f"{option} goes with --engine duckdb")
     if pending and mode != "online":
         raise click.UsageError("--pending goes with --mode online")
     if history == "strict" and mode == "online":
@@ -245,15 +241,17 @@ def run_command(
             )
         else:
             from tidelog.cli.on_spark import on_spark
+            from tidelog.streaming.watch import Change
 
-            on_spark(
+            left = on_spark(
                 report.program,
                 asked,
                 facts,
                 rigid,
                 told,
                 follow=follow,
-                keep_open=keep_open,
+                keep_open=keep_open or pending,
+                pending=pending,
                 master=master,
                 sink=sink,
                 checkpoint=checkpoint,
@@ -262,10 +260,17 @@ def run_command(
                 origin=origin,
                 timestamps=not as_ticks,
                 partitions=partitions,
+                memory=memory or "1GB",
                 files_per_batch=files_per_batch,
                 metrics=metrics if prometheus else None,
                 **common,
+                mode=mode,
+                emit=emit,
+                history=history,
             )
+            for found in left or () if not as_json else ():
+                said = visible(str(Change("pending", found)))
+                terminal.stderr().print(said, markup=False, highlight=False)
     _report(told.summary(), as_json, None if here else checkpoint, left)
 
 

@@ -41,6 +41,7 @@ class Emission:
 
     delays: dict[str, int]  # at most the settling times
     eager: bool = False
+    window: int | None = None  # strict: input facts of so many ticks are all that is kept
 
     def final(self, schedule: Schedule, query: str, tin: int, start: int) -> int:
         """The time up to which a query is final at tin, whatever the data."""
@@ -100,6 +101,10 @@ class Clock:
             asked[query] = Range(after + 1, until) & emit if after < until else EMPTY
             ahead = max(ahead, schedule.phi[query] - (0 if emission.eager else delay))
         span = Span(start, done, to, asked, 0 if self.closed else ahead, early)
+        if emission.window is not None:
+            anew = schedule.first(max(self.first, done - emission.window + 1))
+            since = None if self.done is None else done
+            span = replace(span, start=anew, tin=anew, window=emission.window, since=since)
         return replace(self, start=start, done=to), span
 
     def turn(self, pace: Pace) -> tuple[Clock, Turn | None]:

@@ -68,7 +68,7 @@ class Offline:
         phi = self.schedule.phi
         self.temporal = [q for q in self.queries if q in phi]
         self.delays = {q: least_delay(program, q, phi[q]) for q in self.temporal}
-        self.window = self._window(program) if strict else 0
+        self.window = enough_window(program, self.delays) if strict else 0
         # How much further than tin answers are looked for, in what is known by then.
         self.ahead = max(
             (phi[q] - (0 if eager else self.delays[q]) for q in self.temporal), default=0
@@ -300,25 +300,6 @@ class Offline:
                     table = pa.concat_tables([table, self.many.pop(predicate.name)])
                 self.connection.register(self.inputs[predicate.name], table)
 
-    def _window(self, program: Program) -> int:
-        """A window that is enough for every query, each at its delay."""
-        found = [0]
-        for query in self.temporal:
-            budget = Budget(BUDGET)
-            deps = _simple(program, query, budget)
-            try:
-                measure = window(deps, self.delays[query], budget)
-            except Refused as error:
-                raise Endless(f"no window is known for {query}: {error}") from None
-            if measure.upper is None:
-                known = "no window is enough" if measure.exact else "no window is known to do"
-                raise Endless(
-                    f"{known} for {query}: {measure.reason}; the derived style keeps slices of"
-                    " derived predicates instead"
-                )
-            found.append(measure.upper)
-        return max(found)
-
     def _width(self, query: str) -> int:
         predicate = self.schedule.deps.core.predicates[query]
         return len(predicate.types) + predicate.temporal
@@ -327,6 +308,26 @@ class Offline:
 def _simple(program: Program, query: str, budget: Budget) -> Dependencies:
     deps = dependencies(core(program, [query]), [query])
     return simplified(deps, budget.share(0.3))[0]
+
+
+def enough_window(program: Program, delays: Mapping[str, int]) -> int:
+    """A window that is enough for every query, each at its delay; Endless when there is none."""
+    found = [0]
+    for query, delay_ in delays.items():
+        budget = Budget(BUDGET)
+        deps = _simple(program, query, budget)
+        try:
+            measure = window(deps, delay_, budget)
+        except Refused as error:
+            raise Endless(f"no window is known for {query}: {error}") from None
+        if measure.upper is None:
+            known = "no window is enough" if measure.exact else "no window is known to do"
+            raise Endless(
+                f"{known} for {query}: {measure.reason}; the derived style keeps slices of"
+                " derived predicates instead"
+            )
+        found.append(measure.upper)
+    return max(found)
 
 
 def least_delay(program: Program, query: str, phi: int) -> int:
@@ -356,4 +357,4 @@ def _table(schema: Schema, rows: list[Row]) -> pa.Table:
     return pa.table([pa.array(c, t) for c, t in zip(columns, types, strict=True)], names=names)
 
 
-__all__ = ["MOST_FACTS", "Endless", "Offline", "least_delay"]
+__all__ = ["MOST_FACTS", "Endless", "Offline", "enough_window", "least_delay"]

@@ -29,6 +29,8 @@ class Span:
 
     With `ahead`, predicates are computed that much further, as if nothing more came; nothing of
     that is kept. `early` are the last final times of queries whose answers are given before that.
+    With a `window`, input facts of so many ticks are all that is kept, and what is derived from
+    them is derived anew; `since` is then the input time of the wave before.
     """
 
     start: int
@@ -37,6 +39,8 @@ class Span:
     asked: dict[str, Range]
     ahead: int = 0
     early: dict[str, int] = field(default_factory=dict)
+    window: int | None = None
+    since: int | None = None
 
     @staticmethod
     def settled(schedule: Schedule, start: int, tin: int, to: int, emit: Range) -> Span:
@@ -118,6 +122,8 @@ class Wave(Runner):
                         narrow = narrowed(step.predicate, step.columns)
                         first = schedule.kept_from(step.name, span.to, span.start)
                         first = span.to + 1 if first is None else min(first, span.to + 1)
+                        if span.window is not None:
+                            first = span.to - span.window + 1
                         table = new[step.name] if fresh else step.name
                         ranges_ = _kept(schedule, step.name, first, None, math.inf)
                         _keep(kept, narrow, step.name, table, ranges_, writer)
@@ -140,7 +146,9 @@ class Wave(Runner):
             if query not in span.asked:
                 # A rigid query is answered once, when what it draws on is known.
                 pin = schedule.pins[query]
-                due = pin <= span.to and (span.tin == span.start or span.tin < pin)
+                since = span.tin if span.window is None else span.since
+                begun = since is not None and (span.window is not None or since > span.start)
+                due = pin <= span.to and (not begun or (since is not None and since < pin))
                 rows = asked.rows(query)
                 answers[query] = rows if due else f"SELECT * FROM ({rows}) AS r LIMIT 0"
             elif query in span.early:
@@ -216,7 +224,7 @@ class Wave(Runner):
         writer: Writer,
         fresh: bool,
     ) -> None:
-        if not predicate.temporal:
+        if not predicate.temporal or span.window is not None:
             return
         first = schedule.kept_from(table, span.to, span.start)
         known = schedule.frontier(predicate.name, span.tin, span.start) if fresh else None

@@ -64,8 +64,9 @@ class Waves(Setting):
             for name, relation in self.layout.tables.items()
         }
         for query in span.early:
-            after = self.emission.final(self.schedule, query, span.tin, span.start)
-            found[self.layout.given[query].number] = [(chunk(after + 1), EVER)]
+            asked = span.asked[query]
+            first = span.early[query] if asked.empty else int(asked.low)
+            found[self.layout.given[query].number] = [(chunk(first), EVER)]
         return found
 
     def rigid(self, spark: SparkSession) -> dict[str, DataFrame]:
@@ -198,6 +199,9 @@ class Offline(Pipeline):
         if name.endswith("?"):
             query = name.removesuffix("?")
             return [Range(emission.final(schedule, query, clock.done, clock.start) + 1, EVER)]
+        if emission.window is not None:
+            inputs = name in layout.scans
+            return [Range(clock.done - emission.window + 1, EVER)] if inputs else []
         first = schedule.kept_from(name, clock.done, clock.start)
         if name in layout.scans:
             first = clock.done + 1 if first is None else min(first, clock.done + 1)
