@@ -65,11 +65,41 @@ def test_an_existing_sink_without_its_checkpoint_is_refused(
         assert [entry.name for entry in out.iterdir()] == ["there"]
 
 
-def test_queries_without_a_key_are_refused_on_spark(spark: SparkSession) -> None:
-    found = tidelog(*ON)
-    assert found.exit_code == 1
-    assert found.stderr.startswith("error: Malfunc, AtRisk cannot be split among Spark's workers")
-    assert "Traceback" not in found.stderr
+@pytest.mark.parametrize(
+    "words",
+    [(), ("--mode", "online"), ("--emit", "eager"), ("--mode", "online", "--emit", "eager")],
+)
+def test_all_queries_of_the_example_in_every_mode(
+    words: tuple[str, ...], spark: SparkSession
+) -> None:
+    found = tidelog(*ON, *words)
+    assert found.exit_code == 0, found.output
+    rules, facts = str(TURBINES / "rules.tdl"), str(TURBINES / "facts")
+    want = tidelog("query", rules, "--facts", facts, "--format", "json")
+    assert sorted(found.stdout.splitlines()) == sorted(want.stdout.splitlines())
+
+
+def test_a_query_on_spark_is_the_query_in_process(spark: SparkSession) -> None:
+    rules, facts = str(TURBINES / "rules.tdl"), str(TURBINES / "facts")
+    for words in (("--format", "json"), ("--query", "AtRisk", "--from", "5", "--to", "inf")):
+        one = tidelog("query", rules, "--facts", facts, *words)
+        other = tidelog("query", rules, "--facts", facts, *words, "--engine", "spark")
+        assert one.exit_code == other.exit_code == 0, other.output
+        assert one.stdout == other.stdout
+
+
+def test_what_is_pending_at_the_end_of_a_run(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "Temp.csv").write_text("device,level,time\na,high,0\na,high,1\nb,low,2\nb,low,3\n")
+    words = ("run", str(TURBINES / "rules.tdl"), "--facts", str(tmp_path), "--query", "Malfunc")
+    found = tidelog(*words, "--mode", "online", "--pending", "--lateness", "1")
+    assert found.exit_code == 0, found.output
+    assert "pending: Malfunc(a) @ 0 waits for Temp(a, high) @ 2; has Temp(a, high) @ 0" in (
+        found.stderr
+    )
+    listed = json.loads(
+        tidelog(*words, "--mode", "online", "--pending", "--lateness", "1", "--json").stdout
+    )
+    assert [p["time"] for p in listed["pending"]] == [0, 1]
 
 
 def test_keep_open_then_close(spark: SparkSession, tmp_path: Path) -> None:
@@ -165,6 +195,7 @@ def test_explain_shows_the_pipeline_as_data() -> None:
     rules = str(TURBINES / "rules.tdl")
     found = json.loads(tidelog("explain", rules, "--show", "pipeline", "--json").stdout)
     malfunc, at_risk = (query["pipeline"] for query in found["queries"])
-    assert malfunc["key"]["Temp"] == 1
+    (stage,) = malfunc["stages"]
+    assert (stage["kind"], stage["key"]["Temp"]) == ("keyed", 1)
     assert [s["kept"] for s in malfunc["state"]] == ["1 tick", "1 tick"]
-    assert "shares no argument between AtRisk, Shdn" in at_risk["refused"]
+    assert [s["derives"][-1] for s in at_risk["stages"]] == ["AtRisk>1", "AtRisk"]

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 import tidelog
 from tidelog.evaluation.facts import DataError
 from tidelog.spark import Refused, stream
-from tidelog.streaming.layout import Keyless
+from tidelog.streaming.offline import Endless
 from tidelog.streaming.schedule import Blocking
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -175,16 +175,17 @@ def test_it_goes_on_and_once_closed_takes_nothing_more(spark: SparkSession, begu
     assert tree(begun / "answers") == before
 
 
-def test_programs_that_cannot_be_split_are_refused_with_the_rule(
+def test_blocking_queries_are_refused_offline_with_the_rule(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    turbines = Path(__file__).parents[2] / "examples" / "turbines"
-    program = tidelog.load(turbines / "rules.tdl")
-    with pytest.raises(Keyless, match=r"AtRisk.*rules\.tdl:\d+.*duckdb engine"):
-        stream(spark, program, ["AtRisk"], inputs=turbines / "facts")
     rules = "input E(x: text) @ t. P(X) @ T :- E(X) @ T. P(X) @ T :- P(X) @ T+1."
     with pytest.raises(Blocking, match=r"cannot be streamed with a fixed delay"):
         stream(spark, tidelog.parse(rules), inputs=tmp_path)
+    with pytest.raises(ValueError, match="strict is a style of offline"):
+        stream(spark, tidelog.parse(rules), inputs=tmp_path, mode="online", history="strict")
+    forever = "input E(x: text) @ t. P(X) @ T :- E(X) @ T. P(X) @ T+1 :- P(X) @ T."
+    with pytest.raises(Endless, match="no window is enough for P"):
+        stream(spark, tidelog.parse(forever), inputs=tmp_path, history="strict")
 
 
 @pytest.mark.parametrize(

@@ -95,8 +95,9 @@ def on_spark(
                 pass
             left = None
             if follow or keep_open or asked_to_stop.is_set():
-                running.stop()
+                running.query.stop()
                 left = running.pending() if pending else None
+                running.stop()
             else:
                 running.close()
             return left

@@ -365,6 +365,8 @@ class Frames:
             self.inputs.typed(self.frames[name], name, f"input `{name}`", None)
             for name in self.inputs.names
         ]
+        if not parts:
+            raise DataError("the queries need no input with a time, so that nothing streams")
         return reduce(DataFrame.unionByName, parts)
 
     def batch(self, frame: DataFrame) -> DataFrame:
