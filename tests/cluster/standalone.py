@@ -25,7 +25,7 @@ OPTIONS = {
 }
 
 
-def until(done: Callable[[], bool], what: str, seconds: float = 120) -> None:
+def until(done: Callable[[], bool], what: str, seconds: float = 300) -> None:
     deadline = time.monotonic() + seconds
     while not done():
         assert time.monotonic() < deadline, f"{what}: not within {seconds} seconds"

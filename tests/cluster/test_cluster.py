@@ -243,6 +243,20 @@ def test_workers_with_an_older_duckdb(cluster: Cluster, tmp_path: Path) -> None:
     assert f"has duckdb 0.9.2, and the driver {duckdb.__version__}: " in found
 
 
+def test_workers_with_another_python(cluster: Cluster, tmp_path: Path) -> None:
+    python = bare(tmp_path / "venv", cluster.python)
+    (site,) = (tmp_path / "venv").glob("lib/*/site-packages")
+    next_ = f"{sys.version_info[0]}.{sys.version_info[1] + 1}"
+    (site / "sitecustomize.py").write_text(
+        "import sys, collections\n"
+        "names = 'major minor micro releaselevel serial'\n"
+        "major, minor, *rest = sys.version_info\n"
+        "sys.version_info = collections.namedtuple('v', names)(major, minor + 1, *rest)\n"
+    )
+    found = refused(cluster, tmp_path, python)
+    assert re.search(rf"^error: .* has Python {re.escape(next_)}, and the driver \S+: name ", found)
+
+
 def test_workers_without_the_python_named(cluster: Cluster, tmp_path: Path) -> None:
     found = refused(cluster, tmp_path, tmp_path / "nowhere")
     assert f"has no Python called {tmp_path / 'nowhere'}: name a Python " in found

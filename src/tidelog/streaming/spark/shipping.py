@@ -24,6 +24,7 @@ from typing import Any, TypeAlias
 import duckdb
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tidelog.evaluation.facts import DataError
@@ -178,9 +179,10 @@ def _everywhere(spark: SparkSession, look: Look) -> list[Found]:
     try:
         told = context.parallelize(range(tasks), tasks).mapPartitions(look).collect()
     except Py4JJavaError as error:
-        raise DataError(
-            unable(str(error.java_exception.getMessage()), context.pythonExec)
-        ) from None
+        message = str(error.java_exception.getMessage())
+        raise DataError(unable(message, context.pythonExec)) from None
+    except PySparkException as error:
+        raise DataError(unable(str(error), context.pythonExec)) from None
     return [Found(*found) for found in told]
 
 
