@@ -56,16 +56,28 @@ def there(cluster: Cluster) -> SparkSession:
     return cluster.spark or cluster.session()
 
 
-def keyed_stream(spark: SparkSession, case: Case, random: Random) -> None:
-    check(spark, keyed(case, random), random.randint(0, 2), 2, random, little=IN_PARTITIONS)
+def offline(spark: SparkSession, case: Case, random: Random) -> None:
+    chosen = random.choice((case, keyed(case, random)))
+    eager = random.random() < 0.5
+    check(spark, chosen, random.randint(0, 3), 2, "offline", eager, random, IN_PARTITIONS)
+
+
+def online(spark: SparkSession, case: Case, random: Random) -> None:
+    eager = random.random() < 0.5
+    lateness = random.randint(0, 3)
+    check(spark, keyed(case, random), lateness, 2, "online", eager, random, IN_PARTITIONS)
+
+
+def finite(spark: SparkSession, case: Case, random: Random) -> None:
+    check_batch(spark, random.choice((case, keyed(case, random))), 2)
 
 
 # What must hold of any generated program on the cluster.
-CASES: list[Callable[[SparkSession, Case, Random], None]] = [keyed_stream]
+CASES: list[Callable[[SparkSession, Case, Random], None]] = [offline, online, finite]
 
 
 @pytest.mark.parametrize("holds", CASES)
-@settings(examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(examples(6), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(programs_and_facts(connected=True, huge=False), st.randoms(use_true_random=False))
 def test_generated_programs(
     there: SparkSession,

@@ -29,7 +29,7 @@ from pyspark.sql import SparkSession
 
 from tidelog.evaluation.facts import DataError
 
-KERNEL = "tidelog.streaming.spark.work"  # what the partitions run, with all it imports
+KERNEL = "tidelog.streaming.spark.turns"  # what the partitions run, with all it imports
 
 _prepared: dict[str, set[str]] = {}  # executors that were looked at, by application
 
