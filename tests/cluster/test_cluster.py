@@ -28,7 +28,7 @@ from hypothesis import strategies as st
 from oracle.generate import Case, programs_and_facts
 from oracle.keyed import keyed
 from pyspark.sql import SparkSession
-from spark.test_spark_stream import check
+from spark.test_spark_stream import check, check_batch
 
 import tidelog
 from tidelog.spark import stream
