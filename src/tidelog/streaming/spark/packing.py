@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -30,18 +31,22 @@ class Packing:
             for step in self.layout.plan.steps
             if isinstance(step, Scan) and step.name in set(scans)
         ]
-        if len(wanted) == 1:
-            ((condition, row),) = wanted
-            found = facts.where(condition).select("t", row.alias("row")).select("t", "row.*")
-        else:
-            some = F.array(*(F.when(condition, row) for condition, row in wanted))
-            found = facts.select("t", F.inline(F.filter(some, lambda x: x.isNotNull())))
+        found = facts.where(reduce(Column.__or__, (condition for condition, _ in wanted)))
+        which: Column | None = None
+        if len(wanted) > 1:  # a row for each scan that wants it; lambdas would not be compiled
+            numbers = F.array(*(F.lit(i) for i in range(len(wanted))))
+            found = found.select("*", F.explode(numbers).alias("scan"))
+            which = F.col("scan")
+            found = found.where(_chosen(which, [condition for condition, _ in wanted]))
+        rows = [row for _, row in wanted]
+        values = [_chosen(which, [row[name] for row in rows]).alias(name) for name in rows[0]]
+        found = found.select("t", *values)
         names = [f.name for f in schema if f.name not in ("part", "c", "b")]
         bit = f"bit_or(shiftleft(1L, CAST(pmod(t, {CHUNK}) AS INT))) AS b"
-        rows = found.groupBy(*names, F.expr(f"t - pmod(t, {CHUNK}) AS c")).agg(F.expr(bit))
-        return rows.withColumn("part", F.lit(part)).select(*schema.names)
+        packed = found.groupBy(*names, F.expr(f"t - pmod(t, {CHUNK}) AS c")).agg(F.expr(bit))
+        return packed.withColumn("part", F.lit(part)).select(*schema.names)
 
-    def _wanted(self, scan: Scan) -> tuple[Column, Column]:
+    def _wanted(self, scan: Scan) -> tuple[Column, dict[str, Column]]:
         """When a row is one for a scan, and what the scan makes of it."""
         name = scan.predicate.source
         slots = self.inputs.slots(name)
@@ -66,14 +71,23 @@ class Packing:
             to: F.col(slots[position])
             for to, position in zip(relation.slots, scan.columns, strict=True)
         }
-        values = [F.lit(relation.number).cast("int").alias("tab")]
         types = {f.name: f.dataType for f in arrow_struct(self.layout.schema)}
-        values += [
-            kept.get(f.name, F.lit(None)).cast(types[f.name]).alias(f.name)
-            for f in self.layout.schema
-            if f.name not in ("tab", "part", "c", "b")
-        ]
-        return condition, F.struct(*values)
+        values = {"tab": F.lit(relation.number).cast("int")}
+        for name in self.layout.schema.names:
+            if name not in ("tab", "part", "c", "b"):
+                values[name] = kept.get(name, F.lit(None)).cast(types[name])
+        return condition, values
+
+
+def _chosen(which: Column | None, values: list[Column]) -> Column:
+    """The value for a scan: one for all, or by its number."""
+    if which is None or len({str(value) for value in values}) == 1:
+        return values[0]
+    found: Column | None = None
+    for i, value in enumerate(values):
+        found = F.when(which == i, value) if found is None else found.when(which == i, value)
+    assert found is not None
+    return found
 
 
 def _literal(value: Value) -> Column:

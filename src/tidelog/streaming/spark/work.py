@@ -396,14 +396,12 @@ def unpacked(
         if not names:
             return found.select(F.lit(True).alias("holds"))
         return found.select(*relation.slots).toDF(*names)
-    bits = F.filter(
-        F.sequence(F.lit(0), F.lit(CHUNK - 1)),
-        lambda i: F.call_function("getbit", F.col("b"), i) == 1,
-    )
+    bits = F.array(*(F.lit(i) for i in range(CHUNK)))
     time = F.col("c") + F.col("i")
     if ticks is not None:
         time = F.timestamp_micros(time * ticks.length + ticks.origin)
-    plain = found.select(*relation.slots, "c", F.explode(bits).alias("i"))
+    plain = found.select(*relation.slots, "c", "b", F.explode(bits).alias("i"))
+    plain = plain.where(F.call_function("getbit", F.col("b"), F.col("i")) == 1)
     return plain.select(*relation.slots, time.alias("t")).toDF(*names, TIME_COLUMN)
 
 
