@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 import tidelog
 from benchmarks.evaluate import TURBINES, turbines
 from benchmarks.harness import Result, best_of_each, cost, faster, print_table
-from tidelog.spark import session
+from tidelog.spark import query, session
 
 # As in `evaluate`, where DuckDB runs the same two.
 FLAGS = "WITH flag AS (SELECT device, time FROM temp WHERE level IN ('high', 'na'))"
@@ -40,8 +40,6 @@ def by_hand(spark: SparkSession, folder: Path, sql: str) -> Callable[[], int]:
 
 
 def ours(spark: SparkSession, folder: Path, asked: str) -> Callable[[], int]:
-    from tidelog.spark import query
-
     program = tidelog.parse(TURBINES)
 
     def job() -> int:

@@ -28,7 +28,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import tidelog
 from benchmarks.harness import Result, best_of, console, cost, faster, print_table
-from tidelog.spark import session, stream
+from tidelog.spark import query, session, stream
 
 RULES = """
 input Temp(device: text, level: text) @ time.
@@ -132,8 +132,6 @@ def median(found: list[float]) -> float:
 
 def large_batches(spark: SparkSession, root: Path, quick: bool) -> list[Result]:
     """Facts a second in large batches, and of one query over the same files."""
-    from tidelog.spark import query
-
     facts, batches = (25_000, 3) if quick else (2_500_000, 6)
     readings(root / "large", facts, batches, 10_000 if facts > 100_000 else 100)
     seconds, _ = ours(spark, root / "large", root / "ours" / "large")

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from tidelog.cli import cli
 from tidelog.evaluation.facts import DataError
-from tidelog.spark import _clear, summary
+from tidelog.spark import clear, summary
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -81,10 +81,10 @@ def test_the_line_that_says_most() -> None:
         '  File "work.py", line 1, in run\n    raise it\n'
     )
     ours = PySparkException(f"{trace}tidelog.evaluation.facts.DataError: one\ntwo\n\nJVM\n\tat x")
-    assert isinstance(_clear(ours), DataError)
-    assert str(_clear(ours)) == "one\ntwo"
+    assert isinstance(clear(ours), DataError)
+    assert str(clear(ours)) == "one\ntwo"
     other = PySparkException(f"{trace}duckdb.OutOfMemoryException: too much\n\n\tat x\n")
-    assert _clear(other) is other
+    assert clear(other) is other
     assert summary(other) == "duckdb.OutOfMemoryException: too much"
     assert summary(PySparkException("first\nsecond")) == "first"
 
