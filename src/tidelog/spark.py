@@ -6,6 +6,7 @@ import os
 import re
 import sys
 import tempfile
+import traceback
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -315,6 +316,8 @@ class Running:
             self._pipeline.run(self._source.batch(frame), number)
         except BaseException as error:
             self._error = error
+            # Spark keeps the error: what its frames hold would be with us to the very end.
+            traceback.clear_frames(error.__traceback__)
             raise
 
     @property

@@ -75,6 +75,18 @@ def test_a_tick_far_ahead_is_explained(spark: SparkSession, folder: Path) -> Non
     assert json.loads(aside.stdout) == {"predicate": "On", "x": "a", "time": 0}
 
 
+def test_nothing_but_the_sentence_reaches_the_terminal(folder: Path) -> None:
+    """In a process of its own, at whose end DuckDB tells of connections that are still held."""
+    (folder / "rules.tdl").write_text(
+        "input E(x: text) @ time.\nP(X) @ T+1 :- P(X) @ T.\nP(X) @ T :- E(X) @ T.\n"
+    )
+    (folder / "facts" / "E.csv").write_text("x,time\na,0\na,1000000000000\n")
+    found = started(folder)
+    assert (found.returncode, found.stdout) == (1, "")
+    (line,) = found.stderr.splitlines()
+    assert line.startswith("error: `P` may hold at each of")
+
+
 def test_the_line_that_says_most() -> None:
     trace = (
         "An exception was thrown from the Python worker:\nTraceback (most recent call last):\n"
