@@ -290,7 +290,8 @@ class Pipeline(ABC):
         if rows is None:
             return []
         names = [f.name for f in self.setting.shape.schema if f.name not in ("part", "b")]
-        work = There(self.setting, spark, None)
+        work = self._there(spark, None)
+        assert isinstance(work, There)
         try:
             merged = rows.groupBy(*names).agg(F.bit_or("b").alias("b"))
             work.take(merged.withColumn("part", F.lit(DONE)))

@@ -110,8 +110,7 @@ class TurnThere(There):
         setting, shards = self.setting, self.setting.shards
         struct = arrow_struct(shards.schema)
         rows = self.spark.createDataFrame([], struct)
-        if self.rows is not None and arrived.facts:
-            rows = rows.union(self._packed(self.rows.where(self.terms.fine)))
+        rows = rows if self.packed is None else rows.union(self.packed)
         if turn is None:
             self.take(rows)
             return clock
@@ -130,7 +129,7 @@ class TurnThere(There):
         self.take(self.spark.sql(told_and_kept(shards, clock, "tidelog_turned")))
         return clock
 
-    def _packed(self, facts: DataFrame) -> DataFrame:
+    def pack(self, facts: DataFrame) -> DataFrame:
         shards = self.setting.shards
         types = {f.name: f.dataType.simpleString() for f in arrow_struct(shards.schema)}
         values = self.setting.values(lambda name: f"CAST(NULL AS {types[name]})")

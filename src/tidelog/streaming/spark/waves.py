@@ -9,6 +9,7 @@ from functools import cached_property
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from tidelog.evaluation.ranges import Range
 from tidelog.evaluation.sql import chunk
@@ -83,19 +84,23 @@ class WaveThere(There):
     setting: Waves
     chain: Chain | None = None
 
+    def pack(self, facts: DataFrame) -> DataFrame:
+        return self.setting.packing.packed(facts, self.setting.layout.scans)
+
     def wave(self, arrived: Arrived, slices: Iterable[Slice], span: Span | None) -> None:
         setting = self.setting
         layout = setting.layout
-        facts = self.rows.where(self.terms.fine) if self.rows is not None else None
-        facts = facts if arrived.facts else None
+        facts = self.packed
         if span is None:
             if facts is not None:
-                self.take(setting.packing.packed(facts, layout.scans, DONE))
+                self.take(facts.withColumn("part", F.lit(DONE)))
             return
         wanted, parts = setting.looked_at(span), list(slices)
 
         def new(scans: set[str]) -> DataFrame | None:
-            return setting.packing.packed(facts, scans) if facts is not None and scans else None
+            if facts is None or not scans:
+                return None
+            return facts.where(F.col("tab").isin([layout.scans[name].number for name in scans]))
 
         def kept(tabs: set[int]) -> DataFrame | None:
             some = {tab: found for tab, found in wanted.items() if tab in tabs}

@@ -6,6 +6,7 @@ Both do the same: mark the rows that are facts, run the wave, hand out answers a
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -13,7 +14,7 @@ from urllib.parse import unquote
 
 import duckdb
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from tidelog.evaluation.duckdb import timestamps
@@ -192,14 +193,15 @@ class _Terms:
         found = f"problem IS NULL AND NOT ({self.late})"
         return found if self.limit is None else f"{found} AND t <= {self.limit}"
 
-    @property
-    def counted(self) -> tuple[str, ...]:
+    def counted(self, which: str = "TRUE") -> tuple[str, ...]:
+        """Facts, late ones and all rows, first and last tick, of some rows."""
+        fine = f"{which} AND {self.fine}"
         return (
-            f"count_if({self.fine})",
-            f"count_if(problem IS NULL AND {self.late})",
-            "count(*)",
-            f"min(CASE WHEN {self.fine} THEN t END)",
-            f"max(CASE WHEN {self.fine} THEN t END)",
+            f"count_if({fine})",
+            f"count_if({which} AND problem IS NULL AND {self.late})",
+            f"count_if({which})",
+            f"min(CASE WHEN {fine} THEN t END)",
+            f"max(CASE WHEN {fine} THEN t END)",
         )
 
     @property
@@ -221,7 +223,7 @@ class _Terms:
             at = tick if at is None else max(at, tick)
 
 
-class There:
+class There(ABC):
     """A batch in Spark's partitions."""
 
     pending: int | None = None
@@ -229,9 +231,15 @@ class There:
     def __init__(self, setting: Setting, spark: SparkSession, rows: DataFrame | None) -> None:
         self.setting, self.spark, self.rows = setting, spark, rows
         self.counts: dict[int, Count] = {}
+        self.packed: DataFrame | None = None  # the facts, as the row format has them
         self.out: DataFrame | None = None
 
+    @abstractmethod
+    def pack(self, facts: DataFrame) -> DataFrame:
+        """Facts in the row format."""
+
     def arrived(self, before: Clock) -> Arrived:
+        """Read, count and pack, all in one pass."""
         assert self.rows is not None
         self.terms = terms = _Terms(before, self.setting.max_jump)
         found = Arrived()
@@ -240,9 +248,21 @@ class There:
             terms.limit_of(row.t for row in ticks.toLocalIterator())
             found.limit = terms.limit
         names = dict(enumerate(self.setting.inputs.names))
-        counted = self.rows.groupBy("tag").agg(*map(F.expr, terms.counted))
-        for tag, *numbers in counted.collect():
-            found.add(names.get(tag, ""), *numbers)
+        seen = Observation()
+        counted = [
+            F.expr(text).alias(f"n{tag}_{i}")
+            for tag in names
+            for i, text in enumerate(terms.counted(f"tag = {tag}"))
+        ]
+        counted.append(F.expr("count(*)").alias("rows"))
+        facts = self.rows.observe(seen, *counted).where(terms.fine)
+        self.packed = self.pack(facts).persist()
+        self.packed.count()
+        for tag, name in names.items():
+            numbers = [seen.get[f"n{tag}_{i}"] for i in range(len(terms.counted()))]
+            if numbers[2]:
+                found.add(name, *numbers)
+        found.dead = seen.get["rows"] - found.facts - found.late  # some name no input
         return found
 
     def take(self, rows: DataFrame) -> None:
@@ -291,8 +311,9 @@ class There:
         save(letters, "json", self.setting.store, place)
 
     def release(self) -> None:
-        if self.out is not None:
-            self.out.unpersist()
+        for rows in (self.out, self.packed):
+            if rows is not None:
+                rows.unpersist()
 
 
 class Here:
@@ -315,7 +336,7 @@ class Here:
             terms.limit_of(t for (t,) in self.connection.execute(ticks).fetchall())
             found.limit = terms.limit
         names = dict(enumerate(self.setting.inputs.names))
-        counted = f"SELECT tag, {', '.join(terms.counted)} FROM arriving GROUP BY tag"
+        counted = f"SELECT tag, {', '.join(terms.counted())} FROM arriving GROUP BY tag"
         for tag, *numbers in self.connection.execute(counted).fetchall():
             found.add(names.get(tag, ""), *numbers)
         return found
