@@ -186,7 +186,7 @@ def check(
         assert set(emulated.got[query]) == want[query]
 
 
-@examples(300)
+@examples(150)
 @given(
     programs_and_facts(connected=True, huge=False),
     st.integers(0, 3),

@@ -131,7 +131,7 @@ class Driver:
         return answers
 
 
-@examples(200)
+@examples(100)
 @given(
     programs_and_facts(connected=True, huge=False),
     st.integers(1, 4),

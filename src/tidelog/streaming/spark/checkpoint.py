@@ -21,7 +21,7 @@ from typing import Any
 from tidelog.streaming.clock import Clock
 from tidelog.streaming.spark.store import Refused, Store, sealed, unsealed
 
-FORMAT = 1
+FORMAT = 2
 COMMITS = 100  # so many are kept, for people to look at
 
 
