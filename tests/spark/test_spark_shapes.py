@@ -116,3 +116,19 @@ def test_a_key_that_does_not_fit_is_named(spark: SparkSession, tmp_path: Path) -
     assert isinstance(said, DataError)
     assert "needs more than 8MB of memory; its largest key is 'hot' with" in str(said)
     assert "give it more memory" in str(said)
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        "H @ 0. H @ 3. H @ T+1 :- E(X) @ T-5, E(Y) @ T+2.",
+        "H(a) @ 0. H(b) @ 3. H(c) @ 4. H(X) @ T+1 :- E(X) @ T-5, E(X) @ T+2.",
+    ],
+)
+def test_facts_in_the_rules_need_no_others(rules: str, spark: SparkSession) -> None:
+    program = tidelog.parse(f"{INPUTS} {rules}")
+    frame = spark.createDataFrame([], "x STRING, t BIGINT")
+    want = naive.evaluate(program, {}, ("H",), 0, 9)["H"]
+    found = query(spark, program, "H", {"E": frame}, from_=0, to=9, partitions=3).collect()
+    assert {tuple(row) for row in found} == want
+    assert len(found) == len(want) > 0

@@ -17,7 +17,7 @@ import pyarrow as pa
 from tidelog.analysis.stages import Kind, Stage
 from tidelog.evaluation.facts import arrow_type
 from tidelog.evaluation.plan import Derive, Fixpoint, Join, Plan, Scan, Step
-from tidelog.evaluation.sql import columns
+from tidelog.evaluation.sql import CHUNK, columns
 from tidelog.language.program import Constant, Type, Value
 
 # The parts of rows: new in this batch, kept from before, and done: to be kept or to be told.
@@ -204,7 +204,8 @@ class Layout:
             f"WHEN tab IN ({', '.join(map(str, tabs))}) THEN {where}"
             for where, tabs in groups.items()
         ]
-        other = f"CAST((c % {60 * partitions} + {60 * partitions}) / 60 % {partitions} AS INT)"
+        around = CHUNK * partitions
+        other = f"CAST((c % {around} + {around}) / {CHUNK} % {partitions} AS INT)"
         return f"CASE {' '.join(cases)} ELSE {other} END" if cases else other
 
     def _home(

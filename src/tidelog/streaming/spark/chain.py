@@ -18,10 +18,10 @@ from pyspark.sql import functions as F
 
 from tidelog.analysis.stages import Kind, Stage
 from tidelog.evaluation.plan import Plan
-from tidelog.evaluation.sql import TEXTS, Writer, columns
+from tidelog.evaluation.sql import CHUNK, TEXTS, Writer, columns
 from tidelog.language.program import Value
 from tidelog.streaming.kernel import Kernel, Output, Stages
-from tidelog.streaming.layout import Layout
+from tidelog.streaming.layout import NEW, Layout
 from tidelog.streaming.schedule import Schedule
 from tidelog.streaming.spark.sources import arrow_struct
 from tidelog.streaming.wave import Span, Wave
@@ -51,12 +51,29 @@ class Chain:
             tabs |= {r.number for q, r in layout.given.items() if q in stage.predicates}
             parts = [found, self.new({n for n in reads if n in layout.scans}), self.kept(tabs)]
             there = [part for part in parts if part is not None]
+            if span is None and stage.kind is not Kind.CATALYST:
+                there.append(self._for_all())
             rows = reduce(DataFrame.union, there) if there else self._none()
             if stage.kind is Kind.CATALYST:
                 found = self._catalyst(index, rows, span)
             else:
                 found = self._split(stage, rows).mapInArrow(_Task(self.kernel, index, span), struct)
         return self._none() if found is None else found
+
+    def _for_all(self) -> DataFrame:
+        """A row of no table for every partition.
+
+        A session that adapts its plans leaves out what is done with no rows at all; but rules have
+        facts of their own.
+        """
+        struct = arrow_struct(self.layout.schema)
+        values = {"tab": "-1", "part": str(NEW), "c": f"id * {CHUNK}", "b": "0"}
+        return self.spark.range(0, self.kernel.partitions, 1, 1).selectExpr(
+            *(
+                f"CAST({values.get(f.name, 'NULL')} AS {f.dataType.simpleString()}) AS {f.name}"
+                for f in struct
+            )
+        )
 
     def _none(self) -> DataFrame:
         return self.spark.createDataFrame([], arrow_struct(self.layout.schema))
