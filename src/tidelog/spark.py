@@ -7,13 +7,13 @@ import re
 import sys
 import tempfile
 import traceback
-import warnings
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -46,7 +46,7 @@ from tidelog.streaming.spark.sources import Files, Frames, Inputs
 from tidelog.streaming.spark.store import Refused, Store, said
 from tidelog.streaming.spark.turns import Online, Turns
 from tidelog.streaming.spark.waves import Offline, Waves
-from tidelog.streaming.stream import Emit, Growing, History, Mode, one_of
+from tidelog.streaming.stream import Emit, History, Mode, one_of, warn_growing
 
 __all__ = ["Commit", "Refused", "Running", "query", "session", "stream"]
 
@@ -143,14 +143,14 @@ def stream(
         shape = _shards(program, deps, emit == "eager")
         core_ = shape.deps.core
     else:
-        large = point.stored("large", given.large)
+        large = point.stored("large", lambda: given.large)
         split = staged(deps, large)
         schedule = Schedule(split.deps)
         shape = Layout(schedule.plan, split.stages)
         core_ = split.deps.core
-        delays = point.stored("delays", None) or _delays(program, schedule)
-        kept = enough_window(program, delays) if history == "strict" else None
-        window = point.stored("window", kept)
+        delays = point.stored("delays", lambda: _delays(program, schedule))
+        strict = history == "strict"
+        window = point.stored("window", lambda: enough_window(program, delays) if strict else None)
         found = {"large": large, "delays": delays, "history": history, "window": window}
     wanted = {p.source: known[p.source] for p in core_.inputs if p.temporal}
     missing = sorted(set(wanted) - set(frames)) if folder is None else []
@@ -405,10 +405,16 @@ class Running:
         self._pipeline.checkpoint.release()
         self._pipeline.setting.close()
         if self._board is not None:
-            self._board.close(failed=self._error is not None)
+            with suppress(Py4JNetworkError, ConnectionError):  # Spark may be gone
+                self._board.close(failed=self._error is not None)
         if self._temporary is not None:
             self._temporary.cleanup()
             self._temporary = None
+
+    def abandon(self) -> None:
+        """Let go of everything here, where Spark's own process is gone: nothing can be stopped."""
+        self._error = self._error or DataError("Spark's process has ended")
+        self._release()
 
     def __enter__(self) -> Running:
         return self
@@ -450,13 +456,7 @@ def _shards(program: Program, deps: Dependencies, eager: bool) -> Shards:
     asked = tuple(query for query in deps.queries if query in work)
     shards = Shards(program, dependencies(deps.core.below(asked), asked), eager)
     if shards.whole:
-        places = ", ".join(dict.fromkeys(str(r.origin) for r in deps.reason.rules))
-        warnings.warn(
-            f"{', '.join(asked)}: every fact is kept and answers may wait for ever,"
-            f" since {deps.reason.message} ({places})",
-            Growing,
-            stacklevel=3,
-        )
+        warn_growing(shards.deps, stacklevel=4)
     return shards
 
 

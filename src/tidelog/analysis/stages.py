@@ -47,11 +47,6 @@ class Staged:
     deps: Dependencies
     stages: tuple[Stage, ...]
 
-    @property
-    def single(self) -> bool:
-        """Whether one key does for everything."""
-        return len(self.stages) == 1 and self.stages[0].kind is Kind.KEYED
-
 
 def staged(deps: Dependencies, large: Iterable[str] = ()) -> Staged:
     """The stages of some queries; `large` names rigid inputs that are not sent to every worker.

@@ -47,6 +47,7 @@ def on_spark(
     if not Path(facts).exists():
         raise DataError(f"{facts}: no such file or folder")
     spark = started(master, told.show)
+    from py4j.protocol import Py4JNetworkError
     from pyspark.errors import PySparkException
 
     from tidelog.spark import stream, summary
@@ -101,6 +102,10 @@ def on_spark(
             else:
                 running.close()
             return left
+    except (Py4JNetworkError, ConnectionError):
+        running.abandon()
+        again = "start again with the same checkpoint, and what is committed is kept"
+        raise DataError(f"Spark's process has ended: {again}") from None
     except PySparkException as error:
         raise DataError(f"Spark stopped: {summary(error)}") from None
 
@@ -120,6 +125,7 @@ def query_on_spark(
 ) -> Evaluated:
     """`tidelog query --engine spark`: one query after the other, in the order of time."""
     spark = started(master, progress)
+    from py4j.protocol import Py4JNetworkError
     from pyspark.errors import PySparkException
 
     from tidelog.evaluation.engines import Evaluated
@@ -148,6 +154,8 @@ def query_on_spark(
             table = frame.toArrow()
             order = sorted(table.column_names, key=lambda column: column != "time")
             found[name] = table.sort_by([(column, "ascending") for column in order])
+    except (Py4JNetworkError, ConnectionError):
+        raise DataError("Spark's process has ended before it had the answers") from None
     except PySparkException as error:
         told = clear(error)
         raise (
@@ -159,6 +167,8 @@ def query_on_spark(
 def started(master: str, show: Callable[[str], None]) -> SparkSession:
     """A Spark session, or one sentence on why there is none."""
     try:
+        from pyspark.accumulators import AccumulatorTCPServer
+
         from tidelog.spark import session
     except ImportError as error:
         raise DataError(
@@ -167,7 +177,10 @@ def started(master: str, show: Callable[[str], None]) -> SparkSession:
         ) from None
     show("starting Spark")
     with _starting(master):
-        return session(master)
+        found = session(master)
+    # A server of PySpark's would print a traceback if Spark's process were killed.
+    AccumulatorTCPServer.handle_error = lambda *_: None  # type: ignore[method-assign]
+    return found
 
 
 @contextmanager

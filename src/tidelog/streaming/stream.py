@@ -152,13 +152,7 @@ class Stream:
         if self.mode == "offline":
             return Offline(self.program, deps, rigid, eager=eager, strict=self.style == "strict")
         if deps.cls is Class.BLOCKING or not fits(deps):
-            places = ", ".join(dict.fromkeys(str(r.origin) for r in deps.reason.rules))
-            warnings.warn(
-                f"{', '.join(self.queries)}: every fact is kept and answers may wait for ever,"
-                f" since {deps.reason.message} ({places})",
-                Growing,
-                stacklevel=3,
-            )
+            warn_growing(deps, stacklevel=4)
             return Whole(self.program, self.queries, rigid, eager=eager, budget=self.budget)
         return Online(deps, rigid, eager=eager)
 
@@ -406,10 +400,21 @@ class Stream:
         return pa.table([pa.array(c, t) for c, t in zip(columns, types, strict=True)], names=names)
 
 
+def warn_growing(deps: Dependencies, stacklevel: int) -> None:
+    """Warn that every fact of some queries is kept, and which rule is to blame."""
+    places = ", ".join(dict.fromkeys(str(r.origin) for r in deps.reason.rules))
+    warnings.warn(
+        f"{', '.join(deps.queries)}: every fact is kept and answers may wait for ever,"
+        f" since {deps.reason.message} ({places})",
+        Growing,
+        stacklevel=stacklevel,
+    )
+
+
 def one_of(name: str, value: str, known: tuple[str, ...]) -> None:
     """ValueError for a choice that there is not."""
     if value not in known:
         raise ValueError(f"{name} is {' or '.join(known)}, not {value!r}")
 
 
-__all__ = ["Emit", "Growing", "History", "Mode", "Step", "Stream", "one_of"]
+__all__ = ["Emit", "Growing", "History", "Mode", "Step", "Stream", "one_of", "warn_growing"]

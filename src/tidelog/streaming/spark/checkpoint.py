@@ -83,12 +83,13 @@ class Checkpoint:
         self._lock: int | None = None  # a file that is locked while it is open
         self._made: tuple[str, ...] = ()  # what there was not before
 
-    def stored(self, name: str, now: Any) -> Any:
-        """What the first start found out, and later ones must not find out differently."""
+    def stored(self, name: str, find: Callable[[], Any]) -> Any:
+        """What the first start found out, so that later ones do not find out differently."""
         if not self.store.exists("tidelog.json"):
-            return now
-        where = self.store.path("tidelog.json")
-        return unsealed(self.store.read("tidelog.json"), where).get(name, now)
+            return find()
+        where = self.store.shown("tidelog.json")
+        known = unsealed(self.store.read("tidelog.json"), where)
+        return known[name] if name in known else find()
 
     def recognise(self, identity: dict[str, Any]) -> None:
         """See whether this stream may go on from what is there; nothing is written."""

@@ -74,12 +74,7 @@ class Pipeline(ABC):
 
     @abstractmethod
     def _advance(
-        self,
-        work: Work,
-        rows: DataFrame | None,
-        last: Commit | None,
-        clock: Clock,
-        arrived: Arrived,
+        self, work: Work, rows: DataFrame | None, clock: Clock, arrived: Arrived
     ) -> tuple[Work, Clock]:
         """Derive what is due; while time stands still, what arrived is all that is new."""
 
@@ -128,7 +123,7 @@ class Pipeline(ABC):
                 if rows is None
                 else before.after(arrived.first, arrived.seen, self.pace)
             )
-            work, clock = self._advance(work, rows, last, clock, arrived)
+            work, clock = self._advance(work, rows, clock, arrived)
             commit = self._written(work, number, last, clock, arrived)
         finally:
             work.release()
@@ -260,9 +255,8 @@ class Pipeline(ABC):
         """The slices after a batch: the new one, and the old ones that are still looked at."""
         if clock.closed:
             return ()
-        kept = [
-            part for part in (last.state if last is not None else ()) if self._alive(part, clock)
-        ]
+        before = () if last is None or work.anew else last.state
+        kept = [part for part in before if self._alive(part, clock)]
         tabs = sorted(r.number for r in self._stored.values() if r.number in found)
         if tabs:
             tables = {tab: (found[tab].first, found[tab].last, found[tab].rows) for tab in tabs}

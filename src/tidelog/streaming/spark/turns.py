@@ -21,10 +21,10 @@ from tidelog.streaming.kernel import kept_rows
 from tidelog.streaming.layout import DONE, Relation
 from tidelog.streaming.shards import Shards, Turn
 from tidelog.streaming.spark.chain import literal
-from tidelog.streaming.spark.checkpoint import Commit, Slice
+from tidelog.streaming.spark.checkpoint import Slice
 from tidelog.streaming.spark.pipeline import Pipeline
 from tidelog.streaming.spark.sources import arrow_struct
-from tidelog.streaming.spark.work import EVER, Arrived, Count, Here, Setting, There, Work
+from tidelog.streaming.spark.work import EVER, Arrived, Here, Setting, There, Work
 
 
 @dataclass
@@ -205,21 +205,17 @@ class Online(Pipeline):
         return TurnThere(self.setting, spark, rows)
 
     def _advance(
-        self,
-        work: Work,
-        rows: DataFrame | None,
-        last: Commit | None,
-        clock: Clock,
-        arrived: Arrived,
+        self, work: Work, rows: DataFrame | None, clock: Clock, arrived: Arrived
     ) -> tuple[Work, Clock]:
+        last = self.checkpoint.last
         before = Clock() if last is None else last.clock
         slices = () if last is None else last.state
         size = sum(n for part in slices for _, _, n in part.tables.values())
         if isinstance(work, TurnHere) and size > self.little:
             work = self._moved(work, rows, before)
         clock, turn = clock.turn(self.pace)
-        self.turned = turn is not None
         assert isinstance(work, (TurnHere, TurnThere))
+        work.anew = turn is not None  # what is not live any more is nowhere
         return work, work.turn(arrived, slices, turn, clock)
 
     def _tout(self, clock: Clock) -> int | None:
@@ -228,32 +224,14 @@ class Online(Pipeline):
     def _kept(self, name: str, clock: Clock) -> list[Range]:
         return [Range(-EVER, EVER)]
 
-    def _slices(
-        self,
-        work: Work,
-        number: int,
-        last: Commit | None,
-        clock: Clock,
-        found: dict[int, Count],
-    ) -> tuple[Slice, ...]:
-        """After a turn all state is new: what is not live any more is nowhere."""
-        before = None if self.turned else last
-        return super()._slices(work, number, before, clock, found)
-
     def pending(self, most: int) -> list[Pending]:
         """Answers that may still come after the last commit, with what each waits for."""
         last = self.checkpoint.last
-        if last is None or last.clock.start is None or last.clock.done is None:
+        start, done = (None, None) if last is None else (last.clock.start, last.clock.done)
+        if last is None or start is None or done is None:
             return []
-        clock, shards = last.clock, self.setting.shards
-        turn = Turn(
-            last.clock.start,
-            clock.done,
-            last.clock.done,
-            last.clock.start,
-            clock.due,
-            clock.answered,
-        )
+        shards = self.setting.shards
+        turn = Turn(start, done, done, start, last.clock.due, last.clock.answered)
         rows = pa.concat_tables([shards.schema.empty_table(), *self.setting.stored(last.state)])
         return shards.pending(turn, self.setting.rigid, rows, most)
 

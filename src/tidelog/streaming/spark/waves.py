@@ -169,13 +169,9 @@ class Offline(Pipeline):
         return WaveThere(self.setting, spark, rows)
 
     def _advance(
-        self,
-        work: Work,
-        rows: DataFrame | None,
-        last: Commit | None,
-        clock: Clock,
-        arrived: Arrived,
+        self, work: Work, rows: DataFrame | None, clock: Clock, arrived: Arrived
     ) -> tuple[Work, Clock]:
+        last = self.checkpoint.last
         before = Clock() if last is None else last.clock
         clock, span = clock.wave(self.setting.schedule, self.pace, self.setting.emission)
         if isinstance(work, WaveHere) and span is not None and not self._little(last, span):

@@ -145,6 +145,7 @@ class Work(Protocol):
 
     counts: dict[int, Count]
     pending: int | None  # online: answers that may still come
+    anew: bool  # whether the results are all of the state, not new slices of it
 
     def arrived(self, before: Clock) -> Arrived:
         """Mark the rows that are facts, and say what there is of them."""
@@ -227,6 +228,7 @@ class There(ABC):
     """A batch in Spark's partitions."""
 
     pending: int | None = None
+    anew = False
 
     def __init__(self, setting: Setting, spark: SparkSession, rows: DataFrame | None) -> None:
         self.setting, self.spark, self.rows = setting, spark, rows
@@ -320,6 +322,7 @@ class Here:
     """A batch that is little work, done in the driver: the only job of Spark's is to fetch it."""
 
     pending: int | None = None
+    anew = False
 
     def __init__(self, setting: Setting, rows: pa.Table | None) -> None:
         self.setting, self.rows = setting, rows
