@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from tidelog.analysis.delay import Measure
     from tidelog.analysis.dependencies import Dependencies
     from tidelog.analysis.forgetting import Forgettable
-    from tidelog.evaluation.engines import Moment
-    from tidelog.evaluation.facts import FactsLike, Rows
+    from tidelog.data.facts import FactsLike, Rows
+    from tidelog.evaluation.engine import Moment
     from tidelog.evaluation.problems import Problem
     from tidelog.explain.why import Why
     from tidelog.streaming.stream import Step, Stream
@@ -106,8 +106,8 @@ class Program(_program.Program):
         >>> program.query("Hot", facts).to_pylist()
         [{'x': 'a', 'time': 1}]
         """
-        from tidelog.evaluation.engines import evaluate
-        from tidelog.evaluation.ticks import Ticks
+        from tidelog.data.ticks import Ticks
+        from tidelog.evaluation.engine import evaluate
 
         ticks = None if tick is None else Ticks.of(tick, origin)
         low = None if isinstance(from_, EllipsisType) else -math.inf if from_ is None else from_
@@ -149,8 +149,8 @@ class Program(_program.Program):
         <BLANKLINE>
         rules.tdl:1  Hot(X) @ T :- Temp(X, V) @ T, V >= 80.
         """
+        from tidelog.data.ticks import Ticks
         from tidelog.evaluation.duckdb import Engine
-        from tidelog.evaluation.ticks import Ticks
         from tidelog.explain.why import Why, keeping, read_fact, why
         from tidelog.views.notebook import attach
 
@@ -303,8 +303,8 @@ def live(
 
 
 def _dependencies(program: _program.Program, query: str) -> Dependencies:
-    from tidelog.analysis.core import core
     from tidelog.analysis.dependencies import dependencies
+    from tidelog.logic.normalise import core
 
     if query not in (*program.heads, *program.inputs):
         raise ValueError(f"no predicate {query} in the rules")

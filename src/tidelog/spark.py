@@ -21,31 +21,31 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tidelog.analysis.definitive import Pending
 from tidelog.analysis.dependencies import Dependencies, dependencies
 from tidelog.analysis.stages import staged
+from tidelog.data.facts import DataError, schemas
+from tidelog.data.ticks import Ticks
 from tidelog.evaluation.duckdb import Engine
-from tidelog.evaluation.engines import Moment, as_tick
-from tidelog.evaluation.facts import DataError, schemas
-from tidelog.evaluation.ticks import Ticks
+from tidelog.evaluation.engine import Moment, as_tick
 from tidelog.language.printer import print_rule
 from tidelog.language.program import Program
+from tidelog.pipeline import batch
+from tidelog.pipeline.checkpoint import Checkpoint, Commit
+from tidelog.pipeline.given import Given
+from tidelog.pipeline.kernel import Kernel
+from tidelog.pipeline.loop import Pipeline, Source
+from tidelog.pipeline.metrics import Board
+from tidelog.pipeline.publishing import publisher
+from tidelog.pipeline.shipping import check_shared, prepare
+from tidelog.pipeline.sinks import MARK, Folder, Memory, Sink, sink_of
+from tidelog.pipeline.sources import Files, Frames, Inputs
+from tidelog.pipeline.store import Refused, Store, said
+from tidelog.pipeline.turns import Online, Turns
+from tidelog.pipeline.waves import Offline, Waves
 from tidelog.streaming.clock import Emission, Pace
 from tidelog.streaming.joins import Row
-from tidelog.streaming.kernel import Kernel
 from tidelog.streaming.layout import Layout
 from tidelog.streaming.offline import enough_window, least_delay
-from tidelog.streaming.publishing import publisher
 from tidelog.streaming.schedule import Schedule
 from tidelog.streaming.shards import Shards
-from tidelog.streaming.spark import batch
-from tidelog.streaming.spark.checkpoint import Checkpoint, Commit
-from tidelog.streaming.spark.given import Given
-from tidelog.streaming.spark.metrics import Board
-from tidelog.streaming.spark.pipeline import Pipeline, Source
-from tidelog.streaming.spark.shipping import check_shared, prepare
-from tidelog.streaming.spark.sinks import MARK, Folder, Memory, Sink, sink_of
-from tidelog.streaming.spark.sources import Files, Frames, Inputs
-from tidelog.streaming.spark.store import Refused, Store, said
-from tidelog.streaming.spark.turns import Online, Turns
-from tidelog.streaming.spark.waves import Offline, Waves
 from tidelog.streaming.stream import Emit, History, Mode, one_of, warn_growing
 
 __all__ = ["Commit", "Refused", "Running", "query", "session", "stream"]

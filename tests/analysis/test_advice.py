@@ -16,12 +16,12 @@ from oracle.generate import Case, programs_and_facts
 
 import tidelog
 from tidelog.analysis.advice import Suggestion, advice
-from tidelog.analysis.core import core
 from tidelog.analysis.dependencies import Class, dependencies
 from tidelog.cli import cli
 from tidelog.language.checks import check
 from tidelog.language.printer import print_program, print_rule
 from tidelog.language.program import Program, Value
+from tidelog.logic.normalise import core
 
 Rows = set[tuple[Value, ...]]
 

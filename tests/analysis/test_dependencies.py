@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tidelog
-from tidelog.analysis.core import core
 from tidelog.analysis.dependencies import Class, Dependencies, dependencies, is_connected
 from tidelog.language.checks import check
+from tidelog.logic.normalise import core
 
 Bound = int | float
 

@@ -9,10 +9,10 @@ from deep import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.analysis.core import core
 from tidelog.analysis.dependencies import dependencies
 from tidelog.analysis.partition import PartitionKey
 from tidelog.language.checks import check
+from tidelog.logic.normalise import core
 
 ARITY = {"P": 2, "Q": 3, "A": 1, "E": 2, "F": 3, "R": 2}
 RIGID = {"R"}

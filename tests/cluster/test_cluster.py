@@ -31,8 +31,9 @@ from pyspark.sql import SparkSession
 from spark.test_spark_stream import check, check_batch
 
 import tidelog
+from tidelog.pipeline import loop as pipeline
+from tidelog.pipeline import work
 from tidelog.spark import stream
-from tidelog.streaming.spark import pipeline, work
 
 pytestmark = pytest.mark.skipif(
     not os.environ.get("TIDELOG_CLUSTER"), reason="make test-cluster runs these"

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import tidelog
+from tidelog.pipeline import loop as pipeline
+from tidelog.pipeline import sinks, work
+from tidelog.pipeline.store import Store
 from tidelog.spark import Commit, session, stream
-from tidelog.streaming.spark import pipeline, sinks, work
-from tidelog.streaming.spark.store import Store
 
 RULES = """
 input Temp(device: text, level: text) @ time.

@@ -19,9 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tidelog
+from tidelog.data.facts import DataError
+from tidelog.data.ticks import Ticks
 from tidelog.evaluation.duckdb import Engine
-from tidelog.evaluation.facts import DataError
-from tidelog.evaluation.ticks import Ticks
 
 DECLARED = (
     "input E(name: text, n: int, x: float, ok: bool) @ at. P(A, B, C, D) @ T :- E(A, B, C, D) @ T."

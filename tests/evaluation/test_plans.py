@@ -12,11 +12,11 @@ from click.testing import CliRunner
 from conftest import ROOT
 from oracle import naive
 
-from tidelog.analysis.core import core
 from tidelog.analysis.dependencies import dependencies
 from tidelog.cli import cli
 from tidelog.language.checks import check
 from tidelog.language.program import Value
+from tidelog.logic.normalise import core
 from tidelog.views.plans import assumed_plan, sql_lines
 
 TURBINES = str(ROOT / "examples" / "turbines" / "rules.tdl")

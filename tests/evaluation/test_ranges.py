@@ -8,10 +8,10 @@ from hypothesis import given
 from oracle import naive
 from oracle.generate import Case, programs_and_facts
 
-from tidelog.analysis.core import core
 from tidelog.analysis.dependencies import dependencies
 from tidelog.evaluation.ranges import EMPTY, Range, ranges
 from tidelog.language.checks import check
+from tidelog.logic.normalise import core
 
 
 def found(text: str, query: str, data: dict[str, Range], asked: Range) -> dict[str, Range]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.analysis.core import core
 from tidelog.language.checks import check
 from tidelog.language.diagnostics import Code, Diagnostic
 from tidelog.language.program import Constant, Type
 from tidelog.language.types import infer
+from tidelog.logic.normalise import core
 
 INPUTS = """
 input Text(v: text). input Int(v: int). input Float(v: float). input Bool(v: bool). input Any(v).

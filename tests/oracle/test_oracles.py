@@ -9,10 +9,10 @@ import pytest
 from deep import examples
 from hypothesis import given
 
-from tidelog.analysis.core import core
 from tidelog.analysis.dependencies import Class, dependencies
 from tidelog.language.checks import check
 from tidelog.language.program import TimeOffset
+from tidelog.logic.normalise import core
 
 from . import asp, naive
 from .generate import Case, programs_and_facts

@@ -13,9 +13,9 @@ from programs import Case, Facts, Shape, histories, programs
 
 import tidelog
 from tidelog.analysis.containment import Budget, Refused, reduced
-from tidelog.analysis.core import core
 from tidelog.analysis.dependencies import Class, dependencies
 from tidelog.language.program import Program, Rule
+from tidelog.logic.normalise import core
 
 COMPARED = Shape(types=("int", "float", "text", "bool"), comparisons=True)
 POINTS = Shape(points=True)

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from programs import PLAIN, Case, Facts, Shape, histories, programs
 
 import tidelog
-from tidelog.analysis.core import core
 from tidelog.analysis.definitive import Pending
 from tidelog.analysis.dependencies import Class, Dependencies, dependencies
 from tidelog.language.program import TimePoint, Type, Value
+from tidelog.logic.normalise import core
 
 COMPARED = Shape(types=("int", "float", "text", "bool"), comparisons=True)
 RECURSIVE = Shape(recursive=True)

@@ -10,10 +10,10 @@ from programs import Case, Shape, programs
 
 import tidelog
 from tidelog.analysis.containment import Budget, Cut, Verdict, Witness
-from tidelog.analysis.core import core
 from tidelog.analysis.delay import Measure, delay_holds
 from tidelog.analysis.dependencies import Class, Dependencies, dependencies
 from tidelog.analysis.window import window_holds
+from tidelog.logic.normalise import core
 
 COMPARED = Shape(types=("int", "float", "text", "bool"), comparisons=True)
 RECURSIVE = Shape(recursive=True)

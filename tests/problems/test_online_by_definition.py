@@ -16,10 +16,10 @@ from programs import Case, Facts, Shape, histories, programs
 import tidelog
 from tidelog.analysis.analyze import simplified
 from tidelog.analysis.containment import Budget
-from tidelog.analysis.core import core
 from tidelog.analysis.definitive import Pending
 from tidelog.analysis.dependencies import Class, dependencies
 from tidelog.language.program import Type, Value
+from tidelog.logic.normalise import core
 from tidelog.streaming.network import fits
 from tidelog.streaming.stream import Growing, Stream
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.analysis.canonical import splits
-from tidelog.analysis.order import Assumption, Object, Order, Symbol, decide
 from tidelog.language.program import Constant, Operator, Type, Value
+from tidelog.logic.order import Assumption, Object, Order, Symbol, decide
 
 SYMBOLS = 3
 # Three symbols and two constants: a grid with room for all of them below, between and above.

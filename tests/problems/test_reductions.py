@@ -15,10 +15,10 @@ from oracle.naive import evaluate
 
 import tidelog
 from tidelog.analysis.containment import Budget
-from tidelog.analysis.core import core
 from tidelog.analysis.delay import delay_holds
 from tidelog.analysis.dependencies import Dependencies, dependencies
 from tidelog.analysis.window import window_holds
+from tidelog.logic.normalise import core
 
 TERMS = ("X", "Y", "Z", "a")
 

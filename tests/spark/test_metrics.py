@@ -15,9 +15,9 @@ from pyspark.sql import SparkSession
 
 import tidelog
 from tidelog.cli import cli
-from tidelog.evaluation.facts import DataError
+from tidelog.data.facts import DataError
+from tidelog.pipeline.publishing import Metric, exposition, publisher
 from tidelog.spark import Running, stream
-from tidelog.streaming.publishing import Metric, exposition, publisher
 
 pytestmark = pytest.mark.xdist_group("spark")
 

@@ -13,11 +13,11 @@ from pyspark.sql import SparkSession
 
 import tidelog
 from tidelog.cli import cli
-from tidelog.evaluation.facts import DataError
+from tidelog.data.facts import DataError
+from tidelog.pipeline.secrets import without_secrets
+from tidelog.pipeline.sinks import sink_of
+from tidelog.pipeline.store import Store
 from tidelog.spark import Refused, Running, stream
-from tidelog.streaming.secrets import without_secrets
-from tidelog.streaming.spark.sinks import sink_of
-from tidelog.streaming.spark.store import Store
 
 pytestmark = pytest.mark.xdist_group("spark")
 

@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import tidelog
-from tidelog.evaluation.facts import DataError
+from tidelog.data.facts import DataError
 from tidelog.spark import stream
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -220,7 +220,7 @@ def test_a_sparse_input_does_not_hold_time_back(spark: SparkSession, tmp_path: P
 def test_sinks_get_the_same_answers(
     little: int, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidelog.streaming.spark.pipeline.LITTLE", little)
+    monkeypatch.setattr("tidelog.pipeline.loop.LITTLE", little)
     temp = tmp_path / "facts" / "Temp"
     temp.mkdir(parents=True)
     text = 'q"uo, te\nüß'

@@ -13,10 +13,11 @@ from pyspark.sql import SparkSession
 
 import tidelog
 from tidelog.analysis.stages import Kind
-from tidelog.evaluation.facts import DataError
+from tidelog.data.facts import DataError
+from tidelog.pipeline import given
+from tidelog.pipeline import loop as pipeline
 from tidelog.spark import clear, query, stream
 from tidelog.streaming.layout import Layout
-from tidelog.streaming.spark import given, pipeline
 
 pytestmark = pytest.mark.xdist_group("spark")
 

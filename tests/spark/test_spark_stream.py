@@ -20,12 +20,12 @@ from oracle.generate import Case, programs_and_facts
 from oracle.keyed import keyed
 from pyspark.sql import SparkSession
 
-from tidelog.analysis.core import core
-from tidelog.evaluation.facts import arrow_type, resolve, schemas
+from tidelog.data.facts import arrow_type, resolve, schemas
+from tidelog.logic.normalise import core
+from tidelog.pipeline import loop as pipeline
 from tidelog.spark import query, stream
 from tidelog.streaming.layout import Layout
 from tidelog.streaming.schedule import Blocking
-from tidelog.streaming.spark import pipeline
 
 pytestmark = pytest.mark.xdist_group("spark")
 

@@ -14,15 +14,15 @@ from oracle import naive
 from oracle.generate import Case, programs_and_facts
 from oracle.keyed import keyed
 
-from tidelog.analysis.core import core
 from tidelog.analysis.dependencies import dependencies
 from tidelog.analysis.stages import Kind, Stage, staged
-from tidelog.evaluation.facts import in_memory, resolve, schemas
+from tidelog.data.facts import in_memory, resolve, schemas
 from tidelog.evaluation.plan import Scan
 from tidelog.evaluation.sql import Writer
+from tidelog.logic.normalise import core
+from tidelog.pipeline.kernel import Kernel, Worker
 from tidelog.streaming.clock import Clock, Emission, Pace
 from tidelog.streaming.intake import typed
-from tidelog.streaming.kernel import Kernel, Worker
 from tidelog.streaming.layout import DONE, KEPT, NEW, Layout, as_rows
 from tidelog.streaming.offline import Endless, enough_window, least_delay
 from tidelog.streaming.schedule import WHOLE, Blocking, Schedule

@@ -18,10 +18,10 @@ from oracle import naive
 from oracle.generate import Case, programs_and_facts
 
 import tidelog
-from tidelog.analysis.core import core
 from tidelog.analysis.dependencies import Class, dependencies
-from tidelog.evaluation.facts import schemas
+from tidelog.data.facts import schemas
 from tidelog.evaluation.stretch import TooHard
+from tidelog.logic.normalise import core
 from tidelog.streaming import offline as offline_module
 from tidelog.streaming.offline import Endless
 from tidelog.streaming.schedule import Blocking

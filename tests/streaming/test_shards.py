@@ -14,11 +14,11 @@ from oracle.generate import Case, programs_and_facts
 from oracle.keyed import keyed
 
 from tidelog import Stream
-from tidelog.analysis.core import core
 from tidelog.analysis.dependencies import dependencies
 from tidelog.analysis.stages import staged
-from tidelog.evaluation.facts import resolve, schemas
+from tidelog.data.facts import resolve, schemas
 from tidelog.language.program import Type
+from tidelog.logic.normalise import core
 from tidelog.streaming.intake import Intake
 from tidelog.streaming.layout import NEW, as_rows, home, partition
 from tidelog.streaming.shards import Report, Shards, Turn

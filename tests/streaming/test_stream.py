@@ -15,7 +15,7 @@ from oracle import naive
 from oracle.generate import Case, programs_and_facts
 
 import tidelog
-from tidelog.evaluation.facts import DataError, schemas
+from tidelog.data.facts import DataError, schemas
 from tidelog.streaming.schedule import Blocking, Schedule
 from tidelog.streaming.stream import Stream
 
@@ -219,8 +219,8 @@ def test_real_data_in_batches(name: str, shared_data: Path) -> None:
 
 
 def test_settling_times_respect_every_rule() -> None:
-    from tidelog.analysis.core import core
     from tidelog.analysis.dependencies import dependencies
+    from tidelog.logic.normalise import core
 
     program = tidelog.parse("F @ 5. G @ T+2 :- F @ T. P @ T :- E @ T-4, G @ T+3. Q @ T+9 :- P @ T.")
     schedule = Schedule(dependencies(core(program), ["Q", "P"]))

@@ -16,7 +16,6 @@ from oracle.generate import programs_and_facts
 from twoway import Case, Shape
 
 import tidelog
-from tidelog.analysis.core import core
 from tidelog.analysis.dependencies import Class, dependencies
 from tidelog.evaluation import timeline
 from tidelog.evaluation.duckdb import Engine
@@ -25,6 +24,7 @@ from tidelog.evaluation.ranges import Range
 from tidelog.evaluation.stretch import Limit, TooHard
 from tidelog.evaluation.timeline import Timeline
 from tidelog.language.program import Value
+from tidelog.logic.normalise import core
 
 Rows = set[tuple[Value, ...]]
 

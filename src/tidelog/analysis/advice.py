@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import NamedTuple
 
-from tidelog.analysis.core import core, relative
 from tidelog.analysis.dependencies import Class, dependencies, is_connected
 from tidelog.language.checks import check
 from tidelog.language.printer import print_program
@@ -26,6 +25,7 @@ from tidelog.language.program import (
     TimePoint,
     Variable,
 )
+from tidelog.logic.normalise import core, relative
 
 # How far ahead the unrolled variant of a rule looks that looks ahead without end.
 STEPS_AHEAD = 2

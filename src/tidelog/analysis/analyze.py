@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidelog.analysis.containment import Budget, Redundant, Refused, Witness, reduced
-from tidelog.analysis.core import core
 from tidelog.analysis.delay import Measure, delay
 from tidelog.analysis.dependencies import Dependencies, dependencies
 from tidelog.analysis.window import window
 from tidelog.language.printer import print_literal, print_rule
 from tidelog.language.program import Program
+from tidelog.logic.normalise import core
 
 
 @dataclass(frozen=True)

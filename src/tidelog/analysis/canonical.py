@@ -10,10 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from tidelog.analysis.core import Core
 from tidelog.analysis.dependencies import Dependencies
 from tidelog.analysis.graph import Arc, Bound, longest
-from tidelog.analysis.order import Assumption, Object, Order, Symbol
 from tidelog.language.program import (
     Atom,
     Comparison,
@@ -27,6 +25,8 @@ from tidelog.language.program import (
     Type,
     Variable,
 )
+from tidelog.logic.normalise import Core
+from tidelog.logic.order import Assumption, Object, Order, Symbol
 
 
 class Exhausted(Exception):

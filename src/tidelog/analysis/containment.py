@@ -14,12 +14,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from tidelog.analysis.canonical import Canonical, Exhausted, Fact, splits
-from tidelog.analysis.core import Core
 from tidelog.analysis.dependencies import Class, Dependencies, dependencies
 from tidelog.analysis.graph import Bound
-from tidelog.analysis.order import Assumption, Object, Order, Symbol
 from tidelog.analysis.unfolding import Unfolded, Unfolder
 from tidelog.language.program import Atom, Constant, Rule, TimeOffset, TimePoint, Value, type_of
+from tidelog.logic.normalise import Core
+from tidelog.logic.order import Assumption, Object, Order, Symbol
 
 
 class Refused(Exception):

@@ -35,7 +35,7 @@ class Measure:
 def delay(deps: Dependencies, budget: Budget) -> Measure:
     """The least delay of a query, or bounds for it.
 
-    >>> from tidelog.analysis.core import core
+    >>> from tidelog.logic.normalise import core
     >>> from tidelog.analysis.dependencies import dependencies
     >>> from tidelog.language.checks import check
     >>> program = check("Q @ T :- E @ T. Q @ T :- E @ T, F @ T+1. P @ T :- E @ T, F @ T+1.").program

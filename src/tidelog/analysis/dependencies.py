@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 
-from tidelog.analysis.core import Core, relative
 from tidelog.analysis.graph import Arc, Bound, components, longest
 from tidelog.analysis.partition import PartitionKey, partition_key
 from tidelog.language.program import Atom, Rule, TimeOffset, TimePoint
+from tidelog.logic.normalise import Core, relative
 
 
 class Class(Enum):
@@ -303,7 +303,7 @@ class Dependencies:
 def dependencies(core: Core, queries: Iterable[str]) -> Dependencies:
     """The dependencies below the queries.
 
-    >>> from tidelog.analysis.core import core
+    >>> from tidelog.logic.normalise import core
     >>> from tidelog.language.checks import check
     >>> program = check("Late @ T :- Alarm @ T. Late @ T :- Late @ T+1.").program
     >>> print(dependencies(core(program), ["Late"]).reason.message)

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from tidelog.analysis.canonical import Canonical, Exhausted, Fact, splits
 from tidelog.analysis.containment import Budget, Ground, _constants, cases, ground, objects
 from tidelog.analysis.dependencies import Class, Dependencies
-from tidelog.analysis.order import Object, Order, Symbol
 from tidelog.analysis.unfolding import Unfolded, Unfolder
 from tidelog.language.program import Constant, TimePoint
+from tidelog.logic.order import Object, Order, Symbol
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tidelog.analysis.core import Core
 from tidelog.language.program import Atom, Rule, Term, Variable
+from tidelog.logic.normalise import Core
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Together:
 def partition_key(core: Core, queries: Iterable[str]) -> PartitionKey:
     """A key for all temporal predicates of the core, where one exists.
 
-    >>> from tidelog.analysis.core import core
+    >>> from tidelog.logic.normalise import core
     >>> from tidelog.language.checks import check
     >>> program = check("P(X, Y) @ T :- E(Y) @ T, F(X, Y) @ T+1.").program
     >>> partition_key(core(program), ["P"]).positions

@@ -14,9 +14,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TypeAlias
 
-from tidelog.analysis.core import Core, Predicate
 from tidelog.analysis.dependencies import Dependencies, is_connected
-from tidelog.analysis.order import Order, Symbol
 from tidelog.language.program import (
     Atom,
     Comparison,
@@ -30,6 +28,8 @@ from tidelog.language.program import (
     Type,
     Variable,
 )
+from tidelog.logic.normalise import Core, Predicate
+from tidelog.logic.order import Order, Symbol
 
 # A known argument, or the label of an arbitrary one.
 Pattern: TypeAlias = tuple[int | None, ...]
@@ -123,7 +123,7 @@ def possible(deps: Dependencies, *, anything: bool = False) -> Possible:
     With `anything`, predicates that carry facts on (`Dependencies.carrying`) may also hold of
     anything at all: what they will be far ahead need then not be derived.
 
-    >>> from tidelog.analysis.core import core
+    >>> from tidelog.logic.normalise import core
     >>> from tidelog.analysis.dependencies import dependencies
     >>> from tidelog.language.checks import check
     >>> program = check("P(X) @ T :- E(X) @ T, F(X) @ T+1.").program

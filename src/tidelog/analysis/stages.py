@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from tidelog.analysis.core import Core, Predicate
 from tidelog.analysis.dependencies import Dependencies, dependencies
 from tidelog.analysis.partition import PartitionKey, Together, common_key, temporal_atoms
 from tidelog.language.program import Atom, Rule, TimeOffset, Variable
+from tidelog.logic.normalise import Core, Predicate
 
 
 class Kind(Enum):
@@ -51,7 +51,7 @@ class Staged:
 def staged(deps: Dependencies, large: Iterable[str] = ()) -> Staged:
     """The stages of some queries; `large` names rigid inputs that are not sent to every worker.
 
-    >>> from tidelog.analysis.core import core
+    >>> from tidelog.logic.normalise import core
     >>> from tidelog.language.checks import check
     >>> text = '''S(X) @ T :- E(X) @ T. R(Y) @ T :- S(X) @ T, N(X, Y). R(X) @ T+1 :- R(X) @ T.'''
     >>> found = staged(dependencies(core(check(text).program), ["R"]))

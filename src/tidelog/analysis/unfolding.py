@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from tidelog.analysis.canonical import Fact
-from tidelog.analysis.core import Core
 from tidelog.analysis.dependencies import Dependencies, Interval
-from tidelog.analysis.order import Assumption, Object, Order, Symbol
 from tidelog.language.printer import print_value
 from tidelog.language.program import Constant, Rule, Term, TimeOffset, TimePoint, Type
+from tidelog.logic.normalise import Core
+from tidelog.logic.order import Assumption, Object, Order, Symbol
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class Unfolder:
     def all(self, query: str) -> Iterator[Unfolded]:
         """The whole union, for queries without recursion.
 
-        >>> from tidelog.analysis.core import core
+        >>> from tidelog.logic.normalise import core
         >>> from tidelog.analysis.dependencies import dependencies
         >>> from tidelog.language.checks import check
         >>> program = check("P @ T :- A @ T+1. A @ T :- E @ T. A @ T :- F @ T, E @ T-1.").program

@@ -21,7 +21,7 @@ from tidelog.language.program import Program
 from tidelog.views import terminal
 
 if TYPE_CHECKING:
-    from tidelog.evaluation.ticks import Ticks
+    from tidelog.data.ticks import Ticks
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -139,11 +139,11 @@ def replace_file(path: Path, content: bytes) -> None:
 @contextmanager
 def data_errors() -> Iterator[None]:
     """What is wrong with rules or data, as lines on standard error and exit code 1."""
-    from tidelog.evaluation.facts import DataError
+    from tidelog.data.facts import DataError
     from tidelog.evaluation.plan import Unbounded
     from tidelog.evaluation.stretch import TooHard
+    from tidelog.pipeline.secrets import without_secrets
     from tidelog.streaming.schedule import Blocking
-    from tidelog.streaming.secrets import without_secrets
 
     console = terminal.stderr()
     try:
@@ -164,7 +164,7 @@ def data_errors() -> Iterator[None]:
 
 
 def ticks_of(tick: str | None, origin: str | None, as_ticks: bool) -> Ticks | None:
-    from tidelog.evaluation.ticks import Ticks
+    from tidelog.data.ticks import Ticks
 
     if tick is None:
         if origin is not None or as_ticks:

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from tidelog import Stream
-from tidelog.analysis.core import core
+from tidelog.data.facts import DataError, schemas
+from tidelog.data.ticks import Ticks
 from tidelog.evaluation.duckdb import Engine, timestamps
-from tidelog.evaluation.facts import DataError, schemas
-from tidelog.evaluation.ticks import Ticks
 from tidelog.language.diagnostics import visible
 from tidelog.language.program import Program
+from tidelog.logic.normalise import core
 from tidelog.streaming import feeds
 from tidelog.streaming.clock import Pace
 from tidelog.streaming.offline import Endless

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tidelog.evaluation.facts import DataError
+from tidelog.data.facts import DataError
 from tidelog.language.diagnostics import visible
 from tidelog.language.program import Program
 from tidelog.views import terminal
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from tidelog.analysis.definitive import Pending
     from tidelog.cli.run import Told
-    from tidelog.evaluation.engines import Evaluated
-    from tidelog.evaluation.ticks import Ticks
+    from tidelog.data.ticks import Ticks
+    from tidelog.evaluation.engine import Evaluated
     from tidelog.spark import Commit
 
 
@@ -128,10 +128,10 @@ def query_on_spark(
     from py4j.protocol import Py4JNetworkError
     from pyspark.errors import PySparkException
 
-    from tidelog.evaluation.engines import Evaluated
+    from tidelog.evaluation.engine import Evaluated
+    from tidelog.pipeline.batch import query
+    from tidelog.pipeline.shipping import prepare
     from tidelog.spark import clear, summary
-    from tidelog.streaming.spark.batch import query
-    from tidelog.streaming.spark.shipping import prepare
 
     prepare(spark)
     found: dict[str, pa.Table] = {}

@@ -27,8 +27,8 @@ from tidelog.views import terminal
 if TYPE_CHECKING:
     from tidelog.analysis.containment import Budget, Verdict
     from tidelog.analysis.dependencies import Dependencies
+    from tidelog.data.ticks import Ticks
     from tidelog.evaluation.problems import Problem
-    from tidelog.evaluation.ticks import Ticks
 
 _query = click.option("--query", metavar="P", help="The predicate asked about; the only output.")
 _budget = budget_option(10.0, "Answer with what is proved by then.")
@@ -254,8 +254,8 @@ def contained_command(
 ) -> None:
     """Say whether ONE's answers are always among OTHER's."""
     from tidelog.analysis.containment import Budget, Cut, contained
-    from tidelog.analysis.core import core
     from tidelog.analysis.dependencies import Class, dependencies
+    from tidelog.logic.normalise import core
 
     programs = [accepted(path).program for path in (one, other)]
     asked = _one_query(programs[0], query)
@@ -286,8 +286,8 @@ def _print_verdict(verdict: Verdict, cut: object, as_json: bool, about: dict[str
 
 def _simplified(program: Program, query: str, budget: Budget) -> Dependencies:
     from tidelog.analysis.analyze import simplified
-    from tidelog.analysis.core import core
     from tidelog.analysis.dependencies import dependencies
+    from tidelog.logic.normalise import core
 
     deps = dependencies(core(program, [query]), [query])
     return simplified(deps, budget.share(0.3))[0]
@@ -300,7 +300,7 @@ def _one_query(program: Program, query: str | None) -> str:
 
 
 def _time(option: str, text: str, ticks: Ticks | None) -> int:
-    from tidelog.evaluation.engines import as_tick
+    from tidelog.evaluation.engine import as_tick
 
     try:
         found = as_tick(text, ticks)

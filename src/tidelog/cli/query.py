@@ -60,7 +60,7 @@ def query_command(
     as_ticks: bool,
 ) -> None:
     """Answer the outputs of RULES over finite facts."""
-    from tidelog.evaluation.engines import as_tick, evaluate
+    from tidelog.evaluation.engine import as_tick, evaluate
     from tidelog.views import answers
 
     for option, path in (("--facts", facts), ("--out", out)):

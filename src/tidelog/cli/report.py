@@ -50,11 +50,11 @@ def report_command(
     """Draw RULES, and with --facts what holds when and why, as one self-contained HTML page."""
     from tidelog.analysis.analyze import analyze
     from tidelog.analysis.containment import Budget
-    from tidelog.analysis.core import core
     from tidelog.analysis.dependencies import dependencies
     from tidelog.evaluation.duckdb import Engine
-    from tidelog.evaluation.engines import as_tick
+    from tidelog.evaluation.engine import as_tick
     from tidelog.explain.record import record, waiting
+    from tidelog.logic.normalise import core
     from tidelog.views.report import page
 
     for option, path in (("--facts", facts), ("--out", out)):

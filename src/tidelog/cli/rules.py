@@ -92,8 +92,8 @@ def fmt_command(rules: str, only_check: bool, as_json: bool) -> None:
 @json_option
 def explain_command(rules: str, queries: tuple[str, ...], show: str, as_json: bool) -> None:
     """Say what kind of query each output of RULES is, and why."""
-    from tidelog.analysis.core import core
     from tidelog.analysis.dependencies import dependencies
+    from tidelog.logic.normalise import core
 
     sections = choices("--show", show, terminal.SECTIONS)
     report = accepted(rules)

@@ -24,7 +24,7 @@ from tidelog.cli.common import (
     ticks_of,
 )
 from tidelog.language.diagnostics import visible
-from tidelog.streaming.secrets import without_secrets
+from tidelog.pipeline.secrets import without_secrets
 from tidelog.views import terminal
 
 if TYPE_CHECKING:
@@ -180,8 +180,8 @@ def run_command(
     as_json: bool,
 ) -> None:
     """Run RULES over a stream of facts: answers as soon as they are final."""
-    from tidelog.evaluation.engines import as_tick
-    from tidelog.streaming.publishing import is_prometheus
+    from tidelog.evaluation.engine import as_tick
+    from tidelog.pipeline.publishing import is_prometheus
 
     if facts == "":
         raise click.UsageError("--facts names no file or folder")

@@ -19,9 +19,7 @@ from typing import Any, TypeAlias
 import duckdb
 
 from tidelog.analysis.containment import Ground
-from tidelog.analysis.core import Predicate, core
 from tidelog.analysis.dependencies import Dependencies, dependencies
-from tidelog.analysis.order import decide
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.plan import Plan, Unbounded, plan
 from tidelog.evaluation.ranges import ALWAYS, EMPTY, Range
@@ -38,6 +36,8 @@ from tidelog.language.program import (
     Value,
     Variable,
 )
+from tidelog.logic.normalise import Predicate, core
+from tidelog.logic.order import decide
 
 # The values an argument may have; None for any.
 Values: TypeAlias = frozenset[Value] | None

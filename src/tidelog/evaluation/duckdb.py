@@ -14,9 +14,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidelog.analysis.containment import reduced
-from tidelog.analysis.core import Core, Predicate, core
 from tidelog.analysis.dependencies import dependencies
-from tidelog.evaluation.facts import (
+from tidelog.data.facts import (
     NOT_FINITE,
     PATTERNS,
     DataError,
@@ -33,6 +32,7 @@ from tidelog.evaluation.facts import (
     resolve,
     schemas,
 )
+from tidelog.data.ticks import PATTERN, Ticks
 from tidelog.evaluation.interrupts import interruptible
 from tidelog.evaluation.plan import (
     Derive,
@@ -46,10 +46,10 @@ from tidelog.evaluation.plan import (
 from tidelog.evaluation.ranges import EMPTY, Range
 from tidelog.evaluation.runner import Runner
 from tidelog.evaluation.sql import CHUNK, TEXTS, Writer, chunk
-from tidelog.evaluation.ticks import PATTERN, Ticks
 from tidelog.language.checks import check_program
 from tidelog.language.diagnostics import Severity
 from tidelog.language.program import TIME_COLUMN, TIME_MAX, Program, TimePoint, Type
+from tidelog.logic.normalise import Core, Predicate, core
 
 _SQL_TYPES = {Type.TEXT: "VARCHAR", Type.INT: "BIGINT", Type.FLOAT: "DOUBLE", Type.BOOL: "BOOLEAN"}
 _INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from tidelog.analysis.containment import Budget
-from tidelog.analysis.core import Predicate, relative
 from tidelog.analysis.dependencies import Dependencies
 from tidelog.evaluation.ranges import ALWAYS, EMPTY, Range, ranges
 from tidelog.language.program import (
@@ -25,6 +24,7 @@ from tidelog.language.program import (
     TimeOffset,
     Variable,
 )
+from tidelog.logic.normalise import Predicate, relative
 
 
 class Unbounded(Exception):

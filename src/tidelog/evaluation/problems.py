@@ -11,14 +11,13 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from tidelog.analysis.containment import Budget, Ground, Refused, explicit_times
-from tidelog.analysis.core import Core, Predicate, core
 from tidelog.analysis.definitive import Definitive, Pending, Premise
 from tidelog.analysis.dependencies import Class, Dependencies, dependencies
 from tidelog.analysis.forgetting import Forgettable, decidable, forgettable
 from tidelog.analysis.possible import DUE, Open, Pattern, Possible, PossibleRule, possible
+from tidelog.data.facts import schemas
 from tidelog.evaluation.demand import Goal
 from tidelog.evaluation.duckdb import Engine
-from tidelog.evaluation.facts import schemas
 from tidelog.evaluation.plan import Unbounded
 from tidelog.evaluation.ranges import Range
 from tidelog.evaluation.sql import CHUNK, Writer, chunk, columns
@@ -35,6 +34,7 @@ from tidelog.language.program import (
     Value,
     Variable,
 )
+from tidelog.logic.normalise import Core, Predicate, core
 
 # Pending answers that are explained one by one; all are counted.
 MOST_PENDING = 20

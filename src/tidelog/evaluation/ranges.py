@@ -11,10 +11,10 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from tidelog.analysis.core import relative
 from tidelog.analysis.dependencies import Dependencies
 from tidelog.analysis.graph import Bound
 from tidelog.language.program import Atom, Rule, TimePoint
+from tidelog.logic.normalise import relative
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from tidelog.analysis.core import Predicate
 from tidelog.evaluation.plan import (
     Derive,
     Fill,
@@ -35,6 +34,7 @@ from tidelog.language.program import (
     Type,
     Variable,
 )
+from tidelog.logic.normalise import Predicate
 
 CHUNK = 60
 FULL = (1 << CHUNK) - 1

@@ -12,9 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeAlias
 
-from tidelog.analysis.core import Core
 from tidelog.analysis.dependencies import Dependencies
-from tidelog.analysis.order import decide
 from tidelog.language.program import (
     Atom,
     Comparison,
@@ -26,6 +24,8 @@ from tidelog.language.program import (
     TimePoint,
     Value,
 )
+from tidelog.logic.normalise import Core
+from tidelog.logic.order import decide
 
 Row: TypeAlias = tuple[Value, ...]
 # Predicate, tick (None for rigid facts), arguments.

@@ -17,10 +17,9 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from tidelog.analysis.core import Core, core
 from tidelog.analysis.dependencies import dependencies
+from tidelog.data.facts import arrow_type
 from tidelog.evaluation.duckdb import Engine
-from tidelog.evaluation.facts import arrow_type
 from tidelog.evaluation.ranges import EMPTY, Range
 from tidelog.evaluation.sql import columns
 from tidelog.evaluation.stretch import (
@@ -37,6 +36,7 @@ from tidelog.evaluation.stretch import (
     prepared,
 )
 from tidelog.language.program import TimePoint, Type
+from tidelog.logic.normalise import Core, core
 
 # The column that says how an answer without end repeats, in ticks.
 PERIOD_COLUMN = "period"

@@ -13,17 +13,17 @@ from itertools import groupby
 from typing import Any
 
 from tidelog.analysis.containment import Ground
-from tidelog.analysis.core import Predicate, core
 from tidelog.analysis.dependencies import Class, Dependencies, dependencies
+from tidelog.data.facts import DataError
 from tidelog.evaluation.demand import Model, whole_model
 from tidelog.evaluation.duckdb import Engine
-from tidelog.evaluation.facts import DataError
 from tidelog.evaluation.problems import Problem
 from tidelog.evaluation.ranges import EMPTY, Range
 from tidelog.evaluation.sql import CHUNK, columns
 from tidelog.evaluation.stretch import Limit
 from tidelog.explain.proofs import Match, Matches, is_copy, named, sides
 from tidelog.language.program import Comparison, Rule, Type, Value
+from tidelog.logic.normalise import Predicate, core
 
 # Lanes of a predicate, stretches of time in all, and facts with their proofs that are recorded.
 MOST_LANES = 5_000

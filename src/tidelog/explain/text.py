@@ -8,7 +8,7 @@ from pathlib import PurePath
 
 from tidelog.analysis.containment import Ground
 from tidelog.analysis.definitive import shown
-from tidelog.evaluation.ticks import Ticks
+from tidelog.data.ticks import Ticks
 from tidelog.explain.misses import Miss, Missing, Unmet
 from tidelog.explain.proofs import Proof
 from tidelog.explain.why import Why

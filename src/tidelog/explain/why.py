@@ -8,16 +8,15 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from tidelog.analysis.containment import Ground, explicit_times
-from tidelog.analysis.core import relative
 from tidelog.analysis.dependencies import Dependencies, is_connected
+from tidelog.data.facts import DataError, FactsLike, Rows
+from tidelog.data.ticks import Ticks
 from tidelog.evaluation.demand import Goal, Model
 from tidelog.evaluation.duckdb import Engine
-from tidelog.evaluation.engines import as_tick
-from tidelog.evaluation.facts import DataError, FactsLike, Rows
+from tidelog.evaluation.engine import as_tick
 from tidelog.evaluation.plan import Unbounded
 from tidelog.evaluation.ranges import Range
 from tidelog.evaluation.stretch import Limit, TooHard
-from tidelog.evaluation.ticks import Ticks
 from tidelog.explain.misses import DEEPEST, Miss, Misses
 from tidelog.explain.proofs import Proof, Proofs
 from tidelog.language.checks import Similar
@@ -37,6 +36,7 @@ from tidelog.language.program import (
     Value,
 )
 from tidelog.language.types import infer
+from tidelog.logic.normalise import relative
 
 # Ticks on either side of a goal that are looked at first; then eight times as many, and so on.
 FIRST_WINDOW = 240

@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from tidelog.data.facts import DataError, Schema, fit, fitting_tick, record
+from tidelog.data.ticks import Ticks
 from tidelog.evaluation.duckdb import Engine
-from tidelog.evaluation.facts import DataError, Schema, fit, fitting_tick, record
-from tidelog.evaluation.ticks import Ticks
 from tidelog.language.program import TIME_COLUMN, Type
 from tidelog.streaming.clock import Pace
 

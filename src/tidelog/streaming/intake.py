@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelog.evaluation.facts import DataError, Rows, Schema, Table, in_memory
+from tidelog.data.facts import DataError, Rows, Schema, Table, in_memory
 from tidelog.language.program import TIME_MAX, Type
 from tidelog.streaming.joins import Row
 

@@ -13,14 +13,14 @@ import pyarrow as pa
 
 from tidelog.analysis.analyze import simplified
 from tidelog.analysis.containment import Budget, Refused
-from tidelog.analysis.core import core
 from tidelog.analysis.definitive import Pending
 from tidelog.analysis.delay import delay
 from tidelog.analysis.dependencies import Dependencies, dependencies
 from tidelog.analysis.window import window
-from tidelog.evaluation.facts import Schema, schemas
+from tidelog.data.facts import Schema, schemas
 from tidelog.evaluation.ranges import EMPTY, Range
 from tidelog.language.program import Program, Type
+from tidelog.logic.normalise import core
 from tidelog.streaming.intake import ARROW, named
 from tidelog.streaming.joins import Row, at
 from tidelog.streaming.online import Answers, Facts

@@ -20,6 +20,7 @@ from tidelog.analysis.definitive import Pending
 from tidelog.analysis.dependencies import Class, Dependencies
 from tidelog.evaluation.sql import columns
 from tidelog.language.program import Program, Type, Value
+from tidelog.streaming.blocking import Whole
 from tidelog.streaming.intake import ARROW
 from tidelog.streaming.joins import Row, at
 from tidelog.streaming.layout import (
@@ -34,7 +35,6 @@ from tidelog.streaming.layout import (
 from tidelog.streaming.network import fits
 from tidelog.streaming.online import Answers, Online
 from tidelog.streaming.slices import packed
-from tidelog.streaming.whole import Whole
 
 Times: TypeAlias = dict[int, set[Row]]
 

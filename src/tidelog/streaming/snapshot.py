@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from tidelog.evaluation.facts import DataError
+from tidelog.data.facts import DataError
 from tidelog.streaming.joins import Row
 
 FORMAT = 1

@@ -12,21 +12,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.analysis.containment import reduced
-from tidelog.analysis.core import core
 from tidelog.analysis.definitive import Pending
 from tidelog.analysis.dependencies import Class, Dependencies, dependencies
-from tidelog.evaluation.facts import DataError, Rows, resolve, schemas
+from tidelog.data.facts import DataError, Rows, resolve, schemas
 from tidelog.evaluation.plan import planning_budget
 from tidelog.language.printer import print_program
 from tidelog.language.program import TIME_COLUMN, TIME_MAX, Program, Type
+from tidelog.logic.normalise import core
 from tidelog.streaming import offline
+from tidelog.streaming.blocking import Whole
 from tidelog.streaming.intake import ARROW, Intake, by_time
 from tidelog.streaming.joins import Row
 from tidelog.streaming.network import fits
 from tidelog.streaming.offline import Offline
 from tidelog.streaming.online import Answers, Facts, Online
 from tidelog.streaming.snapshot import State, as_facts, plain, plain_facts, read, write
-from tidelog.streaming.whole import Whole
 
 Late: TypeAlias = list[Row]
 Mode: TypeAlias = Literal["offline", "online"]

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field, replace
 import duckdb
 import pyarrow as pa
 
-from tidelog.analysis.core import Predicate
 from tidelog.evaluation.plan import Derive, Fixpoint, Plan, Scan, Step
 from tidelog.evaluation.ranges import EMPTY, Range
 from tidelog.evaluation.runner import Runner
 from tidelog.evaluation.sql import TEXTS, Writer, chunk, narrowed
 from tidelog.language.program import TIME_MAX
+from tidelog.logic.normalise import Predicate
 from tidelog.streaming.schedule import Schedule
 
 

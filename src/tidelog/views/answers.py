@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from tidelog.evaluation.lines import csv_lines, json_lines, plain
+from tidelog.data.writers import csv_lines, json_lines, plain
 from tidelog.language.diagnostics import visible
 from tidelog.views.terminal import plural, table
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.analysis.core import core
 from tidelog.analysis.dependencies import dependencies
 from tidelog.explain.text import why_lines
 from tidelog.explain.why import Why
 from tidelog.language.program import Program
+from tidelog.logic.normalise import core
 from tidelog.views.pictures import escaped, graph_svg
 from tidelog.views.report import analysis_html, escaped_lines, table_html
 

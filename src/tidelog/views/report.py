@@ -14,7 +14,7 @@ from importlib.resources import files
 from tidelog.analysis.analyze import Analysis
 from tidelog.analysis.definitive import shown
 from tidelog.analysis.dependencies import Dependencies
-from tidelog.evaluation.ticks import Ticks
+from tidelog.data.ticks import Ticks
 from tidelog.explain.record import Record, Waiting, objects_of
 from tidelog.explain.text import comparison_text, fact_text, moment, place
 from tidelog.language.diagnostics import visible

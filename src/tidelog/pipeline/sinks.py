@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from tidelog.evaluation.facts import DataError
-from tidelog.evaluation.lines import csv_lines, json_lines
-from tidelog.streaming.secrets import without_secrets
-from tidelog.streaming.spark.store import Refused, Store, sealed, unsealed
+from tidelog.data.facts import DataError
+from tidelog.data.writers import csv_lines, json_lines
+from tidelog.pipeline.secrets import without_secrets
+from tidelog.pipeline.store import Refused, Store, sealed, unsealed
 
 Rows: TypeAlias = DataFrame | pa.Table  # many are with Spark, few are here
 Answers: TypeAlias = Mapping[str, Rows]

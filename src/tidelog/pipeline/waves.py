@@ -13,15 +13,12 @@ from pyspark.sql import functions as F
 
 from tidelog.evaluation.ranges import Range
 from tidelog.evaluation.sql import chunk
-from tidelog.streaming.clock import Clock, Emission
-from tidelog.streaming.kernel import Kernel, Worker, packed_tables
-from tidelog.streaming.layout import DONE, Layout
-from tidelog.streaming.schedule import Schedule
-from tidelog.streaming.spark.chain import Chain
-from tidelog.streaming.spark.checkpoint import Commit, Slice
-from tidelog.streaming.spark.packing import Packing
-from tidelog.streaming.spark.pipeline import Pipeline
-from tidelog.streaming.spark.work import (
+from tidelog.pipeline.chain import Chain
+from tidelog.pipeline.checkpoint import Commit, Slice
+from tidelog.pipeline.kernel import Kernel, Worker, packed_tables
+from tidelog.pipeline.loop import Pipeline
+from tidelog.pipeline.packing import Packing
+from tidelog.pipeline.work import (
     EVER,
     FIRST,
     Arrived,
@@ -31,6 +28,9 @@ from tidelog.streaming.spark.work import (
     Work,
     chunks,
 )
+from tidelog.streaming.clock import Clock, Emission
+from tidelog.streaming.layout import DONE, Layout
+from tidelog.streaming.schedule import Schedule
 from tidelog.streaming.wave import Span
 
 

@@ -18,8 +18,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from tidelog.pipeline.store import Refused, Store, sealed, unsealed
 from tidelog.streaming.clock import Clock
-from tidelog.streaming.spark.store import Refused, Store, sealed, unsealed
 
 FORMAT = 2
 COMMITS = 100  # so many are kept, for people to look at

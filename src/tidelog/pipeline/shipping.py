@@ -27,9 +27,9 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from tidelog.evaluation.facts import DataError
+from tidelog.data.facts import DataError
 
-KERNEL = "tidelog.streaming.spark.turns"  # what the partitions run, with all it imports
+KERNEL = "tidelog.pipeline.turns"  # what the partitions run, with all it imports
 
 _prepared: dict[str, set[str]] = {}  # executors that were looked at, by application
 

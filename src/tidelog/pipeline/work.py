@@ -17,17 +17,17 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
+from tidelog.data.ticks import Ticks
 from tidelog.evaluation.duckdb import timestamps
 from tidelog.evaluation.ranges import Range
 from tidelog.evaluation.sql import CHUNK, chunk
-from tidelog.evaluation.ticks import Ticks
 from tidelog.language.program import TIME_COLUMN, Program
+from tidelog.pipeline.checkpoint import Slice
+from tidelog.pipeline.sinks import Rows, save
+from tidelog.pipeline.sources import Inputs, arrow_struct
+from tidelog.pipeline.store import Store
 from tidelog.streaming.clock import Clock
 from tidelog.streaming.layout import DONE, KEPT, Relation
-from tidelog.streaming.spark.checkpoint import Slice
-from tidelog.streaming.spark.sinks import Rows, save
-from tidelog.streaming.spark.sources import Inputs, arrow_struct
-from tidelog.streaming.spark.store import Store
 
 # A time after all others.
 EVER = 2**62

@@ -12,8 +12,8 @@ from pyspark.sql import functions as F
 from tidelog.evaluation.plan import Scan
 from tidelog.evaluation.sql import CHUNK
 from tidelog.language.program import Comparison, Constant, Operator, Term, Value, Variable
+from tidelog.pipeline.sources import Inputs, arrow_struct
 from tidelog.streaming.layout import NEW, Layout
-from tidelog.streaming.spark.sources import Inputs, arrow_struct
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from tidelog.evaluation.facts import DataError
-from tidelog.streaming.secrets import without_secrets
+from tidelog.data.facts import DataError
+from tidelog.pipeline.secrets import without_secrets
 
 
 class Refused(DataError):

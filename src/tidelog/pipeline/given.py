@@ -13,14 +13,14 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
 from tidelog.analysis.containment import reduced
-from tidelog.analysis.core import Core, core
+from tidelog.data.facts import DataError, FactsLike, resolve, schemas
 from tidelog.evaluation.duckdb import Engine
-from tidelog.evaluation.facts import DataError, FactsLike, resolve, schemas
 from tidelog.evaluation.plan import planning_budget
 from tidelog.language.checks import check_program
 from tidelog.language.diagnostics import Severity
 from tidelog.language.program import Program, Type
-from tidelog.streaming.spark.sources import spark_type
+from tidelog.logic.normalise import Core, core
+from tidelog.pipeline.sources import spark_type
 
 # Rows of a rigid input up to which it is sent to every worker.
 LARGE = 1_000_000

@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 import duckdb
 import pyarrow as pa
 
-from tidelog.analysis.core import Predicate
 from tidelog.analysis.stages import Kind, Stage
-from tidelog.evaluation.facts import DataError, arrow_type
+from tidelog.data.facts import DataError, arrow_type
 from tidelog.evaluation.plan import Scan
 from tidelog.evaluation.runner import Runner
 from tidelog.evaluation.sql import Writer, columns
 from tidelog.language.program import Type
+from tidelog.logic.normalise import Predicate
 from tidelog.streaming.layout import DONE, KEPT, NEW, Layout, Relation, as_rows, partition
 from tidelog.streaming.schedule import WHOLE, Schedule
 from tidelog.streaming.wave import Span, Wave

@@ -15,16 +15,16 @@ from pyspark.sql import functions as F
 from tidelog.analysis.definitive import Pending
 from tidelog.evaluation.ranges import Range
 from tidelog.evaluation.sql import CHUNK, chunk, mask
+from tidelog.pipeline.chain import literal
+from tidelog.pipeline.checkpoint import Slice
+from tidelog.pipeline.kernel import kept_rows
+from tidelog.pipeline.loop import Pipeline
+from tidelog.pipeline.sources import arrow_struct
+from tidelog.pipeline.work import EVER, Arrived, Here, Setting, There, Work
 from tidelog.streaming.clock import Clock
 from tidelog.streaming.joins import Row
-from tidelog.streaming.kernel import kept_rows
 from tidelog.streaming.layout import DONE, Relation
 from tidelog.streaming.shards import Shards, Turn
-from tidelog.streaming.spark.chain import literal
-from tidelog.streaming.spark.checkpoint import Slice
-from tidelog.streaming.spark.pipeline import Pipeline
-from tidelog.streaming.spark.sources import arrow_struct
-from tidelog.streaming.spark.work import EVER, Arrived, Here, Setting, There, Work
 
 
 @dataclass

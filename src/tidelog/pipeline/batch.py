@@ -12,19 +12,19 @@ from pyspark.sql import functions as F
 
 from tidelog.analysis.dependencies import dependencies
 from tidelog.analysis.stages import staged
-from tidelog.evaluation.engines import evaluate
-from tidelog.evaluation.facts import DataError, Schema, schemas
+from tidelog.data.facts import DataError, Schema, schemas
+from tidelog.data.ticks import Ticks
+from tidelog.evaluation.engine import evaluate
 from tidelog.evaluation.plan import Unbounded, plan
 from tidelog.evaluation.ranges import EMPTY, Range
-from tidelog.evaluation.ticks import Ticks
 from tidelog.language.program import TIME_MAX, Program, TimePoint
-from tidelog.streaming.kernel import Kernel
+from tidelog.pipeline.chain import Chain
+from tidelog.pipeline.given import Given
+from tidelog.pipeline.kernel import Kernel
+from tidelog.pipeline.packing import Packing
+from tidelog.pipeline.sources import Files, Inputs
+from tidelog.pipeline.work import unpacked
 from tidelog.streaming.layout import Layout
-from tidelog.streaming.spark.chain import Chain
-from tidelog.streaming.spark.given import Given
-from tidelog.streaming.spark.packing import Packing
-from tidelog.streaming.spark.sources import Files, Inputs
-from tidelog.streaming.spark.work import unpacked
 
 
 def query(

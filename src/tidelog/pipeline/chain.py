@@ -20,10 +20,10 @@ from tidelog.analysis.stages import Kind, Stage
 from tidelog.evaluation.plan import Plan
 from tidelog.evaluation.sql import CHUNK, TEXTS, Writer, columns
 from tidelog.language.program import Value
-from tidelog.streaming.kernel import Kernel, Output, Stages
+from tidelog.pipeline.kernel import Kernel, Output, Stages
+from tidelog.pipeline.sources import arrow_struct
 from tidelog.streaming.layout import NEW, Layout
 from tidelog.streaming.schedule import Schedule
-from tidelog.streaming.spark.sources import arrow_struct
 from tidelog.streaming.wave import Span, Wave
 
 

@@ -18,10 +18,10 @@ from pyspark.sql.streaming.listener import (
 )
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tidelog.streaming.publishing import Metric, Publisher, exposition
-from tidelog.streaming.spark.checkpoint import Commit
-from tidelog.streaming.spark.shipping import version
-from tidelog.streaming.spark.work import Shape
+from tidelog.pipeline.checkpoint import Commit
+from tidelog.pipeline.publishing import Metric, Publisher, exposition
+from tidelog.pipeline.shipping import version
+from tidelog.pipeline.work import Shape
 
 
 class Board:

@@ -17,14 +17,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidelog.evaluation.facts import DataError
+from tidelog.data.facts import DataError
 from tidelog.evaluation.ranges import Range
 from tidelog.evaluation.sql import chunk
-from tidelog.streaming.clock import Clock, Pace
-from tidelog.streaming.layout import DONE, Relation
-from tidelog.streaming.spark.checkpoint import Checkpoint, Commit, Slice
-from tidelog.streaming.spark.sinks import Rows, Sink, Told, save
-from tidelog.streaming.spark.work import (
+from tidelog.pipeline.checkpoint import Checkpoint, Commit, Slice
+from tidelog.pipeline.sinks import Rows, Sink, Told, save
+from tidelog.pipeline.work import (
     EVER,
     FIRST,
     LITTLE,
@@ -36,6 +34,8 @@ from tidelog.streaming.spark.work import (
     chunks,
     configure,
 )
+from tidelog.streaming.clock import Clock, Pace
+from tidelog.streaming.layout import DONE, Relation
 
 # Slices past which they are merged into one.
 MOST_SLICES = 24

@@ -16,7 +16,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
-from tidelog.evaluation.ticks import Ticks
+from tidelog.data.ticks import Ticks
 from tidelog.language.checks import Similar, decode
 from tidelog.language.diagnostics import ProgramError
 from tidelog.language.parser import parse_source

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeAlias
 
-from tidelog.evaluation.facts import DataError, FactsLike
+from tidelog.data.facts import DataError, FactsLike
+from tidelog.data.ticks import Ticks
 from tidelog.evaluation.plan import Unbounded
-from tidelog.evaluation.ticks import Ticks
 from tidelog.language.checks import Similar
 from tidelog.language.program import TIME_MAX, Program
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tidelog.analysis.core import Predicate, core
 from tidelog.analysis.definitive import Pending
 from tidelog.evaluation.duckdb import Engine
-from tidelog.evaluation.engines import evaluate
+from tidelog.evaluation.engine import evaluate
 from tidelog.evaluation.problems import Problem
 from tidelog.evaluation.stretch import TooHard
 from tidelog.language.program import Program
+from tidelog.logic.normalise import Predicate, core
 from tidelog.streaming.joins import Row, at
 from tidelog.streaming.online import Answers, Facts
 from tidelog.streaming.snapshot import State, as_rows, plain

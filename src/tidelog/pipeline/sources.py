@@ -23,8 +23,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as S
 
-from tidelog.evaluation.duckdb import csv_texts
-from tidelog.evaluation.facts import (
+from tidelog.data.facts import (
     NOT_FINITE,
     PATTERNS,
     DataError,
@@ -38,7 +37,8 @@ from tidelog.evaluation.facts import (
     positions,
     record,
 )
-from tidelog.evaluation.ticks import PATTERN, Ticks
+from tidelog.data.ticks import PATTERN, Ticks
+from tidelog.evaluation.duckdb import csv_texts
 from tidelog.language.program import TIME_COLUMN, TIME_MAX, Program, Type
 
 _SPARK = {

@@ -1,0 +1,1 @@
+"""Facts in and answers out: types, ticks, readers and writers."""

@@ -1,0 +1,1 @@
+"""What everything below the language works on: clauses, matching, order."""

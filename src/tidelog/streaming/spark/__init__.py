@@ -1,1 +1,0 @@
-"""The Spark pipeline: any streaming DataFrame in, answers out, exactly once."""
