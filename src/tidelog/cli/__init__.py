@@ -14,7 +14,7 @@ from copy import copy
 import click
 
 from tidelog import __version__
-from tidelog.cli import problems, query, report, rules, run, why
+from tidelog.cli import problems, query, report, rules, run, test, why
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -30,6 +30,7 @@ for command in (
     rules.check_command,
     rules.fmt_command,
     rules.explain_command,
+    test.test_command,
     query.query_command,
     run.run_command,
     why.why_command,

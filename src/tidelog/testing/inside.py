@@ -1,0 +1,274 @@
+"""The few places where tests reach below the public API, in one file that is easy to adapt."""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tidelog
+from tidelog.analysis.containment import Ground
+from tidelog.analysis.dependencies import dependencies
+from tidelog.data.facts import DataError, FactsLike, arrow_type, resolve, schemas
+from tidelog.data.ticks import Ticks
+from tidelog.evaluation.demand import whole_model
+from tidelog.evaluation.duckdb import Engine
+from tidelog.evaluation.engine import evaluate
+from tidelog.evaluation.plan import Unbounded
+from tidelog.evaluation.ranges import Range
+from tidelog.evaluation.stretch import Limit, TooHard
+from tidelog.explain.proofs import Matches, is_copy
+from tidelog.explain.text import why_lines
+from tidelog.explain.why import read_fact, why
+from tidelog.language.program import Origin, Program, Rule, Type, Value, type_of
+from tidelog.logic.normalise import core
+from tidelog.streaming.offline import Endless
+from tidelog.streaming.schedule import Blocking
+from tidelog.streaming.stream import Growing
+from tidelog.testing.patterns import Fact
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+# What rules or data can be wrong with, as a sentence.
+Refusals = (DataError, Unbounded, TooHard, Blocking, Endless, ValueError)
+
+__all__ = ["Blocking", "Data", "DataError", "Refusals", "Ticks", "quiet"]
+
+
+@dataclass(frozen=True)
+class Data:
+    """The facts of a case as an engine takes them: rows in whole ticks, or one path as it is."""
+
+    facts: FactsLike
+    ticks: Ticks | None = None
+
+    @staticmethod
+    def of(facts: Iterable[Fact]) -> Data:
+        rows: dict[str, list[tuple[Any, ...]]] = {}
+        for fact in facts:
+            rows.setdefault(fact.predicate, []).append(fact.row)
+        return Data(rows)
+
+
+def typed(program: Program, facts: Iterable[Fact]) -> tidelog.Program:
+    """The program with the types of these facts where the rules leave a column open."""
+    open_ = {n: s for n, s in schemas(program).items() if any(c.type is None for c in s.columns)}
+    if not open_:
+        return tidelog.Program(program.statements)
+    seen: dict[str, list[set[Type]]] = {n: [set() for _ in s.columns] for n, s in open_.items()}
+    for fact in facts:
+        for types, value in zip(seen.get(fact.predicate, ()), fact.args, strict=False):
+            types |= set() if value is None else {type_of(value)}
+    chosen = {n: tuple(map(_common, columns)) for n, columns in seen.items()}
+    return tidelog.Program(resolve(program, chosen).statements)
+
+
+def _common(types: set[Type]) -> Type:
+    if types == {Type.INT, Type.FLOAT}:
+        return Type.FLOAT
+    return types.pop() if len(types) == 1 else Type.TEXT
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """A test knows that the state of a blocking query grows: it need not be told."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", Growing)
+        yield
+
+
+def answers(
+    program: Program,
+    queries: Iterable[str],
+    data: Data,
+    low: int | None,
+    high: int | None,
+    budget: float,
+) -> dict[str, list[Fact]]:
+    """The answers of some queries over finite facts, by DuckDB."""
+    found = evaluate(
+        program,
+        queries,
+        data.facts,
+        from_=low,
+        to=high,
+        ticks=data.ticks,
+        timestamps=False,
+        budget=budget,
+    )
+    return {query: facts_of(program, query, table) for query, table in found.answers.items()}
+
+
+def facts_of(program: Program, predicate: str, table: pa.Table) -> list[Fact]:
+    """The rows of an answer as facts."""
+    arity = len(program.output_columns(predicate))
+    columns = [column.to_pylist() for column in table.columns]
+    if table.num_columns == arity:
+        return [Fact(predicate, row, None) for row in zip(*columns, strict=True)]
+    if table.column_names == ["holds"]:
+        return [Fact(predicate, (), None)] * table.num_rows
+    return [Fact(predicate, row[:-1], row[-1]) for row in zip(*columns, strict=True)]
+
+
+def file_facts(program: Program, path: Path, ticks: Ticks | None) -> list[Fact]:
+    """The input facts in a file or folder, in whole ticks."""
+    only = _inputs_only(program)
+    found: list[Fact] = []
+    data = Data(str(path), ticks)
+    for name, facts in answers(only, only.inputs, data, None, None, 60.0).items():
+        found += (Fact(name, fact.args, fact.time) for fact in facts)
+    return found
+
+
+def _inputs_only(program: Program) -> Program:
+    """The program with inputs that hold what comes in, and nothing that rules derive."""
+    inputs = set(program.inputs)
+    return Program(
+        tuple(
+            replace(s, head=replace(s.head, predicate=f"{s.head.predicate} derived"))
+            if isinstance(s, Rule) and s.head.predicate in inputs
+            else s
+            for s in program.statements
+        )
+    )
+
+
+def explained(
+    program: Program, fact: Fact, data: Data, ticks: Ticks | None, budget: float
+) -> list[str]:
+    """Why a fact holds, or what comes nearest to it, without its title."""
+    try:
+        with Engine(program, data.facts, data.ticks) as engine:
+            found = why(engine, read_fact(engine.typed, fact.text()), 1, budget)
+    except Refusals as error:
+        return [str(error)]
+    return why_lines(replace(found, ticks=ticks))
+
+
+def used_rules(
+    program: Program,
+    data: Data,
+    goals: Iterable[Fact],
+    low: int | None,
+    high: int | None,
+    budget: float,
+) -> set[Origin]:
+    """Where the rules stand that are part of some proof of the facts that hold among these."""
+    goals = list(goals)
+    asked = tuple(dict.fromkeys(goal.predicate for goal in goals))
+    if not asked:
+        return set()
+    with Engine(program, data.facts, data.ticks) as engine:
+        deps = dependencies(core(engine.typed, asked), asked)
+        derived = [p.name for p in deps.core.predicates.values() if not p.input]
+        wide = dependencies(deps.core, derived or asked)
+        limit = Limit.of(wide, budget, engine.progress)
+        span = engine.span
+        asked_ = Range(span.low if low is None else low, span.high if high is None else high)
+        model = whole_model(engine, wide, asked_, limit)
+        wanted = (Ground(goal.predicate, ground(goal), goal.time) for goal in goals)
+        matches = Matches(model, [goal for goal in wanted if model.holds(goal)])
+        return {
+            model.written(match.rule).origin
+            for fact, ways in matches.matches.items()
+            if fact in matches.least
+            for match in ways
+            if not is_copy(match.rule) and all(p in matches.least for p in match.premises)
+        }
+
+
+def ground(fact: Fact) -> tuple[Value, ...]:
+    """The values of a fact that has no open argument."""
+    return tuple(value for value in fact.args if value is not None)
+
+
+# Spark
+
+
+class OnSpark:
+    """The one Spark session of a run, started when the first case asks for it."""
+
+    def __init__(self, master: str, progress: Callable[[str], None]) -> None:
+        self.master, self.progress = master, progress
+        self._session: Any = None
+
+    def session(self) -> Any:
+        if self._session is None:
+            from tidelog.spark import session
+
+            self.progress("starting Spark")
+            self._session = session(self.master)
+        return self._session
+
+    def stop(self) -> None:
+        if self._session is not None:
+            self._session.stop()
+            self._session = None
+
+    def query(
+        self, program: Program, queries: Iterable[str], facts: Iterable[Fact], low: int, high: int
+    ) -> dict[str, list[Fact]]:
+        """Finite facts, as DataFrames."""
+        from tidelog.spark import query
+
+        with self._folder(program, facts) as folder:
+            return {
+                name: facts_of(
+                    program,
+                    name,
+                    query(self.session(), program, name, folder, from_=low, to=high).toArrow(),
+                )
+                for name in queries
+            }
+
+    def stream(
+        self,
+        program: Program,
+        queries: Iterable[str],
+        facts: Iterable[Fact],
+        mode: str,
+        low: int,
+    ) -> dict[str, list[Fact]]:
+        """The same facts as a stream, taken to its end."""
+        from tidelog.spark import stream
+
+        with self._folder(program, facts) as folder:
+            options: Mapping[str, Any] = {
+                "inputs": folder,
+                "trigger": {"availableNow": True},
+                "mode": mode,
+                "from_": low,
+            }
+            running = stream(self.session(), program, tuple(queries), **options)
+            running.awaitTermination()
+            running.close()
+            return {name: facts_of(program, name, table) for name, table in running.answers.items()}
+
+    @contextmanager
+    def _folder(self, program: Program, facts: Iterable[Fact]) -> Iterator[str]:
+        """The facts as files: a folder for each input, also where there are none."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        rows: dict[str, list[tuple[Any, ...]]] = {}
+        for fact in facts:
+            rows.setdefault(fact.predicate, []).append(fact.row)
+        with tempfile.TemporaryDirectory(prefix="tidelog-test-") as folder:
+            for name, schema in schemas(resolve(program, {})).items():
+                place = Path(folder, name)
+                place.mkdir()
+                if name not in rows or not schema.names:
+                    continue
+                types = [arrow_type(c.type) for c in schema.columns if c.type is not None]
+                types += [pa.int64()] if schema.time is not None else []
+                columns = zip(*rows[name], strict=True)
+                arrays = [pa.array(c, t) for c, t in zip(columns, types, strict=True)]
+                pq.write_table(pa.table(arrays, names=list(schema.names)), place / "facts.parquet")
+            yield folder
