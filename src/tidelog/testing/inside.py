@@ -24,7 +24,7 @@ from tidelog.evaluation.stretch import Limit, TooHard
 from tidelog.explain.proofs import Matches, is_copy
 from tidelog.explain.text import why_lines
 from tidelog.explain.why import read_fact, why
-from tidelog.language.program import Origin, Program, Rule, Type, Value, type_of
+from tidelog.language.program import TIME_COLUMN, Origin, Program, Rule, Type, Value, type_of
 from tidelog.logic.normalise import core
 from tidelog.streaming.offline import Endless
 from tidelog.streaming.schedule import Blocking
@@ -108,12 +108,15 @@ def answers(
 
 def facts_of(program: Program, predicate: str, table: pa.Table) -> list[Fact]:
     """The rows of an answer as facts."""
-    arity = len(program.output_columns(predicate))
     columns = [column.to_pylist() for column in table.columns]
-    if table.num_columns == arity:
-        return [Fact(predicate, row, None) for row in zip(*columns, strict=True)]
+    if predicate in program.heads or predicate in program.declarations:
+        temporal = table.num_columns > len(program.output_columns(predicate))
+    else:  # an input that is not declared has no names for its columns
+        temporal = table.column_names[-1] == TIME_COLUMN
     if table.column_names == ["holds"]:
         return [Fact(predicate, (), None)] * table.num_rows
+    if not temporal:
+        return [Fact(predicate, row, None) for row in zip(*columns, strict=True)]
     return [Fact(predicate, row[:-1], row[-1]) for row in zip(*columns, strict=True)]
 
 
