@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from tidelog.language.diagnostics import (
@@ -98,13 +98,23 @@ def decode(text: str | bytes, file: str) -> tuple[Source, Diagnostic | None]:
 
 def check_program(program: Program, *, complete: bool = True) -> Iterator[Diagnostic]:
     """All findings; those that need the whole program only when it is `complete`."""
+    for rule in program.rules:
+        yield from check_rule(rule)
+    yield from check_together(program, complete=complete)
+
+
+def check_together(
+    program: Program, *, complete: bool = True, meaning: Callable[[Rule], object] | None = None
+) -> Iterator[Diagnostic]:
+    """What the statements say together, beyond each rule by itself.
+
+    `meaning` may remember `canonical` of rules, for an editor that checks at every keystroke.
+    """
     yield from _declared_twice(program)
     yield from _shapes(program)
-    for rule in program.rules:
-        yield from _variables(rule)
     types = infer(program)
     yield from types.diagnostics
-    yield from _duplicates(program)
+    yield from _duplicates(program, meaning or canonical)
     if complete:
         yield from _outputs(program)
         yield from _undeclared(program, types)
@@ -228,7 +238,8 @@ def _sort(temporal: bool) -> str:
 # Variables
 
 
-def _variables(rule: Rule) -> Iterator[Diagnostic]:
+def check_rule(rule: Rule) -> Iterator[Diagnostic]:
+    """What can be said of a rule by itself: how it uses its variables."""
     bound: set[str] = set()
     times: dict[str, TimeOffset] = {}
     objects: dict[str, Variable] = {}
@@ -316,10 +327,12 @@ def _fact_hint(variable: Variable, head: Atom) -> str:
 # The program as a whole
 
 
-def _duplicates(program: Program) -> Iterator[Diagnostic]:
+def _duplicates(
+    program: Program, meaning: Callable[[Rule], object]
+) -> Iterator[Diagnostic]:
     first: dict[object, Rule] = {}
     for rule in program.rules:
-        known = first.setdefault(_canonical(rule), rule)
+        known = first.setdefault(meaning(rule), rule)
         if known is not rule:
             kind = "rule" if rule.body else "fact"
             yield Diagnostic(
@@ -331,7 +344,7 @@ def _duplicates(program: Program) -> Iterator[Diagnostic]:
             )
 
 
-def _canonical(rule: Rule) -> object:
+def canonical(rule: Rule) -> object:
     """Equal for rules that differ in names of variables and, mostly, in the order of the body."""
     names: dict[str, int] = {}
 
