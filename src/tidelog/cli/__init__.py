@@ -14,7 +14,7 @@ from copy import copy
 import click
 
 from tidelog import __version__
-from tidelog.cli import problems, query, report, rules, run, test, why
+from tidelog.cli import lsp, problems, query, report, rules, run, test, why
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -41,6 +41,7 @@ for command in (
     problems.definitive_command,
     problems.forgettable_command,
     problems.contained_command,
+    lsp.lsp_command,
 ):
     cli.add_command(command)
 # The other spelling works too, without a line of its own in the help.

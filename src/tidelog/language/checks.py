@@ -327,9 +327,7 @@ def _fact_hint(variable: Variable, head: Atom) -> str:
 # The program as a whole
 
 
-def _duplicates(
-    program: Program, meaning: Callable[[Rule], object]
-) -> Iterator[Diagnostic]:
+def _duplicates(program: Program, meaning: Callable[[Rule], object]) -> Iterator[Diagnostic]:
     first: dict[object, Rule] = {}
     for rule in program.rules:
         known = first.setdefault(meaning(rule), rule)

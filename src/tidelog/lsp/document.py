@@ -100,9 +100,7 @@ class Document:
     version: int | None = None
 
     @staticmethod
-    def of(
-        uri: str, raw: str, units: Units = Units.UTF16, version: int | None = None
-    ) -> Document:
+    def of(uri: str, raw: str, units: Units = Units.UTF16, version: int | None = None) -> Document:
         text = plain(raw)
         return Document(uri, raw, text, tuple(map(Chunk, chunked(text))), units, version)
 
@@ -180,7 +178,7 @@ class Document:
     def offset(self, line: int, column: int) -> int:
         """Where in the text a position of the client is."""
         row = self.lines.line(line)
-        index = self.units.index(row, column)
+        index = self.units.place(row, column)
         if line == 0 and row.startswith("\ufeff"):
             index = max(0, index - 1)
         if not 0 <= line < len(self.lines.starts):

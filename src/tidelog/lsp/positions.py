@@ -36,10 +36,10 @@ class Units(StrEnum):
             case Units.UTF8:
                 return len(text.encode("utf-8", "surrogatepass"))
 
-    def index(self, text: str, column: int) -> int:
+    def place(self, text: str, column: int) -> int:
         """The index of the character at a column; within a character, the one after it.
 
-        >>> Units.UTF16.index("a\U0001f600b", 3), Units.UTF16.index("abc", 99)
+        >>> Units.UTF16.place("a\U0001f600b", 3), Units.UTF16.place("abc", 99)
         (2, 3)
         """
         if self is Units.UTF32 or text.isascii():
@@ -78,7 +78,7 @@ class Lines:
             return 0
         if line >= len(self.starts):
             return len(self.text)
-        return self.starts[line] + self.units.index(self.line(line), column)
+        return self.starts[line] + self.units.place(self.line(line), column)
 
     def position(self, offset: int) -> tuple[int, int]:
         """Line and column of an offset."""

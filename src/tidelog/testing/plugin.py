@@ -60,7 +60,8 @@ class RulesTests(pytest.File):
             suite = load(self.path)
         except WrongFile as error:
             raise self.CollectError(str(error)) from None
-        for test in (*suite.cases, *suite.limits):
+        tests: tuple[Case | Limit, ...] = (*suite.cases, *suite.limits)
+        for test in tests:
             yield RulesTest.from_parent(self, name=test.name, suite=suite, test=test)
 
 
@@ -92,7 +93,9 @@ class RulesTest(pytest.Item):
         if result.skipped:
             pytest.skip(result.skipped)
 
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: object = None) -> str:  # type: ignore[override]
+    def repr_failure(
+        self, excinfo: pytest.ExceptionInfo[BaseException], style: object = None
+    ) -> str:
         if isinstance(excinfo.value, Unexpected):
             return str(excinfo.value)
         return str(super().repr_failure(excinfo))
