@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 
 import click
@@ -33,7 +34,10 @@ def lsp_command(stdio: bool, tcp: str | None, log_file: str | None) -> None:
     server = make_server()
     try:
         if place is None:
-            server.start_io()
+            # The protocol has standard output to itself, also after the server has closed it.
+            with os.fdopen(os.dup(1), "wb") as out, open(os.devnull, "wb") as nowhere:
+                os.dup2(nowhere.fileno(), 1)
+                server.start_io(stdout=out)
         else:
             click.echo(f"waiting for a client at {place[0]}:{place[1]}", err=True)
             server.start_tcp(*place)
@@ -43,6 +47,12 @@ def lsp_command(stdio: bool, tcp: str | None, log_file: str | None) -> None:
         logging.getLogger("tidelog.lsp").exception("the server ends")
         click.echo(f"Error: what came in is not the Language Server Protocol: {error}", err=True)
         sys.exit(1)
+
+
+def _is_trouble(record: logging.LogRecord) -> bool:
+    """A request that is refused with a sentence is no trouble, though pygls logs it as one."""
+    error = record.exc_info[1] if record.exc_info else None
+    return type(error).__name__ != "JsonRpcInvalidParams"
 
 
 def _place(tcp: str) -> tuple[str, int]:
@@ -61,6 +71,7 @@ def _logging(path: str | None) -> None:
         except OSError as error:
             raise click.UsageError(f"cannot write {path}: {error.strerror or error}") from error
         handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(levelname)s %(message)s"))
+    handler.addFilter(_is_trouble)
     for name in ("pygls", "tidelog.lsp", "asyncio"):
         logger = logging.getLogger(name)
         logger.addHandler(handler)

@@ -68,8 +68,8 @@ class Scanner:
 
     def words(self, tokens: Iterable[Token], text: str) -> Iterator[Word]:
         found = list(tokens)
-        for token, after in zip(found, [*found[1:], None], strict=True):
-            yield self.word(token, after, text)
+        for i, token in enumerate(found):
+            yield self.word(token, found[i + 1] if i + 1 < len(found) else None, text)
 
     def word(self, token: Token, after: Token | None, text: str) -> Word:
         """The next token; `after` is the one that follows it, which tells names apart."""
