@@ -10,6 +10,9 @@ from tidelog.language.diagnostics import Code, Diagnostic
 from tidelog.language.program import Input
 from tidelog.lsp.document import Document
 
+# Operators of other languages of which ours reads the first half.
+_FOREIGN = ("<>", "=<", "=>")
+
 
 @dataclass(frozen=True)
 class Fix:
@@ -32,6 +35,8 @@ def fixes(document: Document, diagnostic: Diagnostic) -> Iterator[Fix]:
         yield _renamed(diagnostic, start, written, quoted[0])
     match diagnostic.code:
         case Code.SYNTAX:
+            if document.text[start - 1 : start + 1] in _FOREIGN:
+                start, end = start - 1, start + 1
             yield from _syntax(hint, quoted, start, end, written)
         case Code.SINGLE_OCCURRENCE:
             for i, name in enumerate(quoted):
