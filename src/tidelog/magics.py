@@ -33,8 +33,8 @@ class TidelogMagics(Magics):
 
     last = "program"
 
-    @line_cell_magic("tidelog")
-    def magic(self, line: str, cell: str | None = None) -> Any:
+    @line_cell_magic
+    def tidelog(self, line: str, cell: str | None = None) -> Any:
         """Rules in a cell, or a question in a line; `%load_ext tidelog` tells more."""
         try:
             words = shlex.split(line)
