@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 
+# Test files of rules that are wrong on purpose: tests/testing looks at what is said of them.
+collect_ignore_glob = ["testing/failing/*"]
+
 # The same examples in every run: a failure here is a failure everywhere.
 settings.register_profile("default", derandomize=True, deadline=None)
 settings.load_profile("default")

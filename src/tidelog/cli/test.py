@@ -103,6 +103,7 @@ def test_command(
             "mode": mode,
             "master": master,
             "budget": budget,
+            "start": _spark,
         }
         if update:
             _update(paths, match.casefold(), yes, options)
@@ -126,6 +127,12 @@ def test_command(
     else:
         _sum(report)
     sys.exit(0 if report.passed else 1)
+
+
+def _spark(master: str, progress: Callable[[str], None]) -> object:
+    from tidelog.cli.on_spark import started
+
+    return started(master, progress)
 
 
 def _nothing(_: FileReport) -> None:

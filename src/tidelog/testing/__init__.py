@@ -67,15 +67,17 @@ def run(
     min_coverage: int | None = None,
     budget: float = 60.0,
     progress: Callable[[str], None] = lambda _: None,
+    start: Callable[[str, Callable[[str], None]], object] | None = None,
     told: Callable[[FileReport], None] = lambda _: None,
 ) -> Report:
     """Run the test files among `paths`, and below those that are folders.
 
     `match` chooses the tests whose name has it somewhere, in either case. As a `query` the facts
     are all there; with `offline` and `online` they arrive tick by tick. `coverage` measures it,
-    and `min_coverage`, in percent, asks for it. `told` hears of each file once it is done.
+    and `min_coverage`, in percent, asks for it. `start` starts
+    Spark from a master and a place for progress. `told` hears of each file once it is done.
     """
-    runner = Runner(engine, mode, master, budget, progress)
+    runner = Runner(engine, mode, master, budget, progress, start)
     suites: list[Suite] = []
     files: list[FileReport] = []
     try:

@@ -89,7 +89,10 @@ class Document:
     problems: list[Problem] = field(default_factory=list)
 
     def wrong(self, place: Node | Origin, message: str, hint: str | None = None) -> None:
+        """Note a problem; what follows a semicolon in its message is the hint."""
         origin = place if isinstance(place, Origin) else place.origin
+        if hint is None:
+            message, _, hint = message.partition("; ")
         self.problems.append(Problem(message, origin, hint))
 
     # Values of the shape that is wanted; None, and a problem, for others
@@ -98,7 +101,7 @@ class Document:
         """A mapping; keys that are not known are problems, unless any will do."""
         if not isinstance(node, Fields):
             example = f", such as `{next(iter(known))}: ...`" if known else ""
-            self.wrong(node, f"{what} is a mapping{example}")
+            self.wrong(node, f"{what} is a mapping{example}", "write `key: value` in it")
             return None
         if known is not None:
             known = tuple(known)
@@ -115,7 +118,7 @@ class Document:
 
     def text(self, node: Node, what: str) -> Text | None:
         if not isinstance(node, Text) or node.empty:
-            self.wrong(node, f"{what} is text")
+            self.wrong(node, f"{what} is text", "write it in quotes")
             return None
         return node
 
@@ -132,10 +135,10 @@ class Document:
         text = node.value if isinstance(node, Text) else ""
         digits = text.removeprefix("-")
         if not digits.isascii() or not digits.isdigit() or len(digits) > 19:
-            self.wrong(node, f"{what} is a whole number")
+            self.wrong(node, f"{what} is a whole number", "write digits only, such as 2")
             return None
         if least is not None and int(text) < least:
-            self.wrong(node, f"{what} is {least} or more")
+            self.wrong(node, f"{what} is {least} or more", f"write {least} or a greater number")
             return None
         return int(text)
 
@@ -204,7 +207,7 @@ def _node(node: yaml.Node, document: Document, depth: int) -> Node:
                 end = max(value.end for _, value in fields.values())
             return Fields(fields, origin, start, end)
         case _:
-            document.wrong(origin, "this is nested too deeply for a test file")
+            document.wrong(origin, "this is nested too deeply; a test file has few levels")
             return Text("", origin, start, end, empty=True)
 
 

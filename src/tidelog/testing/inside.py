@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import tidelog
 from tidelog.analysis.containment import Ground
@@ -194,26 +194,40 @@ def ground(fact: Fact) -> tuple[Value, ...]:
 
 # Spark
 
+Start: TypeAlias = "Callable[[str, Callable[[str], None]], Any]"
+
+
+def _started(master: str, progress: Callable[[str], None]) -> Any:
+    from tidelog.spark import session
+
+    progress("starting Spark")
+    return session(master)
+
 
 class OnSpark:
     """The one Spark session of a run, started when the first case asks for it."""
 
-    def __init__(self, master: str, progress: Callable[[str], None]) -> None:
+    def __init__(
+        self, master: str, progress: Callable[[str], None], start: Start | None = None
+    ) -> None:
         self.master, self.progress = master, progress
+        self.start = start or _started
         self._session: Any = None
+        self._own = False
 
     def session(self) -> Any:
         if self._session is None:
-            from tidelog.spark import session
+            from pyspark.sql import SparkSession
 
-            self.progress("starting Spark")
-            self._session = session(self.master)
+            self._own = SparkSession.getActiveSession() is None
+            self._session = self.start(self.master, self.progress)
         return self._session
 
     def stop(self) -> None:
-        if self._session is not None:
+        """End the session, unless somebody else had started it."""
+        if self._session is not None and self._own:
             self._session.stop()
-            self._session = None
+        self._session = None
 
     def query(
         self, program: Program, queries: Iterable[str], facts: Iterable[Fact], low: int, high: int

@@ -15,7 +15,7 @@ from tidelog.data.ticks import Ticks
 from tidelog.language.checks import Similar
 from tidelog.language.diagnostics import Source
 from tidelog.language.parser import parse_source
-from tidelog.language.printer import print_value
+from tidelog.language.printer import print_type, print_value
 from tidelog.language.program import (
     TIME_MAX,
     Atom,
@@ -30,6 +30,12 @@ from tidelog.language.program import (
 from tidelog.language.tokens import Kind, tokenize
 from tidelog.language.types import Types, infer
 
+_EXAMPLES = {
+    Type.TEXT: 'text is written `high`, or `"High"` in quotes',
+    Type.INT: "an integer is written `5`",
+    Type.FLOAT: "a number is written `2.5`, or `2`",
+    Type.BOOL: "a bool is `true` or `false`",
+}
 # Facts that a range of times stands for.
 MOST_TICKS = 1_000_000
 
@@ -129,11 +135,13 @@ def tick_of(text: str, ticks: Ticks | None) -> int:
     if digits.isascii() and digits.isdigit():
         tick = int(written) if len(digits) <= 19 else TIME_MAX + 1
     elif ticks is None:
-        raise ValueError(f"`{written}` is not a whole number of ticks")
+        raise ValueError(
+            f"`{written}` is not a whole number of ticks; timestamps need `tick: 10m` in the file"
+        )
     else:
         tick = ticks.tick(written)
     if abs(tick) > TIME_MAX:
-        raise ValueError(f"the time {written} does not fit 62 bits")
+        raise ValueError(f"the time {written} does not fit 62 bits; write a smaller one")
     return tick
 
 
@@ -183,12 +191,12 @@ class Vocabulary:
             head = predicate + head
         atom = _atom(head, text)
         if predicate is not None and atom.predicate != predicate:
-            raise ValueError(f"`{text}` is not about `{predicate}`")
+            raise ValueError(f"`{text}` is not about `{predicate}`; leave the name out: `(a) @ 5`")
         self.check(atom.predicate)
         if (time is not None) != self.temporal[atom.predicate]:
             example = f"`{head} @ 0`" if time is None else f"`{head}`"
             has = "a" if time is None else "no"
-            raise ValueError(f"`{atom.predicate}` has {has} time in the rules: write {example}")
+            raise ValueError(f"`{atom.predicate}` has {has} time in the rules; write {example}")
         low, high = self._times(time) if time is not None else (None, None)
         args = self.arguments(atom)
         return Pattern(atom.predicate, args, low, high, time is not None, text.strip())
@@ -198,7 +206,8 @@ class Vocabulary:
         wanted = self.types.columns[atom.predicate]
         if len(atom.args) != len(wanted):
             number = "1 argument" if len(wanted) == 1 else f"{len(wanted)} arguments"
-            raise ValueError(f"`{atom.predicate}` has {number} in the rules")
+            columns = ", ".join(map(print_type, wanted)) or "none"
+            raise ValueError(f"`{atom.predicate}` has {number} in the rules; they are {columns}")
         return tuple(
             self.fitting(term, atom.predicate, i)
             for i, term in enumerate(self.types.fit(atom.predicate, atom.args))
@@ -216,7 +225,8 @@ class Vocabulary:
         if type_ is not None and term.type is not type_:
             shown = print_value(term.value)
             raise ValueError(
-                f"argument {i + 1} of `{predicate}` is {type_}, and `{shown}` is {term.type}"
+                f"argument {i + 1} of `{predicate}` is {type_}, and `{shown}` is {term.type};"
+                f" {_EXAMPLES[type_]}"
             )
         return term.value
 
@@ -227,9 +237,9 @@ class Vocabulary:
         low = tick_of(first, self.ticks)
         high = tick_of(last, self.ticks) if dots else low
         if high < low:
-            raise ValueError(f"the times {text} go backwards")
+            raise ValueError(f"the times {text} go backwards; write the earlier one first")
         if high - low >= MOST_TICKS:
-            raise ValueError(f"the times {text} are more than {MOST_TICKS:,}")
+            raise ValueError(f"the times {text} are more than {MOST_TICKS:,}; choose fewer")
         return low, high
 
 
@@ -246,4 +256,4 @@ def _atom(head: str, text: str) -> Atom:
     match parsed.program.statements:
         case (Rule(head=atom, body=()),) if not parsed.diagnostics:
             return atom
-    raise ValueError(f"`{text}` is not a fact such as `P(a, 1) @ 5`")
+    raise ValueError(f"`{text}` is not a fact; one is written `P(a, 1) @ 5`")

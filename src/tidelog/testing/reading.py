@@ -70,19 +70,20 @@ class _Reader:
                 self.document.wrong(_begin(self.document), f"there is no `{name}`", hint)
         self.ticks = self._ticks(top)
         program, rules = self._rules(top)
+        listed = self._child(top, "tests")
+        found = None if listed is None else self.document.items(listed, "`tests`")
+        items = (
+            []
+            if found is None
+            else [self.document.fields(item, "a test", _CASE) for item in found.items]
+        )
         if program is None:
             return None
         self.words = Vocabulary(program, self.ticks)
         shared = self._given(top)
-        cases: list[Case] = []
-        listed = self._child(top, "tests")
-        found = None if listed is None else self.document.items(listed, "`tests`")
-        for item in found.items if found is not None else ():
-            fields = self.document.fields(item, "a test", _CASE)
-            if fields is not None:
-                cases.append(self._case(fields, shared))
+        cases = [self._case(fields, shared) for fields in items if fields is not None]
         if found is not None and not found.items:
-            self.document.wrong(found, "there are no tests in the list")
+            self.document.wrong(found, "there are no tests in the list", "write `- name: ...`")
         self._names(cases)
         limits = self._child(top, "limits")
         return Suite(
@@ -117,7 +118,8 @@ class _Reader:
                 return None
             return Ticks.of(length.value, None if start is None else start.value)
         except ValueError as error:
-            self.document.wrong(tick, str(error))
+            message, _, hint = str(error).partition(": ")
+            self.document.wrong(tick, message, hint or "write it as 2014-01-01T00:10Z")
             return None
 
     def _rules(self, top: Fields) -> tuple[Program | None, str]:
@@ -230,7 +232,7 @@ class _Reader:
     def _statement(self, statement: object, place: Text) -> Fact | None:
         try:
             if not isinstance(statement, Rule) or statement.body:
-                raise ValueError("facts are facts, such as `P(a, 1) @ 5.`, not rules")
+                raise ValueError("these are not facts; one is written `P(a, 1) @ 5.`")
             return self._fact(statement.head)
         except ValueError as error:
             self.document.wrong(place, str(error))
@@ -241,10 +243,11 @@ class _Reader:
         args = self.words.arguments(atom)
         time = atom.time.tick if isinstance(atom.time, TimePoint) else None
         if None in args or (atom.time is not None and time is None):
-            raise ValueError(f"a fact of `{atom.predicate}` has a variable")
+            raise ValueError(f"a fact of `{atom.predicate}` has a variable; write a constant")
         if (time is not None) != self.words.temporal[atom.predicate]:
             has = "a" if time is None else "no"
-            raise ValueError(f"`{atom.predicate}` has {has} time in the rules")
+            example = "`P(a) @ 5.`" if time is None else "`P(a).`"
+            raise ValueError(f"`{atom.predicate}` has {has} time in the rules; write {example}")
         return Fact(atom.predicate, args, time)
 
     def _files(self, node: Node) -> Iterator[Path]:
@@ -269,7 +272,9 @@ class _Reader:
                 continue
             for fact in pattern.facts():
                 if fact.time is None:
-                    self.document.wrong(key, "facts without a time are there from the start")
+                    self.document.wrong(
+                        key, "facts without a time are there from the start; leave it out"
+                    )
                 elif fact not in known:
                     self.document.wrong(
                         key,
@@ -294,7 +299,7 @@ class _Reader:
         pattern = self.words.pattern(timed)
         self.words.check(pattern.predicate, self.words.program.inputs)
         if pattern.low is None or pattern.low != pattern.high:
-            raise ValueError(f"`{key.value}`: a series starts at one time")
+            raise ValueError(f"`{key.value}`: a series starts at one time; write `@ 5`")
         holes = [i for i, arg in enumerate(pattern.args) if arg is None]
         columns = self._columns(value, len(holes) or 1)
         if columns is None:
@@ -310,8 +315,8 @@ class _Reader:
         """The values of each `_`: one series, or a list of as many as there are."""
         nodes = list(value.items) if isinstance(value, Items) else [value]
         if len(nodes) != holes:
-            many = "a list of series, one for each `_`" if holes > 1 else "one series"
-            self.document.wrong(value, f"{len(nodes)} series for {holes}: this wants {many}")
+            many = "a list of series, one for each" if holes > 1 else "one series, as text"
+            self.document.wrong(value, f"{len(nodes)} series for {holes} `_`", f"write {many}")
             return None
         columns: list[list[Value | None]] = []
         for node in nodes:
@@ -321,8 +326,7 @@ class _Reader:
             try:
                 columns.append(series(text.value))
             except ValueError as error:
-                hint = "values are separated by spaces: `low high*3 _ 10+5x6`"
-                self.document.wrong(text, str(error), hint)
+                self.document.wrong(text, str(error))
                 return None
         lengths = [len(column) for column in columns]
         if len(set(lengths)) > 1:
@@ -445,7 +449,9 @@ class _Reader:
                 continue
             for fact in pattern.facts():
                 if fact.time is None:
-                    self.document.wrong(key, f"`{fact.predicate}` has no time: it has no tin")
+                    self.document.wrong(
+                        key, f"`{fact.predicate}` has no time; only answers with one have a tin"
+                    )
                 else:
                     yield Final(fact, tin, key.origin, value)
 

@@ -29,6 +29,7 @@ class Runner:
     master: str = "local[2]"
     budget: float = 60.0
     progress: Callable[[str], None] = lambda _: None
+    start: inside.Start | None = None  # how Spark is started, if not plainly
     seen: list[tuple[Suite, Case, Ran]] = field(default_factory=list)  # for coverage
     _spark: OnSpark | None = None
 
@@ -103,7 +104,7 @@ class Runner:
         high: int,
     ) -> dict[str, list[Fact]]:
         if self._spark is None:
-            self._spark = OnSpark(self.master, self.progress)
+            self._spark = OnSpark(self.master, self.progress, self.start)
         if self.chosen == "query":
             return self._spark.query(program, queries, facts, low, high)
         with inside.quiet():

@@ -57,7 +57,9 @@ def _values(item: str, room: int) -> list[Value | None]:
         return _stepped(Decimal(start), Decimal(f"{sign}{step}"), int(count), "." in start + step)
     found = _ITEM.fullmatch(item)
     if found is None:
-        raise ValueError(f"`{item}` is not a value, `value*3`, `10+5x6` or the gap `_`")
+        raise ValueError(
+            f"`{item}` is not part of a series; values stand between spaces: `low high*3 _ 10+5x6`"
+        )
     word, count = found.group(1), int((found.group(2) or "1")[:9])
     _fits(count, room)
     return [None if word == "_" else value(word)] * count
@@ -65,7 +67,7 @@ def _values(item: str, room: int) -> list[Value | None]:
 
 def _fits(count: int, room: int) -> None:
     if count > room:
-        raise ValueError(f"a series has {MOST_VALUES:,} values at most")
+        raise ValueError(f"a series has {MOST_VALUES:,} values at most; write a shorter one")
 
 
 def _stepped(start: Decimal, step: Decimal, count: int, decimals: bool) -> list[Value | None]:
@@ -91,4 +93,4 @@ def value(word: str) -> Value:
                 raise ValueError(
                     f'`{variable.name}` is a variable; as a constant it is written `"{word}"`'
                 )
-    raise ValueError(f"`{word}` is not a constant")
+    raise ValueError(f"`{word}` is not a constant; write `high`, `2.5`, or text in quotes")

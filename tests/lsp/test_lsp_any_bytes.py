@@ -49,7 +49,9 @@ BYTES = {
     "no method": said({"jsonrpc": "2.0", "id": 3}),
     "another method": asked("textDocument/no-such-thing"),
     "no parameters": said({"jsonrpc": "2.0", "id": 4, "method": "textDocument/hover"}),
-    "wrong parameters": said({"jsonrpc": "2.0", "id": 4, "method": "textDocument/hover", "params": 5}),
+    "wrong parameters": said(
+        {"jsonrpc": "2.0", "id": 4, "method": "textDocument/hover", "params": 5}
+    ),
     "far away": asked("textDocument/hover", position={"line": 10**9, "character": 10**9}),
     "a file that is not open": said(
         {
