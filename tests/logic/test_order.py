@@ -6,9 +6,9 @@ import itertools
 from collections.abc import Iterator
 
 import pytest
-from deep import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from support.deep import examples
 
 from tidelog.analysis.canonical import splits
 from tidelog.language.program import Constant, Operator, Type, Value
