@@ -9,12 +9,13 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
+from support.places import ROOT
 
 from tidelog.cli import cli
 
 pytestmark = pytest.mark.xdist_group("spark")
 
-TURBINES = Path(__file__).parents[2] / "examples" / "turbines"
+TURBINES = ROOT / "examples" / "turbines"
 ON = ("run", str(TURBINES / "rules.tdl"), "--facts", str(TURBINES / "facts"))
 MALFUNC = [{"x": "north", "time": 1}, {"x": "north", "time": 2}, {"x": "east", "time": 6}]
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import brute
-from brute import Fact
-from deep import examples
 from hypothesis import assume, given
-from programs import Case, Shape, programs
+from support import brute
+from support.brute import Fact
+from support.deep import examples
+from support.programs import Case, Shape, programs
 
 import tidelog
 from tidelog.analysis.containment import Budget, Cut, Verdict, Witness

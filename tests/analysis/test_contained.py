@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import brute
 import pytest
-from brute import Fact
-from deep import examples
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from oracle.naive import evaluate
-from programs import Case, Facts, Shape, histories, programs
+from support import brute
+from support.brute import Fact
+from support.deep import examples
+from support.programs import Case, Facts, Shape, histories, programs
 
 import tidelog
 from tidelog.analysis.containment import Budget, Refused, reduced

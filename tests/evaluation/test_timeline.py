@@ -7,13 +7,13 @@ import time
 from collections import Counter
 
 import pytest
-import twoway
-from deep import examples
 from hypothesis import given
 from oracle import naive
 from oracle.generate import Case as AnyCase
 from oracle.generate import programs_and_facts
-from twoway import Case, Shape
+from support import twoway
+from support.deep import examples
+from support.twoway import Case, Shape
 
 import tidelog
 from tidelog.analysis.dependencies import Class, dependencies

@@ -14,8 +14,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from conftest import ROOT
 from pyspark.sql import SparkSession
+
+from support.places import ROOT
 
 OPTIONS = {
     "spark.executor.memory": "512m",

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from conftest import ROOT
-from deep import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from oracle import naive
 from oracle.generate import Case, programs_and_facts
 from oracle.horizon import temporal_predicates
+from support.deep import examples
+from support.places import ROOT
 
 import tidelog
 from tidelog.analysis.containment import Ground

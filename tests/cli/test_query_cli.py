@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
-from conftest import ROOT
+from support.places import ROOT
 
 from tidelog.cli import cli
 from tidelog.views import answers

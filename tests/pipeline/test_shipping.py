@@ -10,8 +10,8 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 import pytest
-from conftest import ROOT
 from pyspark.sql import SparkSession
+from support.places import ROOT
 
 import tidelog
 from tidelog.data.facts import DataError

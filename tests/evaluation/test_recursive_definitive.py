@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from itertools import product
 
-import twoway
-from deep import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from oracle import naive
-from twoway import Case, Shape
+from support import twoway
+from support.deep import examples
+from support.twoway import Case, Shape
 
 import tidelog
 from tidelog.evaluation.duckdb import Engine

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from conftest import ROOT
+from support.places import ROOT
 
 from tidelog import __version__
 from tidelog.cli import cli

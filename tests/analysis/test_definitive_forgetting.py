@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-import brute
 import pyarrow as pa
-from brute import Fact
-from deep import examples
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from programs import PLAIN, Case, Facts, Shape, histories, programs
+from support import brute
+from support.brute import Fact
+from support.deep import examples
+from support.programs import PLAIN, Case, Facts, Shape, histories, programs
 
 import tidelog
 from tidelog.analysis.definitive import Pending

@@ -8,10 +8,10 @@ the data lying at times up to tau.
 
 from __future__ import annotations
 
-from deep import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from oracle.naive import evaluate
+from support.deep import examples
 
 import tidelog
 from tidelog.analysis.containment import Budget

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from conftest import ROOT
+from support.places import ROOT
 
 from tidelog.cli import cli
 

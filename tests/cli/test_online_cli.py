@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from support.places import ROOT
 
 RULES = str(ROOT / "examples" / "turbines" / "rules.tdl")
 FACTS = str(ROOT / "examples" / "turbines" / "facts")

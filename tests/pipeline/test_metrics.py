@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
+from support.places import ROOT
 
 import tidelog
 from tidelog.cli import cli
@@ -21,7 +22,7 @@ from tidelog.spark import Running, stream
 
 pytestmark = pytest.mark.xdist_group("spark")
 
-TURBINES = Path(__file__).parents[2] / "examples" / "turbines"
+TURBINES = ROOT / "examples" / "turbines"
 RULES = """
 input Temp(device: text, level: text) @ time.
 output Twice, Hot.

@@ -7,14 +7,14 @@ Datalog: Example 1 is the turbine program, Examples 2 to 5 follow Definitions 2 
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
+from support.places import ROOT
 
 import tidelog
 from tidelog.analysis.delay import Measure, Refused
 
-TURBINES = (Path(__file__).parents[2] / "examples" / "turbines" / "rules.tdl").read_text()
+TURBINES = (ROOT / "examples" / "turbines" / "rules.tdl").read_text()
 # Example 2: "which defines an invalid reading as a malfunction".
 INVALID = TURBINES + "Malfunc(X) @ T :- Temp(X, na) @ T.\n"
 

@@ -7,12 +7,12 @@ from random import Random
 
 import duckdb
 import pyarrow as pa
-from deep import examples
 from hypothesis import event, given
 from hypothesis import strategies as st
 from oracle import naive
 from oracle.generate import Case, programs_and_facts
 from oracle.keyed import keyed
+from support.deep import examples
 
 from tidelog.analysis.dependencies import dependencies
 from tidelog.analysis.stages import Kind, Stage, staged

@@ -5,13 +5,13 @@ from __future__ import annotations
 import warnings
 from typing import Any, Literal
 
-import brute
 import pyarrow as pa
-from brute import Fact
-from deep import examples
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from programs import Case, Facts, Shape, histories, programs
+from support import brute
+from support.brute import Fact
+from support.deep import examples
+from support.programs import Case, Facts, Shape, histories, programs
 
 import tidelog
 from tidelog.analysis.analyze import simplified

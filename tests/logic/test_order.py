@@ -6,9 +6,9 @@ import itertools
 from collections.abc import Iterator
 
 import pytest
-from deep import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from support.deep import examples
 
 from tidelog.analysis.canonical import splits
 from tidelog.language.program import Constant, Operator, Type, Value
@@ -107,7 +107,24 @@ def test_all_cases_together_are_exact(type_: Type, data: st.DataObject) -> None:
         assert any(all(true(a, m) for a in case.assumptions) for case in cases)
 
 
-@pytest.mark.parametrize("type_", Type)
+# A value that follows from the assumptions, such as X = 1 from 0 < X < 2, is given to others too.
+not_distinct = pytest.mark.xfail(reason="Order.model uses a value that follows twice", strict=True)
+
+
+@not_distinct
+def test_values_that_follow_are_not_given_to_others() -> None:
+    x, y = Symbol(1, Type.INT), Symbol(2, Type.INT)
+    zero, two = Constant(0, Type.INT), Constant(2, Type.INT)
+    order = Order().assume((zero, Operator.LT, x), (x, Operator.LT, two), (x, Operator.NE, y))
+    assert order is not None
+    model = order.model([x, y], [zero, two])
+    assert model[x] == 1
+    assert model[y] != 1
+
+
+@pytest.mark.parametrize(
+    "type_", [pytest.param(t, marks=[not_distinct] if t is Type.INT else []) for t in Type]
+)
 @examples(150)
 @given(st.data())
 def test_models(type_: Type, data: st.DataObject) -> None:

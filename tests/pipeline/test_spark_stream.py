@@ -12,13 +12,13 @@ from unittest.mock import patch
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deep import examples
 from hypothesis import event, given
 from hypothesis import strategies as st
 from oracle import naive
 from oracle.generate import Case, programs_and_facts
 from oracle.keyed import keyed
 from pyspark.sql import SparkSession
+from support.deep import examples
 
 from tidelog.data.facts import arrow_type, resolve, schemas
 from tidelog.logic.normalise import core
