@@ -19,8 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tidelog
-from tidelog.data.facts import DataError
 from tidelog.data.ticks import Ticks
+from tidelog.errors import DataError
 from tidelog.evaluation.duckdb import Engine
 
 DECLARED = (

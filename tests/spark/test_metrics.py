@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 import tidelog
 from tidelog.cli import cli
-from tidelog.data.facts import DataError
+from tidelog.errors import DataError
 from tidelog.pipeline.publishing import Metric, exposition, publisher
 from tidelog.spark import Running, stream
 

@@ -15,7 +15,8 @@ from oracle import naive
 from oracle.generate import Case, programs_and_facts
 
 import tidelog
-from tidelog.data.facts import DataError, schemas
+from tidelog.data.schema import schemas
+from tidelog.errors import DataError
 from tidelog.streaming.schedule import Blocking, Schedule
 from tidelog.streaming.stream import Stream
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from oracle.generate import Case, programs_and_facts
 
 import tidelog
-from tidelog.data.facts import schemas
+from tidelog.data.schema import schemas
 from tidelog.streaming.stream import Growing
 from tidelog.streaming.watch import Watch
 
