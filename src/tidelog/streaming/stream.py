@@ -16,14 +16,15 @@ from tidelog.analysis.definitive import Pending
 from tidelog.analysis.dependencies import Class, Dependencies, dependencies
 from tidelog.data.readers.memory import RowsLike
 from tidelog.data.schema import resolve, schemas
+from tidelog.data.types import arrow_type
 from tidelog.errors import DataError
 from tidelog.evaluation.plan import planning_budget
 from tidelog.language.printer import print_program
-from tidelog.language.program import TIME_COLUMN, TIME_MAX, Program, Type
+from tidelog.language.program import TIME_COLUMN, TIME_MAX, Program
 from tidelog.logic.normalise import core
 from tidelog.streaming import offline
 from tidelog.streaming.blocking import Whole
-from tidelog.streaming.intake import ARROW, Intake, by_time
+from tidelog.streaming.intake import Intake, by_time
 from tidelog.streaming.joins import Row
 from tidelog.streaming.network import fits
 from tidelog.streaming.offline import Offline
@@ -383,7 +384,7 @@ class Stream:
     def _shape(self, query: str) -> tuple[list[str], list[pa.DataType], pa.Table]:
         names = list(self.program.output_columns(query))
         predicate = self.deps.core.predicates[query]
-        types = [ARROW[t or Type.TEXT] for t in predicate.types]
+        types = [arrow_type(t) for t in predicate.types]
         if predicate.temporal:
             names.append(TIME_COLUMN)
             types.append(pa.int64())
