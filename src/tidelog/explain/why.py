@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from tidelog.analysis.containment import Ground, explicit_times
-from tidelog.analysis.dependencies import Dependencies, is_connected
+from tidelog.analysis.dependencies import Dependencies
 from tidelog.data.readers.memory import RowsLike
 from tidelog.data.readers.places import FactsLike
 from tidelog.data.ticks import Ticks
@@ -182,9 +182,9 @@ def _reach(deps: Dependencies) -> int:
 def _hull(goal: Goal) -> Range:
     """Ticks that a proof may be at without a step through time: the goal's, unless rules jump."""
     core = goal.deps.core
-    points = explicit_times(replace(core, rules=tuple(r for r in core.rules if r.body)))
+    points = explicit_times(replace(core, clauses=tuple(c for c in core.clauses if not c.is_fact)))
     time = goal.fact.time
-    if time is not None and not points and all(map(is_connected, core.rules)):
+    if time is not None and not points and all(clause.connected for clause in core.clauses):
         return Range(time, time)
     hull = goal.engine.span
     for point in [*points, *([] if time is None else [time])]:
