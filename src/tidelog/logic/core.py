@@ -64,7 +64,7 @@ class Predicate:
     @property
     def input(self) -> bool:
         """Whether its facts come from outside."""
-        return self.role in (Role.INPUT, Role.GIVEN)
+        return self.role is Role.INPUT or self.role is Role.GIVEN
 
     @property
     def source(self) -> str:
