@@ -16,7 +16,8 @@ from support.deep import examples
 
 from tidelog.analysis.dependencies import dependencies
 from tidelog.analysis.stages import Kind, Stage, staged
-from tidelog.data.facts import in_memory, resolve, schemas
+from tidelog.data.readers.memory import in_memory
+from tidelog.data.schema import resolve, schemas
 from tidelog.evaluation.plan import Scan
 from tidelog.evaluation.sql import Writer
 from tidelog.logic.normalise import core

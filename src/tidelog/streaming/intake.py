@@ -7,7 +7,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelog.data.facts import DataError, Rows, Schema, Table, in_memory
+from tidelog.data.readers.memory import RowsLike, Table, in_memory
+from tidelog.data.schema import Schema
+from tidelog.errors import DataError
 from tidelog.language.program import TIME_MAX, Type
 from tidelog.streaming.joins import Row
 
@@ -33,14 +35,14 @@ class Intake:
         self.numbers = [i for i, k in enumerate(kinds) if k is int]
         self.floats = [i for i, k in enumerate(kinds) if k is float]
 
-    def rows(self, rows: Rows) -> list[Row]:
+    def rows(self, rows: RowsLike) -> list[Row]:
         """Rigid facts."""
         table = self.table(rows)
         if table.column_names == ["z"]:
             return [()] * table.num_rows
         return list(zip(*(c.to_pylist() for c in table.columns), strict=True))
 
-    def times(self, rows: Rows, tick: int) -> dict[int, list[Row]]:
+    def times(self, rows: RowsLike, tick: int) -> dict[int, list[Row]]:
         """Temporal facts by time; those without one are at a tick."""
         if isinstance(rows, (list, tuple)):
             found = self._plain(rows, tick)
@@ -53,7 +55,7 @@ class Intake:
             ]
         return by_time(self.table(rows))
 
-    def table(self, rows: Rows) -> pa.Table:
+    def table(self, rows: RowsLike) -> pa.Table:
         """Facts as Arrow; a row with a NULL or a float that is not a number is none."""
         table = typed(in_memory(self.schema, rows, None), self.schema)
         for i in self.floats:

@@ -12,12 +12,13 @@ import duckdb
 import pyarrow as pa
 
 from tidelog.analysis.analyze import simplified
-from tidelog.analysis.containment import Budget, Refused
+from tidelog.analysis.containment import Budget
 from tidelog.analysis.definitive import Pending
 from tidelog.analysis.delay import delay
 from tidelog.analysis.dependencies import Dependencies, dependencies
 from tidelog.analysis.window import window
-from tidelog.data.facts import Schema, schemas
+from tidelog.data.schema import Schema, schemas
+from tidelog.errors import NoAnswer
 from tidelog.evaluation.ranges import EMPTY, Range
 from tidelog.language.program import Program, Type
 from tidelog.logic.normalise import core
@@ -318,7 +319,7 @@ def enough_window(program: Program, delays: Mapping[str, int]) -> int:
         deps = _simple(program, query, budget)
         try:
             measure = window(deps, delay_, budget)
-        except Refused as error:
+        except NoAnswer as error:
             raise Endless(f"no window is known for {query}: {error}") from None
         if measure.upper is None:
             known = "no window is enough" if measure.exact else "no window is known to do"
@@ -337,7 +338,7 @@ def least_delay(program: Program, query: str, phi: int) -> int:
     budget = Budget(BUDGET)
     try:
         found = delay(_simple(program, query, budget), budget)
-    except Refused:
+    except NoAnswer:
         return phi  # explicit times
     return phi if found.upper is None else min(phi, found.upper)
 
