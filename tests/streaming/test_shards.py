@@ -19,9 +19,10 @@ from tidelog.analysis.stages import staged
 from tidelog.data.schema import resolve, schemas
 from tidelog.language.program import Type
 from tidelog.logic.normalise import core
+from tidelog.streaming.clock import ShardReport, Turn
 from tidelog.streaming.intake import Intake
 from tidelog.streaming.layout import NEW, as_rows, home, partition
-from tidelog.streaming.shards import Report, Shards, Turn
+from tidelog.streaming.shards import Shards
 from tidelog.streaming.slices import packed
 
 
@@ -83,7 +84,7 @@ class Driver:
             found = list(self.shards.run(turn, self.rigid, table, number, self.partitions))
             out.append(pa.Table.from_batches(found, self.shards.schema))
         everything = pa.concat_tables(out).to_pylist()
-        reports: list[Report] = [
+        reports: list[ShardReport] = [
             self.shards.report(r["tab"], r["c"], r["b"])
             for r in everything
             if r["tab"] in self.shards.reports

@@ -24,6 +24,7 @@ from tidelog.errors import NoAnswer
 from tidelog.evaluation.ranges import EMPTY, Range
 from tidelog.language.program import Program
 from tidelog.logic.normalise import core
+from tidelog.streaming.clock import Emission
 from tidelog.streaming.joins import Row, at
 from tidelog.streaming.online import Answers, Facts
 from tidelog.streaming.schedule import Schedule
@@ -61,7 +62,7 @@ class Offline:
     ) -> None:
         self.queries = deps.queries
         self.schedule = Schedule(deps)
-        self.eager, self.strict = eager, strict
+        self.strict = strict
         self.connection = duckdb.connect(
             config={"autoinstall_known_extensions": False, "autoload_known_extensions": False}
         )
@@ -69,12 +70,11 @@ class Offline:
         self.schemas = schemas(program)
         phi = self.schedule.phi
         self.temporal = [q for q in self.queries if q in phi]
-        self.delays = {q: least_delay(program, q, phi[q]) for q in self.temporal}
-        self.window = enough_window(program, self.delays) if strict else 0
+        delays = least_delays(program, self.schedule)
+        window = enough_window(program, delays) if strict else None
+        self.emission = Emission(delays, eager, window)
         # How much further than tin answers are looked for, in what is known by then.
-        self.ahead = max(
-            (phi[q] - (0 if eager else self.delays[q]) for q in self.temporal), default=0
-        )
+        self.ahead = max((phi[q] - (0 if eager else delays[q]) for q in self.temporal), default=0)
         # Few facts are taken in Python, tick by tick, until a push brings many.
         self.few = (
             Slices(self.schedule, rigid)
@@ -100,7 +100,8 @@ class Offline:
 
     def advance(self, tin: int, facts: Facts, low: int) -> Answers:
         """Everything up to tin has arrived; answers from `low` on are wanted."""
-        until = {q: tin if self.eager else tin - self.delays[q] for q in self.temporal}
+        eager, delays = self.emission.eager, self.emission.delays
+        until = {q: tin if eager else tin - delays[q] for q in self.temporal}
         final = {q: self._final(q, tin) for q in self.temporal}
         return self._look(tin, facts, low, until, final)
 
@@ -113,11 +114,8 @@ class Offline:
         return found
 
     def _final(self, query: str, tin: int) -> int:
-        """The time up to which a query is final at tin, whatever the data."""
         assert self.start is not None
-        if tin < self.schedule.pins[query]:
-            return self.start - self.schedule.phi[query]
-        return tin - self.delays[query]
+        return self.emission.final(self.schedule, query, tin, self.start)
 
     def tout(self) -> int | None:
         assert self.done is not None
@@ -194,7 +192,7 @@ class Offline:
                 continue
             after = max(self.answered.get(query, low - 1), low - 1)
             rows = {r for r in rows if after < at(r) <= until[query]} - self.given[query]
-            if self.eager:
+            if self.emission.eager:
                 known = self.given[query] | rows
                 self.given[query] = {r for r in known if at(r) > final[query]}
             self.answered[query] = final[query]
@@ -282,8 +280,10 @@ class Offline:
         start = self.schedule.first(min(earliest, tin))
         answers = self._answers(self._wave({}, start, start, tin + self.ahead, emit))
         self.done = tin
+        window = self.emission.window
+        assert window is not None, "the strict style has a window"
         for times in self.kept.values():
-            for time in [t for t in times if t <= tin - self.window]:
+            for time in [t for t in times if t <= tin - window]:
                 del times[time]
         return answers
 
@@ -332,6 +332,12 @@ def enough_window(program: Program, delays: Mapping[str, int]) -> int:
     return max(found)
 
 
+def least_delays(program: Program, schedule: Schedule) -> dict[str, int]:
+    """The least delay that is proved of each query with a time."""
+    phi = schedule.phi
+    return {q: least_delay(program, q, phi[q]) for q in schedule.deps.queries if q in phi}
+
+
 def least_delay(program: Program, query: str, phi: int) -> int:
     """The least delay that is proved, at most the settling time."""
     if not phi:
@@ -360,4 +366,4 @@ def _table(schema: Schema, rows: list[Row]) -> pa.Table:
     return pa.table(arrays, schema=wanted)
 
 
-__all__ = ["MOST_FACTS", "Endless", "Offline", "enough_window", "least_delay"]
+__all__ = ["MOST_FACTS", "Endless", "Offline", "enough_window", "least_delay", "least_delays"]
