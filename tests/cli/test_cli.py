@@ -56,6 +56,17 @@ def test_check_exits_with_1_for_errors_only(rules: Path, text: str, code: int) -
     assert run("check", "-", stdin=text).exit_code == code
 
 
+def test_strict_makes_warnings_errors(rules: Path) -> None:
+    rules.write_text("input E(a: text) @ t. P(X) @ T :- E(X) @ T. P(Y) @ T :- E(Y) @ T.")
+    for command in (["check"], ["query", "--query", "P"]):
+        assert run(*command, str(rules)).exit_code == 0
+        result = run(*command, str(rules), "--strict")
+        assert result.exit_code == 1
+        assert "warning[W305]" in result.output
+    rules.write_text("input E(a: text) @ t. P(X) @ T :- E(X) @ T.")
+    assert run("check", str(rules), "--strict").exit_code == 0
+
+
 @pytest.mark.parametrize(
     "args",
     [
