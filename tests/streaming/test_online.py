@@ -20,7 +20,7 @@ from oracle.generate import Case, programs_and_facts
 import tidelog
 from tidelog.analysis.dependencies import Class, dependencies
 from tidelog.data.facts import schemas
-from tidelog.evaluation.stretch import TooHard
+from tidelog.evaluation.timeline import TooHard
 from tidelog.logic.normalise import core
 from tidelog.streaming import offline as offline_module
 from tidelog.streaming.offline import Endless
