@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import checker
 import pytest
-from deep import examples
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from oracle import naive
 from oracle.generate import Case, programs_and_facts
 from oracle.horizon import temporal_predicates
+from support import checker
+from support.deep import examples
 
 import tidelog
 from tidelog.analysis.containment import Ground

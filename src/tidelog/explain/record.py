@@ -14,7 +14,7 @@ from typing import Any
 
 from tidelog.analysis.containment import Ground
 from tidelog.analysis.dependencies import Class, Dependencies, dependencies
-from tidelog.data.facts import DataError
+from tidelog.errors import DataError
 from tidelog.evaluation.demand import Model, whole_model
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.problems import Problem

@@ -18,10 +18,10 @@ import pyarrow.compute as pc
 
 from tidelog.analysis.definitive import Pending
 from tidelog.analysis.dependencies import Class, Dependencies
+from tidelog.data.types import arrow_type
 from tidelog.evaluation.sql import columns
 from tidelog.language.program import Program, Type, Value
 from tidelog.streaming.blocking import Whole
-from tidelog.streaming.intake import ARROW
 from tidelog.streaming.joins import Row, at
 from tidelog.streaming.layout import (
     DONE,
@@ -299,7 +299,7 @@ class _Shard:
         if not found:
             return
         names = [*columns(len(relation.types)), "c", "b"]
-        types = [*(ARROW[t] for t in relation.types), pa.int64(), pa.int64()]
+        types = [*(arrow_type(t) for t in relation.types), pa.int64(), pa.int64()]
         arrays = [pa.array(c, t) for c, t in zip(zip(*found, strict=True), types, strict=True)]
         table = pa.table(arrays, names=names)
         yield from as_rows(relation, table, DONE, self.shards.schema).to_batches()

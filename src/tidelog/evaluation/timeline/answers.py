@@ -9,7 +9,7 @@ from itertools import count
 import pyarrow as pa
 
 from tidelog.analysis.dependencies import dependencies
-from tidelog.data.facts import arrow_type
+from tidelog.data.types import arrow_type
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.ranges import EMPTY, Range
 from tidelog.evaluation.sql import columns
