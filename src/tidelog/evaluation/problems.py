@@ -22,8 +22,7 @@ from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.plan import Unbounded
 from tidelog.evaluation.ranges import Range
 from tidelog.evaluation.sql import CHUNK, Writer, chunk, columns
-from tidelog.evaluation.stretch import Limit
-from tidelog.evaluation.timeline import evaluate, history
+from tidelog.evaluation.timeline import Limit, evaluate, history
 from tidelog.language.program import (
     Atom,
     Constant,

@@ -20,7 +20,7 @@ from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.problems import Problem
 from tidelog.evaluation.ranges import EMPTY, Range
 from tidelog.evaluation.sql import CHUNK, columns
-from tidelog.evaluation.stretch import Limit
+from tidelog.evaluation.timeline import Limit
 from tidelog.explain.proofs import Match, Matches, is_copy, named, sides
 from tidelog.language.program import Comparison, Rule, Type, Value
 from tidelog.logic.normalise import Predicate, core
