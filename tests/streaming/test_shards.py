@@ -17,12 +17,12 @@ from tidelog import Stream
 from tidelog.analysis.dependencies import dependencies
 from tidelog.analysis.stages import staged
 from tidelog.data.facts import resolve, schemas
+from tidelog.data.packed import pack
 from tidelog.language.program import Type
 from tidelog.logic.normalise import core
 from tidelog.streaming.intake import Intake
 from tidelog.streaming.layout import NEW, as_rows, home, partition
 from tidelog.streaming.shards import Report, Shards, Turn
-from tidelog.streaming.slices import packed
 
 
 def literal(value: object) -> str:
@@ -59,7 +59,7 @@ class Driver:
             times: dict[int, set] = {}
             for *row, time in facts.get(source, []):
                 times.setdefault(time, set()).add(tuple(row))
-            rows = packed(times)
+            rows = pack(times)
             if rows:
                 names = [*(f"a{i}" for i in range(1, len(relation.types) + 1)), "c", "b"]
                 schema = self.shards.schema

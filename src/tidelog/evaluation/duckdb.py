@@ -32,6 +32,7 @@ from tidelog.data.facts import (
     resolve,
     schemas,
 )
+from tidelog.data.packed import CHUNK, chunk
 from tidelog.data.ticks import PATTERN, Ticks
 from tidelog.evaluation.interrupts import interruptible
 from tidelog.evaluation.plan import (
@@ -45,7 +46,7 @@ from tidelog.evaluation.plan import (
 )
 from tidelog.evaluation.ranges import EMPTY, Range
 from tidelog.evaluation.runner import Runner
-from tidelog.evaluation.sql import CHUNK, TEXTS, Writer, chunk
+from tidelog.evaluation.sql import TEXTS, Writer
 from tidelog.language.checks import check_program
 from tidelog.language.diagnostics import Severity
 from tidelog.language.program import TIME_COLUMN, TIME_MAX, Program, TimePoint, Type

@@ -19,9 +19,9 @@ import pyarrow as pa
 
 from tidelog.analysis.dependencies import dependencies
 from tidelog.data.facts import arrow_type
+from tidelog.data.packed import columns
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.ranges import EMPTY, Range
-from tidelog.evaluation.sql import columns
 from tidelog.evaluation.stretch import (
     Fact,
     Limit,

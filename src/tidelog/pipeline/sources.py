@@ -37,6 +37,7 @@ from tidelog.data.facts import (
     positions,
     record,
 )
+from tidelog.data.packed import slots_of
 from tidelog.data.ticks import PATTERN, Ticks
 from tidelog.evaluation.duckdb import csv_texts
 from tidelog.language.program import TIME_COLUMN, TIME_MAX, Program, Type
@@ -73,13 +74,7 @@ class Inputs:
 
     def slots(self, name: str) -> list[str]:
         """The column that holds each argument of an input."""
-        counts: dict[Type, int] = {}
-        found = []
-        for column in self.schemas[name].columns:
-            type_ = column.type or Type.TEXT
-            counts[type_] = counts.get(type_, 0) + 1
-            found.append(f"{type_.value}{counts[type_]}")
-        return found
+        return list(slots_of(column.type or Type.TEXT for column in self.schemas[name].columns))
 
     @property
     def all_slots(self) -> dict[str, Type]:
