@@ -19,6 +19,7 @@ from tidelog.cli.common import (
     data_errors,
     facts_option,
     origin_option,
+    strict_option,
     tick_option,
     ticks_of,
 )
@@ -43,6 +44,7 @@ from tidelog.views import terminal
 @tick_option
 @origin_option
 @click.option("--ticks", "as_ticks", is_flag=True, help="With --tick, give times as whole ticks.")
+@strict_option
 def query_command(
     rules: str,
     facts: str | None,
@@ -58,6 +60,7 @@ def query_command(
     tick: str | None,
     origin: str | None,
     as_ticks: bool,
+    strict: bool,
 ) -> None:
     """Answer the outputs of RULES over finite facts."""
     from tidelog.evaluation.engine import as_tick, evaluate
@@ -71,7 +74,7 @@ def query_command(
         low, high = as_tick(from_, ticks), as_tick(to, ticks)
     except ValueError as error:
         raise click.UsageError(f"--from and --to: {error}") from error
-    report = accepted(rules)
+    report = accepted(rules, strict=strict)
     asked = chosen_queries(report.program, queries)
     chosen = _format(format_, as_json, out, len(asked))
     with data_errors(), terminal.Progress() as progress:

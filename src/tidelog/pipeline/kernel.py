@@ -12,8 +12,9 @@ import duckdb
 import pyarrow as pa
 
 from tidelog.analysis.stages import Kind, Stage
-from tidelog.data.facts import DataError, arrow_type
 from tidelog.data.packed import columns
+from tidelog.data.types import arrow_type
+from tidelog.errors import DataError
 from tidelog.evaluation.plan import Scan
 from tidelog.evaluation.runner import Runner
 from tidelog.evaluation.sql import Writer

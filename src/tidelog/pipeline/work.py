@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from tidelog.data.packed import CHUNK, COUNT, HAS_PLACE, chunk, unpack_sql
 from tidelog.data.ticks import Ticks
-from tidelog.evaluation.duckdb import timestamps
+from tidelog.data.writers import timestamps
 from tidelog.evaluation.ranges import Range
 from tidelog.language.program import TIME_COLUMN, Program
 from tidelog.pipeline.checkpoint import Slice

@@ -8,7 +8,7 @@ from tidelog.analysis.definitive import Pending
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.engine import evaluate
 from tidelog.evaluation.problems import Problem
-from tidelog.evaluation.stretch import TooHard
+from tidelog.evaluation.timeline import TooHard
 from tidelog.language.program import Program
 from tidelog.logic.normalise import Predicate, core
 from tidelog.streaming.joins import Row, at

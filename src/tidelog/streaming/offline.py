@@ -12,17 +12,20 @@ import duckdb
 import pyarrow as pa
 
 from tidelog.analysis.analyze import simplified
-from tidelog.analysis.containment import Budget, Refused
+from tidelog.analysis.containment import Budget
 from tidelog.analysis.definitive import Pending
 from tidelog.analysis.delay import delay
 from tidelog.analysis.dependencies import Dependencies, dependencies
 from tidelog.analysis.window import window
-from tidelog.data.facts import Schema, schemas
 from tidelog.data.packed import pack, unpack
+from tidelog.data.readers.memory import arrow_schema
+from tidelog.data.schema import Schema, schemas
+from tidelog.data.types import arrow_type
+from tidelog.errors import NoAnswer
 from tidelog.evaluation.ranges import EMPTY, Range
-from tidelog.language.program import Program, Type
+from tidelog.language.program import Program
 from tidelog.logic.normalise import core
-from tidelog.streaming.intake import ARROW, named
+from tidelog.streaming.clock import Emission
 from tidelog.streaming.joins import Row, at
 from tidelog.streaming.online import Answers, Facts
 from tidelog.streaming.schedule import Schedule
@@ -60,7 +63,7 @@ class Offline:
     ) -> None:
         self.queries = deps.queries
         self.schedule = Schedule(deps)
-        self.eager, self.strict = eager, strict
+        self.strict = strict
         self.connection = duckdb.connect(
             config={"autoinstall_known_extensions": False, "autoload_known_extensions": False}
         )
@@ -68,12 +71,11 @@ class Offline:
         self.schemas = schemas(program)
         phi = self.schedule.phi
         self.temporal = [q for q in self.queries if q in phi]
-        self.delays = {q: least_delay(program, q, phi[q]) for q in self.temporal}
-        self.window = enough_window(program, self.delays) if strict else 0
+        delays = least_delays(program, self.schedule)
+        window = enough_window(program, delays) if strict else None
+        self.emission = Emission(delays, eager, window)
         # How much further than tin answers are looked for, in what is known by then.
-        self.ahead = max(
-            (phi[q] - (0 if eager else self.delays[q]) for q in self.temporal), default=0
-        )
+        self.ahead = max((phi[q] - (0 if eager else delays[q]) for q in self.temporal), default=0)
         # Few facts are taken in Python, tick by tick, until a push brings many.
         self.few = (
             Slices(self.schedule, rigid)
@@ -99,7 +101,8 @@ class Offline:
 
     def advance(self, tin: int, facts: Facts, low: int) -> Answers:
         """Everything up to tin has arrived; answers from `low` on are wanted."""
-        until = {q: tin if self.eager else tin - self.delays[q] for q in self.temporal}
+        eager, delays = self.emission.eager, self.emission.delays
+        until = {q: tin if eager else tin - delays[q] for q in self.temporal}
         final = {q: self._final(q, tin) for q in self.temporal}
         return self._look(tin, facts, low, until, final)
 
@@ -112,11 +115,8 @@ class Offline:
         return found
 
     def _final(self, query: str, tin: int) -> int:
-        """The time up to which a query is final at tin, whatever the data."""
         assert self.start is not None
-        if tin < self.schedule.pins[query]:
-            return self.start - self.schedule.phi[query]
-        return tin - self.delays[query]
+        return self.emission.final(self.schedule, query, tin, self.start)
 
     def tout(self) -> int | None:
         assert self.done is not None
@@ -195,7 +195,7 @@ class Offline:
                 continue
             after = max(self.answered.get(query, low - 1), low - 1)
             rows = {r for r in rows if after < at(r) <= until[query]} - self.given[query]
-            if self.eager:
+            if self.emission.eager:
                 known = self.given[query] | rows
                 self.given[query] = {r for r in known if at(r) > final[query]}
             self.answered[query] = final[query]
@@ -259,7 +259,7 @@ class Offline:
         for name, times in few.kept(inputs=False).items():
             predicate = self.schedule.deps.core.predicates[name]
             names = [f"a{i}" for i in range(1, len(predicate.types) + 1)]
-            types = [ARROW[t or Type.TEXT] for t in predicate.types]
+            types = [arrow_type(t) for t in predicate.types]
             columns = zip(*pack(times), strict=True)
             self.slices[plan.tables[name]] = pa.table(
                 [
@@ -283,8 +283,10 @@ class Offline:
         start = self.schedule.first(min(earliest, tin))
         answers = self._answers(self._wave({}, start, start, tin + self.ahead, emit))
         self.done = tin
+        window = self.emission.window
+        assert window is not None, "the strict style has a window"
         for times in self.kept.values():
-            for time in [t for t in times if t <= tin - self.window]:
+            for time in [t for t in times if t <= tin - window]:
                 del times[time]
         return answers
 
@@ -321,7 +323,7 @@ def enough_window(program: Program, delays: Mapping[str, int]) -> int:
         deps = _simple(program, query, budget)
         try:
             measure = window(deps, delay_, budget)
-        except Refused as error:
+        except NoAnswer as error:
             raise Endless(f"no window is known for {query}: {error}") from None
         if measure.upper is None:
             known = "no window is enough" if measure.exact else "no window is known to do"
@@ -333,6 +335,12 @@ def enough_window(program: Program, delays: Mapping[str, int]) -> int:
     return max(found)
 
 
+def least_delays(program: Program, schedule: Schedule) -> dict[str, int]:
+    """The least delay that is proved of each query with a time."""
+    phi = schedule.phi
+    return {q: least_delay(program, q, phi[q]) for q in schedule.deps.queries if q in phi}
+
+
 def least_delay(program: Program, query: str, phi: int) -> int:
     """The least delay that is proved, at most the settling time."""
     if not phi:
@@ -340,7 +348,7 @@ def least_delay(program: Program, query: str, phi: int) -> int:
     budget = Budget(BUDGET)
     try:
         found = delay(_simple(program, query, budget), budget)
-    except Refused:
+    except NoAnswer:
         return phi  # explicit times
     return phi if found.upper is None else min(phi, found.upper)
 
@@ -353,11 +361,12 @@ def _rows(table: pa.Table, width: int) -> list[Row]:
 
 def _table(schema: Schema, rows: list[Row]) -> pa.Table:
     """Facts under the names and types the SQL expects."""
-    names, types = named(schema)
+    wanted = arrow_schema(schema)
     if not rows:
-        return pa.table([pa.array([], t) for t in types], names=names)
+        return wanted.empty_table()
     columns = list(zip(*rows, strict=True)) or [(1,) * len(rows)]
-    return pa.table([pa.array(c, t) for c, t in zip(columns, types, strict=True)], names=names)
+    arrays = [pa.array(c, t) for c, t in zip(columns, wanted.types, strict=True)]
+    return pa.table(arrays, schema=wanted)
 
 
-__all__ = ["MOST_FACTS", "Endless", "Offline", "enough_window", "least_delay"]
+__all__ = ["MOST_FACTS", "Endless", "Offline", "enough_window", "least_delay", "least_delays"]

@@ -19,9 +19,10 @@ import pyarrow.compute as pc
 from tidelog.analysis.definitive import Pending
 from tidelog.analysis.dependencies import Class, Dependencies
 from tidelog.data.packed import columns, pack, slots_of, unpack
+from tidelog.data.types import arrow_type
 from tidelog.language.program import Program, Type, Value
 from tidelog.streaming.blocking import Whole
-from tidelog.streaming.intake import ARROW
+from tidelog.streaming.clock import ShardReport, Turn
 from tidelog.streaming.joins import Row, at
 from tidelog.streaming.layout import (
     DONE,
@@ -35,29 +36,6 @@ from tidelog.streaming.network import fits
 from tidelog.streaming.online import Answers, Online
 
 Times: TypeAlias = dict[int, set[Row]]
-
-
-@dataclass(frozen=True)
-class Turn:
-    """From one input time to another; `due` and `answered` say where the answers stand."""
-
-    first: int  # no fact lies before this tick
-    tin: int | None
-    to: int
-    low: int  # answers from this time on are wanted
-    due: dict[str, int]
-    answered: tuple[str, ...] = ()
-    closed: bool = False
-
-
-@dataclass(frozen=True)
-class Report:
-    """What a shard says of a query: final before `due`; so many answers may still come."""
-
-    query: str
-    due: int | None  # None for a query without time
-    open: int
-    answered: bool = False
 
 
 @dataclass(frozen=True)
@@ -141,12 +119,12 @@ class Shards:
             cases.append(f"WHEN tab = {relation.number} THEN {where}")
         return f"CASE {' '.join(cases)} END"
 
-    def report(self, tab: int, due: int, open_: int) -> Report:
+    def report(self, tab: int, due: int, open_: int) -> ShardReport:
         """What a row of a report says."""
         query = self.reports[tab]
         if self.given[query].temporal:
-            return Report(query, due, open_)
-        return Report(query, None, open_, bool(due))
+            return ShardReport(query, due, open_)
+        return ShardReport(query, None, open_, bool(due))
 
     # A turn
 
@@ -297,7 +275,7 @@ class _Shard:
         if not found:
             return
         names = [*columns(len(relation.types)), "c", "b"]
-        types = [*(ARROW[t] for t in relation.types), pa.int64(), pa.int64()]
+        types = [*(arrow_type(t) for t in relation.types), pa.int64(), pa.int64()]
         arrays = [pa.array(c, t) for c, t in zip(zip(*found, strict=True), types, strict=True)]
         table = pa.table(arrays, names=names)
         yield from as_rows(relation, table, DONE, self.shards.schema).to_batches()
@@ -324,4 +302,4 @@ def _between(
     return {name: times for name, times in found.items() if times}
 
 
-__all__ = ["Report", "Shards", "Turn"]
+__all__ = ["ShardReport", "Shards", "Turn"]

@@ -21,38 +21,8 @@ from tidelog.evaluation.runner import Runner
 from tidelog.evaluation.sql import TEXTS, Writer, narrowed
 from tidelog.language.program import TIME_MAX
 from tidelog.logic.normalise import Predicate
+from tidelog.streaming.clock import Span
 from tidelog.streaming.schedule import Schedule
-
-
-@dataclass(frozen=True)
-class Span:
-    """Where a wave goes: begun before `start`, from tin up to `to`, answers at the times `asked`.
-
-    With `ahead`, predicates are computed that much further, as if nothing more came; nothing of
-    that is kept. `early` are the last final times of queries whose answers are given before that.
-    With a `window`, input facts of so many ticks are all that is kept, and what is derived from
-    them is derived anew; `since` is then the input time of the wave before.
-    """
-
-    start: int
-    tin: int
-    to: int
-    asked: dict[str, Range]
-    ahead: int = 0
-    early: dict[str, int] = field(default_factory=dict)
-    window: int | None = None
-    since: int | None = None
-
-    @staticmethod
-    def settled(schedule: Schedule, start: int, tin: int, to: int, emit: Range) -> Span:
-        """A span that answers what the wave settles, at the times in `emit`."""
-        asked: dict[str, Range] = {}
-        for query in schedule.deps.queries:
-            if query in schedule.phi:
-                low = schedule.frontier(query, tin, start) + 1
-                high = schedule.frontier(query, to, start)
-                asked[query] = Range(low, high) & emit if low <= high else EMPTY
-        return Span(start, tin, to, asked)
 
 
 @dataclass(frozen=True)
@@ -310,3 +280,6 @@ def bits(table: pa.Table) -> int:
     import numpy as np
 
     return int(np.bitwise_count(table.column("b").to_numpy()).sum())
+
+
+__all__ = ["Span", "Wave", "Waved", "bits"]
