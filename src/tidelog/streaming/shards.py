@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 
 from tidelog.analysis.definitive import Pending
 from tidelog.analysis.dependencies import Class, Dependencies
+from tidelog.data.packed import columns, pack, slots_of, unpack
 from tidelog.data.types import arrow_type
-from tidelog.evaluation.sql import columns
 from tidelog.language.program import Program, Type, Value
 from tidelog.streaming.blocking import Whole
 from tidelog.streaming.clock import ShardReport, Turn
@@ -31,11 +31,9 @@ from tidelog.streaming.layout import (
     home,
     partition,
     schema_of,
-    slots_of,
 )
 from tidelog.streaming.network import fits
 from tidelog.streaming.online import Answers, Online
-from tidelog.streaming.slices import packed
 
 Times: TypeAlias = dict[int, set[Row]]
 
@@ -273,7 +271,7 @@ class _Shard:
         return where == self.number
 
     def _rows(self, relation: Relation, times: Times) -> Iterator[pa.RecordBatch]:
-        found = packed(times)
+        found = pack(times)
         if not found:
             return
         names = [*columns(len(relation.types)), "c", "b"]
@@ -291,18 +289,8 @@ def _add(found: Answers, more: Answers) -> None:
 def _times(rows: pa.Table, relation: Relation) -> Times:
     """The facts of a table among rows, by time."""
     mine = rows.filter(pc.equal(rows.column("tab"), relation.number))
-    found: Times = {}
-    if not mine.num_rows:
-        return found
-    args = zip(*(mine.column(s).to_pylist() for s in relation.slots), strict=True)
-    each = args if relation.slots else iter([()] * mine.num_rows)
-    chunks, bits = mine.column("c").to_pylist(), mine.column("b").to_pylist()
-    for row, c, b in zip(each, chunks, bits, strict=True):
-        while b:
-            low = b & -b
-            found.setdefault(c + low.bit_length() - 1, set()).add(row)
-            b ^= low
-    return found
+    names = (*relation.slots, "c", "b")
+    return unpack(zip(*(mine.column(name).to_pylist() for name in names), strict=True))
 
 
 def _between(

@@ -10,9 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
-import pyarrow as pa
-
-from tidelog.evaluation.sql import CHUNK, chunk
 from tidelog.language.program import TimeOffset
 from tidelog.streaming.joins import EMPTY, MOST_ATOMS, Row, Slice, chosen
 from tidelog.streaming.network import Body, Way, close_cell, never_changing, rigid_model
@@ -171,24 +168,4 @@ class Slices:
                 self._store(name, time, Slice(rows))
 
 
-def packed(times: Mapping[int, set[Row]]) -> list[Row]:
-    """Rows by time as rows with a chunk and its bits."""
-    found: dict[tuple[Row, int], int] = {}
-    for time, rows in times.items():
-        first = chunk(time)
-        for row in rows:
-            found[row, first] = found.get((row, first), 0) | 1 << (time % CHUNK)
-    return [(*row, first, bits) for (row, first), bits in found.items()]
-
-
-def unpacked(table: pa.Table) -> dict[int, set[Row]]:
-    """The rows of a packed table by time."""
-    found: dict[int, set[Row]] = {}
-    for *row, first, bits in zip(*(c.to_pylist() for c in table.columns), strict=True):
-        for i in range(CHUNK):
-            if bits >> i & 1:
-                found.setdefault(first + i, set()).add(tuple(row))
-    return found
-
-
-__all__ = ["MOST_FACTS", "MOST_TICKS", "Slices", "packed", "small", "unpacked"]
+__all__ = ["MOST_FACTS", "MOST_TICKS", "Slices", "small"]
