@@ -22,8 +22,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tidelog.analysis.definitive import Pending
 from tidelog.analysis.dependencies import Dependencies, dependencies
 from tidelog.analysis.stages import staged
-from tidelog.data.facts import DataError, schemas
+from tidelog.data.schema import schemas
 from tidelog.data.ticks import Ticks
+from tidelog.errors import DataError, Refused
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.engine import Moment, as_tick
 from tidelog.language.printer import print_rule
@@ -38,7 +39,7 @@ from tidelog.pipeline.publishing import publisher
 from tidelog.pipeline.shipping import check_shared, prepare
 from tidelog.pipeline.sinks import MARK, Folder, Memory, Sink, sink_of
 from tidelog.pipeline.sources import Files, Frames, Inputs
-from tidelog.pipeline.store import Refused, Store, said
+from tidelog.pipeline.store import Store, said
 from tidelog.pipeline.turns import Online, Turns
 from tidelog.pipeline.waves import Offline, Waves
 from tidelog.streaming.clock import Emission, Pace

@@ -14,13 +14,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deep import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from support.deep import examples
 
 import tidelog
-from tidelog.data.facts import DataError
 from tidelog.data.ticks import Ticks
+from tidelog.errors import DataError
 from tidelog.evaluation.duckdb import Engine
 
 DECLARED = (

@@ -7,16 +7,16 @@ from random import Random
 
 import duckdb
 import pyarrow as pa
-from deep import examples
 from hypothesis import event, given
 from hypothesis import strategies as st
 from oracle.generate import Case, programs_and_facts
 from oracle.keyed import keyed
+from support.deep import examples
 
 from tidelog import Stream
 from tidelog.analysis.dependencies import dependencies
 from tidelog.analysis.stages import staged
-from tidelog.data.facts import resolve, schemas
+from tidelog.data.schema import resolve, schemas
 from tidelog.language.program import Type
 from tidelog.logic.normalise import core
 from tidelog.streaming.clock import ShardReport, Turn

@@ -24,8 +24,7 @@ from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.plan import Plan, Unbounded, plan
 from tidelog.evaluation.ranges import ALWAYS, EMPTY, Range
 from tidelog.evaluation.sql import CHUNK, chunk, columns
-from tidelog.evaluation.stretch import Limit
-from tidelog.evaluation.timeline import evaluate, history
+from tidelog.evaluation.timeline import Limit, evaluate, history
 from tidelog.language.program import (
     Atom,
     Comparison,

@@ -10,19 +10,19 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from tidelog.analysis.containment import Budget, Ground, Refused, explicit_times
+from tidelog.analysis.containment import Budget, Ground, explicit_times
 from tidelog.analysis.definitive import Definitive, Pending, Premise
 from tidelog.analysis.dependencies import Class, Dependencies, dependencies
 from tidelog.analysis.forgetting import Forgettable, decidable, forgettable
 from tidelog.analysis.possible import DUE, Open, Pattern, Possible, PossibleRule, possible
-from tidelog.data.facts import schemas
+from tidelog.data.schema import schemas
+from tidelog.errors import NoAnswer
 from tidelog.evaluation.demand import Goal
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.plan import Unbounded
 from tidelog.evaluation.ranges import Range
 from tidelog.evaluation.sql import CHUNK, Writer, chunk, columns
-from tidelog.evaluation.stretch import Limit
-from tidelog.evaluation.timeline import evaluate, history
+from tidelog.evaluation.timeline import Limit, evaluate, history
 from tidelog.language.program import (
     Atom,
     Constant,
@@ -54,7 +54,7 @@ class Problem:
     def __post_init__(self) -> None:
         deps = self.deps
         if not deps.core.predicates[self.query].temporal:
-            raise Refused(f"{self.query} has no time: the question concerns temporal queries")
+            raise NoAnswer(f"{self.query} has no time: the question concerns temporal queries")
 
     @cached_property
     def deps(self) -> Dependencies:
@@ -515,4 +515,4 @@ def _value(term: Term, binding: dict[str, Value]) -> Value | None:
     return term.value if isinstance(term, Constant) else binding.get(term.name)
 
 
-__all__ = ["Problem", "Refused", "Unbounded"]
+__all__ = ["Problem", "Unbounded"]

@@ -9,14 +9,16 @@ from itertools import islice
 
 from tidelog.analysis.containment import Ground, explicit_times
 from tidelog.analysis.dependencies import Dependencies, is_connected
-from tidelog.data.facts import DataError, FactsLike, Rows
+from tidelog.data.readers.memory import RowsLike
+from tidelog.data.readers.places import FactsLike
 from tidelog.data.ticks import Ticks
+from tidelog.errors import DataError
 from tidelog.evaluation.demand import Goal, Model
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.engine import as_tick
 from tidelog.evaluation.plan import Unbounded
 from tidelog.evaluation.ranges import Range
-from tidelog.evaluation.stretch import Limit, TooHard
+from tidelog.evaluation.timeline import Limit, TooHard
 from tidelog.explain.misses import DEEPEST, Miss, Misses
 from tidelog.explain.proofs import Proof, Proofs
 from tidelog.language.checks import Similar
@@ -216,8 +218,8 @@ def _why_not(goal: Goal, most: int, budget: float) -> Why:
 
 
 def keeping(
-    program: Program, facts: FactsLike, kept: Mapping[str, Rows]
-) -> tuple[Program, Mapping[str, Rows]]:
+    program: Program, facts: FactsLike, kept: Mapping[str, RowsLike]
+) -> tuple[Program, Mapping[str, RowsLike]]:
     """The program with some derived predicates as inputs too, and all facts together.
 
     Their facts then hold by themselves, as any input fact does.

@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidelog.data.facts import DataError
+from tidelog.errors import DataError
 from tidelog.evaluation.ranges import Range
 from tidelog.evaluation.sql import chunk
 from tidelog.pipeline.checkpoint import Checkpoint, Commit, Slice

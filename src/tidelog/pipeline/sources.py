@@ -6,7 +6,6 @@ the tick, and why the row is not a fact, if it is not.
 
 from __future__ import annotations
 
-import json
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,27 +17,19 @@ from urllib.parse import quote, unquote
 
 import duckdb
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as S
 
-from tidelog.data.facts import (
-    NOT_FINITE,
-    PATTERNS,
-    DataError,
-    Schema,
-    Table,
-    arrow_type,
-    csv_header,
-    find_facts,
-    fit,
-    fitting_tick,
-    positions,
-    record,
-)
+from tidelog.data.readers import parquet
+from tidelog.data.readers.csv import NOT_FINITE, PATTERNS, read_header, read_texts
+from tidelog.data.readers.json import parse_line, predicate_of, typed_values
+from tidelog.data.readers.memory import Table
+from tidelog.data.readers.places import find_facts
+from tidelog.data.schema import Schema, positions
 from tidelog.data.ticks import PATTERN, Ticks
-from tidelog.evaluation.duckdb import csv_texts
+from tidelog.data.types import arrow_type
+from tidelog.errors import DataError
 from tidelog.language.program import TIME_COLUMN, TIME_MAX, Program, Type
 
 _SPARK = {
@@ -288,37 +279,20 @@ class _Lines:
         named = self.only(file)
         row: dict[str, Any] = {"tag": -1 if named is None else self.inputs.tag(named), "file": file}
         try:
-            found = json.loads(text)
-            if not isinstance(found, dict):
-                raise ValueError('a line is an object, such as {"predicate": "P"}')
-            if list(found) == [TIME_COLUMN]:
+            record = parse_line(text)
+            if list(record) == [TIME_COLUMN]:
                 return None  # all before has arrived: files say so by ending
-            name = found.get("predicate", named)
-            if not isinstance(name, str):
-                raise ValueError('no "predicate" says what this line is a fact of')
+            name = predicate_of(record, named)
             schema = self.inputs.schemas.get(name)
             if schema is None:
                 return None  # no query needs it
             row["tag"] = self.inputs.tag(name)
-            *values, time = record(found, schema, "")
-            for slot, value, column in zip(
-                self.inputs.slots(name), values, schema.columns, strict=True
-            ):
-                try:
-                    row[slot] = fit(value, column.type or Type.TEXT)
-                except ValueError as error:
-                    raise ValueError(f"column `{column.name}`: {error}") from None
-                if row[slot] is None:
-                    raise ValueError(f"no value in column `{column.name}`")
-            if time is None:
-                raise ValueError(f"no value in column `{schema.time}`")
-            row["t"] = fitting_tick(time, self.inputs.ticks)
-        except json.JSONDecodeError as error:
-            row["problem"] = f"not JSON: {error}"
-        except (ValueError, RecursionError) as error:
+            values = typed_values(record, schema, self.inputs.ticks)
+            row |= zip([*self.inputs.slots(name), "t"], values, strict=True)
+            if None in values:
+                raise ValueError(f"no value in column `{schema.names[values.index(None)]}`")
+        except ValueError as error:
             row["problem"] = str(error)
-        except DataError as error:
-            row["problem"] = str(error).removeprefix(": ")
         return row
 
 
@@ -343,7 +317,7 @@ class _Texts:
                     tempfile.TemporaryDirectory(prefix="tidelog-") as spill,
                     duckdb.connect(config={**_READING, "temp_directory": spill}) as connection,
                 ):
-                    problems = csv_texts(connection, "texts", path, self.size, ending)
+                    problems = read_texts(connection, "texts", path, self.size, ending)
                     reader = connection.sql(f"SELECT {names} FROM texts").to_arrow_reader(65_536)
                     assert reader is not None
                     for part in reader:
@@ -448,16 +422,11 @@ class Files:
         local = _local(path)
         if ending == ".csv":
             assert name is not None
-            header = csv_header(local, self.inputs.schemas[name])
+            header = read_header(local, self.inputs.schemas[name])
             self.endings[path] = header.ending
             return (len(header.names), *header.positions)
         if ending == ".parquet":
-            try:
-                schema = pq.read_schema(local)
-            except (pa.ArrowException, OSError) as error:
-                said = str(error).splitlines()[0]
-                raise DataError(f"{local}: not Parquet: {said}") from None
-            return tuple((f.name, str(f.type)) for f in schema)
+            return tuple((f.name, str(f.type)) for f in parquet.read_schema(local))
         return ()
 
     def _read(

@@ -18,7 +18,7 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from tidelog.data.ticks import Ticks
-from tidelog.evaluation.duckdb import timestamps
+from tidelog.data.writers import timestamps
 from tidelog.evaluation.ranges import Range
 from tidelog.evaluation.sql import CHUNK, chunk
 from tidelog.language.program import TIME_COLUMN, Program

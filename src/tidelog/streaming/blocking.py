@@ -8,7 +8,7 @@ from tidelog.analysis.definitive import Pending
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.engine import evaluate
 from tidelog.evaluation.problems import Problem
-from tidelog.evaluation.stretch import TooHard
+from tidelog.evaluation.timeline import TooHard
 from tidelog.language.program import Program
 from tidelog.logic.normalise import Predicate, core
 from tidelog.streaming.algorithm import AnswerRows, FactsByTime, RowsByTime
@@ -67,7 +67,7 @@ class BlockingAlgorithm:
         return answers
 
     def take(self, facts: FactsByTime) -> None:
-        """FactsByTime to keep."""
+        """Facts to keep."""
         for name, times in facts.items():
             known = self.known[self.predicates[name].source]
             known.update((*row, time) for time, rows in times.items() for row in rows)
@@ -105,7 +105,7 @@ class BlockingAlgorithm:
         return {}
 
     def pending(self, most: int) -> list[Pending]:
-        """AnswerRows that may still come at times up to tin."""
+        """Answers that may still come at times up to tin."""
         waiting: list[Pending] = []
         with Engine(self.program, self._tables()) as engine:
             for query, due in self.due.items():

@@ -15,7 +15,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from tidelog.analysis.stages import Kind, Stage
-from tidelog.data.facts import arrow_type
+from tidelog.data.types import arrow_type
 from tidelog.evaluation.plan import Derive, Fixpoint, Join, Plan, Scan, Step
 from tidelog.evaluation.sql import CHUNK, columns
 from tidelog.language.program import Constant, Type, Value

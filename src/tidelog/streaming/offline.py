@@ -12,18 +12,20 @@ import duckdb
 import pyarrow as pa
 
 from tidelog.analysis.analyze import simplified
-from tidelog.analysis.containment import Budget, Refused
+from tidelog.analysis.containment import Budget
 from tidelog.analysis.definitive import Pending
 from tidelog.analysis.delay import delay
 from tidelog.analysis.dependencies import Dependencies, dependencies
 from tidelog.analysis.window import window
-from tidelog.data.facts import Schema, schemas
+from tidelog.data.readers.memory import arrow_schema
+from tidelog.data.schema import Schema, schemas
+from tidelog.data.types import arrow_type
+from tidelog.errors import NoAnswer
 from tidelog.evaluation.ranges import EMPTY, Range
-from tidelog.language.program import Program, Type
+from tidelog.language.program import Program
 from tidelog.logic.normalise import core
 from tidelog.streaming.algorithm import AnswerRows, FactsByTime, RowsByTime
 from tidelog.streaming.clock import Emission, Span
-from tidelog.streaming.intake import ARROW, named
 from tidelog.streaming.joins import Row, at
 from tidelog.streaming.schedule import Schedule
 from tidelog.streaming.slices import MOST_FACTS, MOST_TICKS, Slices, packed, small, unpacked
@@ -173,7 +175,7 @@ class OfflineAlgorithm:
     def _look(
         self, tin: int, facts: FactsByTime, low: int, until: dict[str, int], final: dict[str, int]
     ) -> AnswerRows:
-        """AnswerRows up to given times; those beyond the final ones are remembered."""
+        """Answers up to given times; those beyond the final ones are remembered."""
         assert self.start is not None
         assert self.done is not None
         emit = Range(low, tin) if low <= tin else EMPTY
@@ -254,7 +256,7 @@ class OfflineAlgorithm:
         for name, times in few.kept(inputs=False).items():
             predicate = self.schedule.deps.core.predicates[name]
             names = [f"a{i}" for i in range(1, len(predicate.types) + 1)]
-            types = [ARROW[t or Type.TEXT] for t in predicate.types]
+            types = [arrow_type(t) for t in predicate.types]
             columns = zip(*packed(times), strict=True)
             self.slices[plan.tables[name]] = pa.table(
                 [
@@ -318,7 +320,7 @@ def enough_window(program: Program, delays: Mapping[str, int]) -> int:
         deps = _simple(program, query, budget)
         try:
             measure = window(deps, delay_, budget)
-        except Refused as error:
+        except NoAnswer as error:
             raise Endless(f"no window is known for {query}: {error}") from None
         if measure.upper is None:
             known = "no window is enough" if measure.exact else "no window is known to do"
@@ -343,7 +345,7 @@ def least_delay(program: Program, query: str, phi: int) -> int:
     budget = Budget(BUDGET)
     try:
         measure = delay(_simple(program, query, budget), budget)
-    except Refused:
+    except NoAnswer:
         return phi  # explicit times
     return phi if measure.upper is None else min(phi, measure.upper)
 
@@ -355,12 +357,13 @@ def _rows(table: pa.Table, width: int) -> list[Row]:
 
 
 def _table(schema: Schema, rows: list[Row]) -> pa.Table:
-    """FactsByTime under the names and types the SQL expects."""
-    names, types = named(schema)
+    """Facts under the names and types the SQL expects."""
+    wanted = arrow_schema(schema)
     if not rows:
-        return pa.table([pa.array([], t) for t in types], names=names)
+        return wanted.empty_table()
     columns = list(zip(*rows, strict=True)) or [(1,) * len(rows)]
-    return pa.table([pa.array(c, t) for c, t in zip(columns, types, strict=True)], names=names)
+    arrays = [pa.array(c, t) for c, t in zip(columns, wanted.types, strict=True)]
+    return pa.table(arrays, schema=wanted)
 
 
 __all__ = [

@@ -17,13 +17,13 @@ import pyarrow.compute as pc
 
 from tidelog.analysis.definitive import Pending
 from tidelog.analysis.dependencies import Class, Dependencies
+from tidelog.data.types import arrow_type
 from tidelog.evaluation.sql import columns
 from tidelog.language.program import Program, Type, Value
 from tidelog.streaming.algorithm import AnswerRows, RowsByTime
 from tidelog.streaming.blocking import BlockingAlgorithm
 from tidelog.streaming.cell_graph import fits
 from tidelog.streaming.clock import ShardReport, Turn
-from tidelog.streaming.intake import ARROW
 from tidelog.streaming.joins import Row, at
 from tidelog.streaming.layout import (
     DONE,
@@ -142,7 +142,7 @@ class Shards:
     def pending(
         self, turn: Turn, rigid: Mapping[str, set[Row]], rows: pa.Table, most: int
     ) -> list[Pending]:
-        """AnswerRows that may still come, as things stand before a turn."""
+        """Answers that may still come, as things stand before a turn."""
         return _Shard(self, rigid, turn, rows).algorithm.pending(most)
 
 
@@ -276,7 +276,7 @@ class _Shard:
         if not found:
             return
         names = [*columns(len(relation.types)), "c", "b"]
-        types = [*(ARROW[t] for t in relation.types), pa.int64(), pa.int64()]
+        types = [*(arrow_type(t) for t in relation.types), pa.int64(), pa.int64()]
         arrays = [pa.array(c, t) for c, t in zip(zip(*found, strict=True), types, strict=True)]
         table = pa.table(arrays, names=names)
         yield from as_rows(relation, table, DONE, self.shards.schema).to_batches()

@@ -14,17 +14,20 @@ import pyarrow.compute as pc
 from tidelog.analysis.containment import reduced
 from tidelog.analysis.definitive import Pending
 from tidelog.analysis.dependencies import Class, Dependencies, dependencies
-from tidelog.data.facts import DataError, Rows, resolve, schemas
+from tidelog.data.readers.memory import RowsLike
+from tidelog.data.schema import resolve, schemas
+from tidelog.data.types import arrow_type
+from tidelog.errors import DataError
 from tidelog.evaluation.plan import planning_budget
 from tidelog.language.printer import print_program
-from tidelog.language.program import TIME_COLUMN, TIME_MAX, Program, Type
+from tidelog.language.program import TIME_COLUMN, TIME_MAX, Program
 from tidelog.logic.normalise import core
 from tidelog.streaming import offline
 from tidelog.streaming.algorithm import Algorithm, AnswerRows, RowsByTime
 from tidelog.streaming.blocking import BlockingAlgorithm
 from tidelog.streaming.cell_graph import fits
 from tidelog.streaming.clock import Pace, first_in_time
-from tidelog.streaming.intake import ARROW, Intake, by_time
+from tidelog.streaming.intake import Intake, by_time
 from tidelog.streaming.joins import Row
 from tidelog.streaming.offline import OfflineAlgorithm
 from tidelog.streaming.online import OnlineAlgorithm
@@ -85,7 +88,7 @@ class Stream:
         emit: Emit = "definitive",
         history: History = "derived",
         lateness: int = 0,
-        rigid: Mapping[str, Rows] | None = None,
+        rigid: Mapping[str, RowsLike] | None = None,
         from_: int | None = None,
         max_jump: int | None = None,
         budget: float = 10.0,
@@ -126,7 +129,7 @@ class Stream:
             )
         return OnlineAlgorithm(deps, rigid, eager=eager)
 
-    def push(self, tick: int, facts: Mapping[str, Rows] | None = None) -> Step:
+    def push(self, tick: int, facts: Mapping[str, RowsLike] | None = None) -> Step:
         """Deliver a tick: everything up to tick - lateness has now arrived."""
         if self.closed:
             raise ValueError("the stream is closed")
@@ -182,7 +185,7 @@ class Stream:
             for query, table in found.items()
         }
 
-    def run(self, source: Iterable[tuple[int, Mapping[str, Rows]]]) -> Iterator[Step]:
+    def run(self, source: Iterable[tuple[int, Mapping[str, RowsLike]]]) -> Iterator[Step]:
         """Push every (tick, facts) of a source, then close."""
         for tick, facts in source:
             yield self.push(tick, facts)
@@ -214,7 +217,7 @@ class Stream:
         return given, {name: rows for name, rows in derived.items() if rows}
 
     def pending(self, most: int = 100) -> list[Pending]:
-        """AnswerRows at times up to tin that may still come: what each waits for, and until when.
+        """Answers at times up to tin that may still come: what each waits for, and until when.
 
         At most `most` of them, the earliest first. Online only.
 
@@ -276,13 +279,13 @@ class Stream:
 
     # Facts in
 
-    def _rigid_facts(self, rigid: Mapping[str, Rows]) -> dict[str, set[Row]]:
+    def _rigid_facts(self, rigid: Mapping[str, RowsLike]) -> dict[str, set[Row]]:
         for name in rigid:
             if name not in self.schemas or self.schemas[name].time is not None:
                 raise DataError(f"`{name}` is not a rigid input of the rules")
         return {name: set(Intake(self.schemas[name]).rows(rows)) for name, rows in rigid.items()}
 
-    def _read(self, name: str, rows: Rows, tick: int) -> dict[int, list[Row]]:
+    def _read(self, name: str, rows: RowsLike, tick: int) -> dict[int, list[Row]]:
         """Facts by time; a large table that a wave can take as it is goes there at once."""
         intake = self._intakes.get(name)
         if intake is None:
@@ -318,7 +321,7 @@ class Stream:
         self._first = first if self._first is None else min(self._first, first)
         self._last = last if self._last is None else max(self._last, last)
 
-    # AnswerRows out
+    # Answers out
 
     def _low(self) -> int:
         assert self._first is not None
@@ -352,7 +355,7 @@ class Stream:
     def _shape(self, query: str) -> tuple[list[str], list[pa.DataType], pa.Table]:
         names = list(self.program.output_columns(query))
         predicate = self.deps.core.predicates[query]
-        types = [ARROW[t or Type.TEXT] for t in predicate.types]
+        types = [arrow_type(t) for t in predicate.types]
         if predicate.temporal:
             names.append(TIME_COLUMN)
             types.append(pa.int64())
