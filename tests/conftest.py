@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+from support.places import ROOT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-ROOT = Path(__file__).resolve().parent.parent
 
 # The same examples in every run: a failure here is a failure everywhere.
 settings.register_profile("default", derandomize=True, deadline=None)

@@ -11,7 +11,7 @@ import venv
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from support.places import ROOT
 
 import tidelog
 

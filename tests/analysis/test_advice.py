@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from deep import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from oracle import naive
 from oracle.generate import Case, programs_and_facts
+from support.deep import examples
 
 import tidelog
 from tidelog.analysis.advice import Suggestion, advice

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
-from deep import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from support.deep import examples
+from support.places import ROOT
 
 import tidelog
 from tidelog.analysis.dependencies import Class, Dependencies, dependencies, is_connected

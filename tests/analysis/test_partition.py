@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
-from deep import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from support.deep import examples
 
 from tidelog.analysis.dependencies import dependencies
 from tidelog.analysis.partition import PartitionKey

@@ -18,17 +18,17 @@ from unittest.mock import patch
 
 import duckdb
 import pytest
-from cluster.standalone import Cluster, until, worker_python
-from conftest import ROOT
 from crash.test_crash import VICTIM, facts, told
-from crash.victim import RULES
-from deep import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from oracle.generate import Case, programs_and_facts
 from oracle.keyed import keyed
+from pipeline.test_spark_stream import check, check_batch
 from pyspark.sql import SparkSession
-from spark.test_spark_stream import check, check_batch
+from support.deep import examples
+from support.places import ROOT
+from support.standalone import Cluster, until, worker_python
+from support.victim import RULES
 
 import tidelog
 from tidelog.pipeline import loop as pipeline

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from click.testing import CliRunner
-from conftest import ROOT
+from support.places import ROOT
 
 from tidelog.cli import cli
 

@@ -14,9 +14,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deep import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from support.deep import examples
 
 import tidelog
 from tidelog.data.ticks import Ticks

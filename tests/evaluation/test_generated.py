@@ -6,11 +6,11 @@ from collections import Counter
 
 import pyarrow as pa
 import pytest
-from deep import examples
 from hypothesis import given
 from oracle import asp, naive
 from oracle.generate import Case, programs_and_facts
 from oracle.horizon import Answers, default_margin, temporal_predicates
+from support.deep import examples
 
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.plan import Unbounded

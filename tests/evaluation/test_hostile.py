@@ -15,10 +15,10 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deep import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import any_name
+from support.deep import examples
+from support.strategies import any_name
 
 import tidelog
 from tidelog.language.printer import print_program

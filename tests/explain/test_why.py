@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-import checker
 import pytest
-from deep import examples
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from oracle import naive
 from oracle.generate import Case, programs_and_facts
 from oracle.horizon import temporal_predicates
+from support import checker
+from support.deep import examples
 
 import tidelog
 from tidelog.analysis.containment import Ground
 from tidelog.evaluation.duckdb import Engine
-from tidelog.evaluation.stretch import TooHard
+from tidelog.evaluation.timeline import TooHard
 from tidelog.explain import proofs
 from tidelog.explain.text import why_json, why_lines
 from tidelog.explain.why import Why, why

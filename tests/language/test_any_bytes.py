@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from conftest import ROOT
-from deep import DEEP
+from support.deep import DEEP
+from support.places import ROOT
 
 from tidelog.cli import cli
 

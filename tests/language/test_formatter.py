@@ -5,10 +5,10 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from deep import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import programs
+from support.deep import examples
+from support.strategies import programs
 
 from tidelog.language.diagnostics import ProgramError, Source
 from tidelog.language.formatter import WIDTH, format_source

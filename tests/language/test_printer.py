@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from deep import examples
 from hypothesis import given
-from strategies import programs
+from support.deep import examples
+from support.strategies import programs
 
 from tidelog.language.checks import decode
 from tidelog.language.diagnostics import Source

@@ -6,8 +6,8 @@ import math
 from collections import Counter
 
 import pytest
-from deep import examples
 from hypothesis import given
+from support.deep import examples
 
 from tidelog.analysis.dependencies import Class, dependencies
 from tidelog.language.checks import check

@@ -11,16 +11,16 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deep import DEEP, examples
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from oracle import naive
 from oracle.generate import Case, programs_and_facts
+from support.deep import DEEP, examples
 
 import tidelog
 from tidelog.analysis.dependencies import Class, dependencies
 from tidelog.data.schema import schemas
-from tidelog.evaluation.stretch import TooHard
+from tidelog.evaluation.timeline import TooHard
 from tidelog.logic.normalise import core
 from tidelog.streaming import offline as offline_module
 from tidelog.streaming.offline import Endless

@@ -8,11 +8,12 @@ from random import Random
 
 import pyarrow as pa
 import pytest
-from deep import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from oracle import naive
 from oracle.generate import Case, programs_and_facts
+from support.deep import examples
+from support.places import ROOT
 
 import tidelog
 from tidelog.data.schema import schemas
@@ -20,7 +21,7 @@ from tidelog.errors import DataError
 from tidelog.streaming.schedule import Blocking, Schedule
 from tidelog.streaming.stream import Stream
 
-TURBINES = (Path(__file__).parents[2] / "examples" / "turbines" / "rules.tdl").read_text()
+TURBINES = (ROOT / "examples" / "turbines" / "rules.tdl").read_text()
 
 
 def rows(table: pa.Table) -> list[tuple[object, ...]]:

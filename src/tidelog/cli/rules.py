@@ -19,6 +19,7 @@ from tidelog.cli.common import (
     read_bytes,
     refuse,
     replace_file,
+    strict_option,
 )
 from tidelog.language.checks import Report, decode
 from tidelog.language.diagnostics import ProgramError
@@ -29,8 +30,9 @@ from tidelog.views import terminal
 
 @click.command("check")
 @click.argument("rules", type=RULES)
+@strict_option
 @json_option
-def check_command(rules: str, as_json: bool) -> None:
+def check_command(rules: str, strict: bool, as_json: bool) -> None:
     """Say everything that is wrong with RULES."""
     report = read(rules)
     if as_json:
@@ -46,7 +48,7 @@ def check_command(rules: str, as_json: bool) -> None:
         console = terminal.stdout()
         terminal.print_diagnostics(console, report, report.diagnostics)
         console.print(terminal.report_summary(report))
-    sys.exit(1 if report.errors else 0)
+    sys.exit(1 if report.errors or (strict and report.warnings) else 0)
 
 
 @click.command("fmt")

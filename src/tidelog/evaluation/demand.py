@@ -20,12 +20,11 @@ import duckdb
 
 from tidelog.analysis.containment import Ground
 from tidelog.analysis.dependencies import Dependencies, dependencies
+from tidelog.data.packed import COUNT, columns, holds_at_sql, ticks_of
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.plan import Plan, Unbounded, plan
 from tidelog.evaluation.ranges import ALWAYS, EMPTY, Range
-from tidelog.evaluation.sql import CHUNK, chunk, columns
-from tidelog.evaluation.stretch import Limit
-from tidelog.evaluation.timeline import evaluate, history
+from tidelog.evaluation.timeline import Limit, evaluate, history
 from tidelog.language.program import (
     Atom,
     Comparison,
@@ -308,9 +307,7 @@ class Model:
             if predicate.input or not predicate.temporal:
                 (size,) = self.engine.one(f"SELECT count(*) FROM {self.tables[name]}")
             else:
-                (size,) = self.engine.one(
-                    f"SELECT coalesce(sum(bit_count(b)), 0) FROM {self.tables[name]}"
-                )
+                (size,) = self.engine.one(f"SELECT {COUNT} FROM {self.tables[name]}")
             if size <= self.in_memory:
                 self._held[name] = sorted(set(self._unpacked(name, "", [])))
         return self._held[name]
@@ -326,8 +323,7 @@ class Model:
             if predicate.input:
                 where.append(f"t = {time}")
             else:
-                bit = 1 << (time % CHUNK)
-                where.append(f"c = {chunk(time)} AND (b & {bit}) <> 0")
+                where.append(holds_at_sql(time))
         condition = f" WHERE {' AND '.join(where)}" if where else ""
         rows = self._unpacked(name, condition, bound, most)
         return list(dict.fromkeys(r for r in rows if time is None or r[-1] == time))[:most]
@@ -346,7 +342,7 @@ class Model:
         for row in rows:
             if packed:
                 *args, c, b = row
-                yield from ((*args, c + i) for i in range(CHUNK) if b >> i & 1)
+                yield from ((*args, tick) for tick in ticks_of(c, b))
             else:
                 yield row if chosen else ()
 

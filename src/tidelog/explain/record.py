@@ -14,13 +14,13 @@ from typing import Any
 
 from tidelog.analysis.containment import Ground
 from tidelog.analysis.dependencies import Class, Dependencies, dependencies
+from tidelog.data.packed import COUNT, columns, unpack_sql
 from tidelog.errors import DataError
 from tidelog.evaluation.demand import Model, whole_model
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.problems import Problem
 from tidelog.evaluation.ranges import EMPTY, Range
-from tidelog.evaluation.sql import CHUNK, columns
-from tidelog.evaluation.stretch import Limit
+from tidelog.evaluation.timeline import Limit
 from tidelog.explain.proofs import Match, Matches, is_copy, named, sides
 from tidelog.language.program import Comparison, Rule, Type, Value
 from tidelog.logic.normalise import Predicate, core
@@ -136,7 +136,7 @@ def _size(engine: Engine, model: Model, predicate: Predicate) -> int:
     table = model.tables.get(predicate.name)
     if table is None:
         return len(model.rows(predicate.name) or ())
-    what = "count(*)" if predicate.input else "coalesce(sum(bit_count(b)), 0)"
+    what = "count(*)" if predicate.input else COUNT
     return int(engine.one(f"SELECT {what} FROM {table}")[0])
 
 
@@ -153,11 +153,7 @@ def _stretches(
         source = f"SELECT DISTINCT {', '.join([*chosen, 't'])} FROM {table}"
     else:
         names = columns(len(predicate.types))
-        unpacked = (
-            f"SELECT {', '.join([*names, 'c + i AS t'])} FROM {table}, range({CHUNK}) AS n(i)"
-        )
-        unpacked += " WHERE ((b >> CAST(i AS INT)) & 1) = 1"
-        source = f"SELECT DISTINCT {', '.join([*chosen, 't'])} FROM ({unpacked})"
+        source = f"SELECT DISTINCT {', '.join([*chosen, 't'])} FROM ({unpack_sql(names, table)})"
     source += f" WHERE t BETWEEN {asked.low} AND {asked.high}"
     by = f"PARTITION BY {', '.join(chosen)} " if chosen else ""
     islands = f"SELECT *, t - row_number() OVER ({by}ORDER BY t) AS g FROM ({source})"

@@ -18,7 +18,7 @@ from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.engine import as_tick
 from tidelog.evaluation.plan import Unbounded
 from tidelog.evaluation.ranges import Range
-from tidelog.evaluation.stretch import Limit, TooHard
+from tidelog.evaluation.timeline import Limit, TooHard
 from tidelog.explain.misses import DEEPEST, Miss, Misses
 from tidelog.explain.proofs import Proof, Proofs
 from tidelog.language.checks import Similar

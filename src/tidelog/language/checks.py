@@ -102,6 +102,7 @@ def check_program(program: Program, *, complete: bool = True) -> Iterator[Diagno
     yield from _shapes(program)
     for rule in program.rules:
         yield from _variables(rule)
+        yield from _lower_case(rule, program)
     types = infer(program)
     yield from types.diagnostics
     yield from _duplicates(program)
@@ -299,6 +300,46 @@ def _variables(rule: Rule) -> Iterator[Diagnostic]:
                 variable.origin,
                 hint=f"write `_` if any value will do, or `_{name}` to keep the name",
             )
+
+
+def _lower_case(rule: Rule, program: Program) -> Iterator[Diagnostic]:
+    """Names in lower case that stand in the head and in the body, as variables usually do.
+
+    They are constants, and may well be meant so: only what looks like a variable's name is
+    mentioned, and quotes make it plain text for certain.
+    """
+    heads = [t for t in rule.head.args if isinstance(t, Constant) and _bare_name(t)]
+    bodies = [(atom, i, t) for atom in rule.atoms for i, t in enumerate(atom.args)]
+    if not heads or not bodies:
+        return
+    all_constant = not any(rule.head.variables)
+    for constant in dict.fromkeys(heads):
+        name = str(constant.value)
+        uses = [(atom, i, t) for atom, i, t in bodies if t == constant]
+        column = any(_column(program, atom, i) == name for atom, i, _ in uses)
+        if uses and (len(name) == 1 or column or all_constant):
+            yield Diagnostic(
+                Code.LOWER_CASE,
+                f'`{name}` is the text "{name}", not a variable',
+                constant.origin,
+                (Note("here it stands in the body", uses[0][2].origin),),
+                f"variables start upper case: write `{name[0].upper()}{name[1:]}`;"
+                f' if the text is meant, write `"{name}"`',
+            )
+
+
+def _bare_name(constant: Constant) -> bool:
+    """Whether a text was written without quotes: then it is as long in the file as it is."""
+    origin, value = constant.origin, constant.value
+    same_length = isinstance(value, str) and origin.end_column - origin.column == len(value)
+    return same_length and origin.line == origin.end_line
+
+
+def _column(program: Program, atom: Atom, position: int) -> str | None:
+    declaration = program.declarations.get(atom.predicate)
+    if declaration is None or position >= len(declaration.columns):
+        return None
+    return declaration.columns[position].name
 
 
 def _bind(variable: Variable) -> str:

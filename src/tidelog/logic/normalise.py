@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import assert_never
 
 from tidelog.language.checks import derivable_predicates
 from tidelog.language.program import (
@@ -18,11 +19,25 @@ from tidelog.language.program import (
     Literal,
     Program,
     Rule,
+    Time,
     TimeOffset,
+    TimePoint,
     Type,
     Variable,
 )
 from tidelog.language.types import Types, infer, widen
+from tidelog.logic.clause import (
+    AT_HEAD,
+    RIGID,
+    Clause,
+    FixedTick,
+    Free,
+    Head,
+    HeadTime,
+    Offset,
+    Premise,
+    When,
+)
 
 
 @dataclass(frozen=True)
@@ -41,6 +56,19 @@ class Core:
     program: Program
     rules: tuple[Rule, ...]
     predicates: dict[str, Predicate]
+
+    @cached_property
+    def clauses(self) -> tuple[Clause, ...]:
+        """The rules in normal form, in the same order."""
+        return tuple(map(clause_of, self.rules))
+
+    @cached_property
+    def clauses_for(self) -> dict[str, tuple[Clause, ...]]:
+        """Clauses by head predicate."""
+        by_head: dict[str, list[Clause]] = {}
+        for clause in self.clauses:
+            by_head.setdefault(clause.head.predicate, []).append(clause)
+        return {name: tuple(clauses) for name, clauses in by_head.items()}
 
     @cached_property
     def rules_for(self) -> dict[str, tuple[Rule, ...]]:
@@ -146,6 +174,48 @@ def _typed_comparison(c: Comparison, variables: dict[str, Type | None]) -> Compa
     known = [variables.get(t.name) if isinstance(t, Variable) else t.type for t in sides]
     type_ = Type.FLOAT if Type.FLOAT in known else None
     return replace(c, left=widen(c.left, type_), right=widen(c.right, type_))
+
+
+def clause_of(rule: Rule) -> Clause:
+    """A rule in normal form: its head at time T, every other time told from there.
+
+    >>> from tidelog.language.checks import check
+    >>> clause = clause_of(check("P @ T-2 :- E @ T, F @ 5.").program.rules[0])
+    >>> [premise.when for premise in clause.premises]
+    [Offset(ticks=2), FixedTick(tick=5)]
+    """
+    head = rule.head
+    premises = tuple(
+        Premise(a.predicate, a.args, _when(a.time, head.time), origin=a.origin) for a in rule.atoms
+    )
+    made = Head(head.predicate, head.args, _head_time(head.time), head.origin)
+    return Clause(made, premises, rule.comparisons, rule.origin, rule)
+
+
+def _head_time(time: Time | None) -> HeadTime:
+    match time:
+        case TimeOffset():
+            return AT_HEAD
+        case TimePoint(tick):
+            return FixedTick(tick)
+        case None:
+            return RIGID
+        case _:
+            assert_never(time)
+
+
+def _when(time: Time | None, head: Time | None) -> When:
+    match time:
+        case TimeOffset(variable, offset):
+            if isinstance(head, TimeOffset) and head.variable == variable:
+                return Offset(offset - head.offset)
+            return Free(variable.name, offset)
+        case TimePoint(tick):
+            return FixedTick(tick)
+        case None:
+            return RIGID
+        case _:
+            assert_never(time)
 
 
 def relative(rule: Rule, atom: Atom) -> int | None:
