@@ -17,8 +17,8 @@ from tidelog.analysis.forgetting import Forgettable, decidable, forgettable
 from tidelog.analysis.possible import DUE, Open, Pattern, Possible, PossibleRule, possible
 from tidelog.data.schema import schemas
 from tidelog.errors import NoAnswer
-from tidelog.evaluation.demand import Goal
 from tidelog.evaluation.duckdb import Engine
+from tidelog.evaluation.goal_directed.goal import Goal
 from tidelog.evaluation.plan import Unbounded
 from tidelog.evaluation.ranges import Range
 from tidelog.evaluation.sql import CHUNK, Writer, chunk, columns
