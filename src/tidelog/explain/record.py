@@ -14,6 +14,7 @@ from typing import Any
 
 from tidelog.analysis.containment import Ground
 from tidelog.analysis.dependencies import Class, Dependencies, dependencies
+from tidelog.data.packed import columns, unpack_sql
 from tidelog.errors import DataError
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.goal_directed.goal import whole_model
@@ -21,7 +22,6 @@ from tidelog.evaluation.goal_directed.model import Derivation, Model
 from tidelog.evaluation.goal_directed.values import is_copy
 from tidelog.evaluation.problems import Problem
 from tidelog.evaluation.ranges import EMPTY, Range
-from tidelog.evaluation.sql import CHUNK, columns
 from tidelog.evaluation.timeline import Limit
 from tidelog.explain.proofs import Derivations, named, sides
 from tidelog.language.program import Comparison, Rule, Type, Value
@@ -119,7 +119,7 @@ def _all_lanes(
     found: dict[str, list[Lane]] = {p.name: [] for p in temporal}
     left = MOST_STRETCHES
     for predicate in sorted(temporal, key=lambda p: (p.name not in queries, p.input)):
-        if _size(engine, model, predicate) > MOST_FACTS:
+        if model.size(predicate.name) > MOST_FACTS:
             notes.append(f"{predicate.source} has too many facts for lanes")
             continue
         rows = _stretches(engine, model, predicate, asked)
@@ -132,15 +132,6 @@ def _all_lanes(
                 break
             found[predicate.name].append(lane)
     return tuple(lane for lanes in found.values() for lane in lanes)
-
-
-def _size(engine: Engine, model: Model, predicate: Predicate) -> int:
-    table = model.tables.get(predicate.name)
-    if table is None:
-        held = model.held(predicate.name)
-        return 0 if held is None else len(held.rows)
-    what = "count(*)" if predicate.input else "coalesce(sum(bit_count(b)), 0)"
-    return int(engine.one(f"SELECT {what} FROM {table}")[0])
 
 
 def _stretches(
@@ -157,11 +148,7 @@ def _stretches(
         source = f"SELECT DISTINCT {', '.join([*chosen, 't'])} FROM {table}"
     else:
         names = columns(len(predicate.types))
-        unpacked = (
-            f"SELECT {', '.join([*names, 'c + i AS t'])} FROM {table}, range({CHUNK}) AS n(i)"
-        )
-        unpacked += " WHERE ((b >> CAST(i AS INT)) & 1) = 1"
-        source = f"SELECT DISTINCT {', '.join([*chosen, 't'])} FROM ({unpacked})"
+        source = f"SELECT DISTINCT {', '.join([*chosen, 't'])} FROM ({unpack_sql(names, table)})"
     source += f" WHERE t BETWEEN {asked.low} AND {asked.high}"
     by = f"PARTITION BY {', '.join(chosen)} " if chosen else ""
     islands = f"SELECT *, t - row_number() OVER ({by}ORDER BY t) AS g FROM ({source})"

@@ -21,6 +21,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as S
 
+from tidelog.data.packed import slots_of
 from tidelog.data.readers import parquet
 from tidelog.data.readers.csv import NOT_FINITE, PATTERNS, read_header, read_texts
 from tidelog.data.readers.json import parse_line, predicate_of, typed_values
@@ -64,13 +65,7 @@ class Inputs:
 
     def slots(self, name: str) -> list[str]:
         """The column that holds each argument of an input."""
-        counts: dict[Type, int] = {}
-        found = []
-        for column in self.schemas[name].columns:
-            type_ = column.type or Type.TEXT
-            counts[type_] = counts.get(type_, 0) + 1
-            found.append(f"{type_.value}{counts[type_]}")
-        return found
+        return list(slots_of(column.type or Type.TEXT for column in self.schemas[name].columns))
 
     @property
     def all_slots(self) -> dict[str, Type]:

@@ -11,13 +11,13 @@ import duckdb
 
 from tidelog.analysis.containment import Ground
 from tidelog.analysis.dependencies import Dependencies, dependencies
+from tidelog.data.packed import columns
 from tidelog.errors import NoAnswer
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.goal_directed.model import IN_MEMORY, Model
 from tidelog.evaluation.goal_directed.values import Values, conditions, needed_values
 from tidelog.evaluation.plan import Plan, Unbounded, plan
 from tidelog.evaluation.ranges import ALWAYS, EMPTY, Range
-from tidelog.evaluation.sql import columns
 from tidelog.evaluation.timeline import Limit, evaluate, history
 from tidelog.language.program import Value
 from tidelog.logic.match import IndexedRows

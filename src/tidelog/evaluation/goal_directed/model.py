@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import Any
 
 from tidelog.analysis.containment import Ground
+from tidelog.data.packed import COUNT, columns, holds_at_sql, ticks_of
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.ranges import ALWAYS, Range
-from tidelog.evaluation.sql import CHUNK, chunk, columns
 from tidelog.language.program import Row, Rule, Value
 from tidelog.logic.clause import Clause, Premise
 from tidelog.logic.match import AnyTick, IndexedRows, JoinOrder, constant_value, matches
@@ -106,17 +106,19 @@ class Model:
     def held(self, name: str) -> IndexedRows[Value] | None:
         """All rows of a predicate in order, or None if they are too many to hold."""
         if name not in self._held:
-            predicate = self.core.predicates[name]
-            self._held[name] = None
-            if predicate.input or not predicate.temporal:
-                (size,) = self.engine.one(f"SELECT count(*) FROM {self.tables[name]}")
-            else:
-                (size,) = self.engine.one(
-                    f"SELECT coalesce(sum(bit_count(b)), 0) FROM {self.tables[name]}"
-                )
-            if size <= self.in_memory:
-                self._held[name] = IndexedRows(sorted(set(self._unpacked(name, "", []))))
+            few = self.size(name) <= self.in_memory
+            rows = IndexedRows(sorted(set(self._unpacked(name, "", [])))) if few else None
+            self._held[name] = rows
         return self._held[name]
+
+    def size(self, name: str) -> int:
+        """How many facts of a predicate there are."""
+        held = self._held.get(name)
+        if held is not None:
+            return len(held.rows)
+        predicate = self.core.predicates[name]
+        count = "count(*)" if predicate.input or not predicate.temporal else COUNT
+        return int(self.engine.one(f"SELECT {count} FROM {self.tables[name]}")[0])
 
     def _asked(self, name: str, known: Mapping[int, Value], most: int | None) -> list[Row]:
         predicate = self.core.predicates[name]
@@ -129,8 +131,7 @@ class Model:
             if predicate.input:
                 where.append(f"t = {time}")
             else:
-                bit = 1 << (time % CHUNK)
-                where.append(f"c = {chunk(time)} AND (b & {bit}) <> 0")
+                where.append(holds_at_sql(time))
         condition = f" WHERE {' AND '.join(where)}" if where else ""
         rows = self._unpacked(name, condition, bound, most)
         return list(dict.fromkeys(r for r in rows if time is None or r[-1] == time))[:most]
@@ -149,7 +150,7 @@ class Model:
         for row in rows:
             if packed:
                 *args, c, b = row
-                yield from ((*args, c + i) for i in range(CHUNK) if b >> i & 1)
+                yield from ((*args, tick) for tick in ticks_of(c, b))
             else:
                 yield row if chosen else ()
 

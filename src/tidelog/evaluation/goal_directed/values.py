@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 from tidelog.analysis.containment import Ground
+from tidelog.data.packed import columns
 from tidelog.evaluation.duckdb import Engine
-from tidelog.evaluation.sql import columns
 from tidelog.language.program import Constant, Value, Variable
 from tidelog.logic.clause import Clause, Head
 from tidelog.logic.normalise import Core
