@@ -103,7 +103,7 @@ def _stage(layout: Layout, stage: Stage) -> dict[str, Any]:
     names = {table: name for name, table in layout.plan.tables.items()}
     scans = {s.name: s.predicate.name for s in layout.plan.steps if isinstance(s, Scan)}
     involved = {names.get(table, scans.get(table, "")) for table in looked_at}
-    where = f" ({stage.rule.origin})" if stage.rule is not None else ""
+    where = f" ({stage.clause.origin})" if stage.clause is not None else ""
     return {
         "kind": stage.kind.value,
         "derives": list(stage.predicates),
