@@ -18,8 +18,8 @@ from tidelog.analysis.possible import DUE, Open, Pattern, Possible, PossibleRule
 from tidelog.data.packed import columns, holds_at_sql, ticks_of
 from tidelog.data.schema import schemas
 from tidelog.errors import NoAnswer
-from tidelog.evaluation.demand import Goal
 from tidelog.evaluation.duckdb import Engine
+from tidelog.evaluation.goal_directed.goal import Goal
 from tidelog.evaluation.plan import Unbounded
 from tidelog.evaluation.ranges import Range
 from tidelog.evaluation.sql import Writer
