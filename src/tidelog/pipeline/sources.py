@@ -62,11 +62,11 @@ class Inputs:
 
     @property
     def all_slots(self) -> dict[str, Type]:
-        found: dict[str, Type] = {}
+        slots: dict[str, Type] = {}
         for name in self.names:
             types = [column.type or Type.TEXT for column in self.schemas[name].columns]
-            found.update(zip(self.slots(name), types, strict=True))
-        return dict(sorted(found.items()))
+            slots.update(zip(self.slots(name), types, strict=True))
+        return dict(sorted(slots.items()))
 
     @property
     def arrow(self) -> pa.Schema:
@@ -111,9 +111,9 @@ class Inputs:
         chosen = positions(frame.columns, schema, where)
         fields = frame.schema.fields
         for column, position in zip(schema.columns, chosen, strict=False):
-            found = spark_type(fields[position].dataType)
+            actual = spark_type(fields[position].dataType)
             wanted = column.type or Type.TEXT
-            if not (found is wanted or (found is Type.INT and wanted is Type.FLOAT)):
+            if not (actual is wanted or (actual is Type.INT and wanted is Type.FLOAT)):
                 kind = fields[position].dataType.simpleString()
                 raise DataError(
                     f"{where}: column `{column.name}` is {kind}, and the rules need {wanted.value}"
@@ -382,9 +382,9 @@ class Files:
 
     def _rules(self, spark: SparkSession) -> DataFrame:
         """A `.tdl` file of facts."""
-        found = find_facts(self.program, str(self.folder), self.inputs.ticks)
         rows = []
-        for name, parts in found.items():
+        facts = find_facts(self.program, str(self.folder), self.inputs.ticks)
+        for name, parts in facts.items():
             for part in parts:
                 if name in self.inputs.schemas and isinstance(part, Table):
                     names = [*self.inputs.slots(name), "t"]
