@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from tidelog.analysis.delay import Measure
     from tidelog.analysis.dependencies import Dependencies
     from tidelog.analysis.forgetting import Forgettable
-    from tidelog.data.facts import FactsLike, Rows
+    from tidelog.data.readers.memory import RowsLike
+    from tidelog.data.readers.places import FactsLike
     from tidelog.evaluation.engine import Moment
     from tidelog.evaluation.problems import Problem
     from tidelog.explain.why import Why
@@ -123,7 +124,7 @@ class Program(_program.Program):
         facts: FactsLike | Stream = None,
         *,
         all: int = 1,
-        kept: Mapping[str, Rows] | None = None,
+        kept: Mapping[str, RowsLike] | None = None,
         tick: str | None = None,
         origin: str | datetime | None = None,
         budget: float = 60.0,

@@ -9,6 +9,7 @@ import tempfile
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -21,8 +22,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tidelog.analysis.definitive import Pending
 from tidelog.analysis.dependencies import Dependencies, dependencies
 from tidelog.analysis.stages import staged
-from tidelog.data.facts import DataError, schemas
+from tidelog.data.schema import schemas
 from tidelog.data.ticks import Ticks
+from tidelog.errors import DataError, Refused
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.engine import Moment, as_tick
 from tidelog.language.printer import print_rule
@@ -37,16 +39,17 @@ from tidelog.pipeline.publishing import publisher
 from tidelog.pipeline.shipping import check_shared, prepare
 from tidelog.pipeline.sinks import MARK, Folder, Memory, Sink, sink_of
 from tidelog.pipeline.sources import Files, Frames, Inputs
-from tidelog.pipeline.store import Refused, Store, said
+from tidelog.pipeline.store import Store, said
 from tidelog.pipeline.turns import Online, Turns
 from tidelog.pipeline.waves import Offline, Waves
 from tidelog.streaming.clock import Emission, Pace
 from tidelog.streaming.joins import Row
 from tidelog.streaming.layout import Layout
-from tidelog.streaming.offline import enough_window, least_delay
+from tidelog.streaming.offline import enough_window, least_delays
+from tidelog.streaming.options import Emit, History, Mode, StreamOptions
 from tidelog.streaming.schedule import Schedule
 from tidelog.streaming.shards import Shards
-from tidelog.streaming.stream import Emit, History, Mode, one_of, warn_growing
+from tidelog.streaming.stream import warn_growing
 
 __all__ = ["Commit", "Refused", "Running", "query", "session", "stream"]
 
@@ -109,16 +112,10 @@ def stream(
     `told` hears of every commit. `metrics` is where numbers for Prometheus go: `FILE.prom`, or a
     port, which is served on 127.0.0.1 unless `HOST:PORT` says otherwise.
     """
-    one_of("mode", mode, ("offline", "online"))
-    one_of("emit", emit, ("definitive", "eager"))
-    one_of("history", history, ("derived", "strict"))
-    if mode == "online" and history == "strict":
-        raise ValueError("online keeps the facts that are live: strict is a style of offline")
-    if lateness < 0:
-        raise ValueError("lateness is a number of ticks, 0 or more")
-    if max_jump is not None and max_jump < 1:
-        raise ValueError("max_jump is a number of ticks, 1 or more")
-    ticks = None if tick is None else Ticks.of(tick, origin)
+    options = StreamOptions(
+        mode, emit, history, lateness, tuple(sparse), max_jump, from_, tick, origin, timestamps
+    )
+    ticks = options.ticks
     asked = tuple(queries) if queries is not None else program.outputs
     folder = None if isinstance(inputs, Mapping) else str(inputs)
     frames = inputs if isinstance(inputs, Mapping) else {}
@@ -139,8 +136,8 @@ def stream(
     shape: Layout | Shards
     found: dict[str, Any] = {}
     deps = dependencies(given.core, asked)
-    if mode == "online":
-        shape = _shards(program, deps, emit == "eager")
+    if options.online:
+        shape = _shards(program, deps, options.eager)
         core_ = shape.deps.core
     else:
         large = point.stored("large", lambda: given.large)
@@ -148,18 +145,21 @@ def stream(
         schedule = Schedule(split.deps)
         shape = Layout(schedule.plan, split.stages)
         core_ = split.deps.core
-        delays = point.stored("delays", lambda: _delays(program, schedule))
-        strict = history == "strict"
-        window = point.stored("window", lambda: enough_window(program, delays) if strict else None)
+        delays = point.stored("delays", lambda: least_delays(program, schedule))
+        window = point.stored(
+            "window", lambda: enough_window(program, delays) if options.strict else None
+        )
         found = {"large": large, "delays": delays, "history": history, "window": window}
     wanted = {p.source: known[p.source] for p in core_.inputs if p.temporal}
     missing = sorted(set(wanted) - set(frames)) if folder is None else []
     if missing:
         raise DataError(f"no stream for input `{missing[0]}`, which {', '.join(asked)} needs")
-    unknown = sorted(set(sparse) - {n for n, schema in known.items() if schema.time is not None})
+    temporal = {name for name, schema in known.items() if schema.time is not None}
+    unknown = sorted(set(options.sparse) - temporal)
     if unknown:
         raise DataError(f"`{unknown[0]}` is listed as sparse and is no temporal input")
-    pace = Pace(tuple(sorted(wanted)), lateness, frozenset(sparse) & frozenset(wanted), from_)
+    options = replace(options, sparse=tuple(sorted(set(options.sparse) & set(wanted))))
+    pace = Pace(tuple(sorted(wanted)), lateness, frozenset(options.sparse), from_)
     sources: Source
     feed = Inputs(wanted, ticks)
     if folder is not None:
@@ -178,15 +178,7 @@ def stream(
             }
             for name, schema in sorted(known.items())
         },
-        "tick": tick,
-        "origin": None if ticks is None else ticks.origin,
-        "timestamps": timestamps,
-        "lateness": lateness,
-        "sparse": sorted(pace.sparse),
-        "max_jump": max_jump,
-        "from": from_,
-        "mode": mode,
-        "emit": emit,
+        **options.identity(),
         **found,
         "sink": target.name,
         "tables": {
@@ -237,7 +229,7 @@ def stream(
     else:
         sent = {name: table for name, table in tables.items() if name in shape.rigid}
         kernel = Kernel.of(point.id, shape, schedule, sent, count, memory)
-        emission = Emission(delays, emit == "eager", window)
+        emission = Emission(delays, options.eager, window)
         pipeline = Offline(Waves(*common, shape, schedule, emission, kernel), *rest)
     return Running(pipeline, sources, arriving, trigger, temporary, board)
 
@@ -458,11 +450,6 @@ def _shards(program: Program, deps: Dependencies, eager: bool) -> Shards:
     if shards.whole:
         warn_growing(shards.deps, stacklevel=4)
     return shards
-
-
-def _delays(program: Program, schedule: Schedule) -> dict[str, int]:
-    phi = schedule.phi
-    return {q: least_delay(program, q, phi[q]) for q in schedule.deps.queries if q in phi}
 
 
 def _constant(

@@ -7,7 +7,7 @@ import math
 import pytest
 
 import tidelog
-from tidelog.analysis.containment import Refused
+from tidelog.errors import NoAnswer
 
 TURBINES = """
 input Temp(device: text, level: text) @ time.
@@ -145,12 +145,12 @@ def test_no_finite_delay() -> None:
 @pytest.mark.parametrize("ask", [tidelog.delay, tidelog.window])
 def test_explicit_times_are_refused(ask: object) -> None:
     assert callable(ask)
-    with pytest.raises(Refused, match=r"<text>:1: `E` at the fixed time 5 .* ask `definitive`"):
+    with pytest.raises(NoAnswer, match=r"<text>:1: `E` at the fixed time 5 .* ask `definitive`"):
         ask(tidelog.parse("P @ T :- F @ T, E @ 5."), "P")
 
 
 def test_rigid_queries_are_refused() -> None:
-    with pytest.raises(Refused, match="R has no time"):
+    with pytest.raises(NoAnswer, match="R has no time"):
         tidelog.delay(tidelog.parse("R(X) :- N(X)."), "R")
 
 

@@ -12,7 +12,8 @@ import pytest
 from support.places import ROOT
 
 import tidelog
-from tidelog.analysis.delay import Measure, Refused
+from tidelog.analysis.delay import Measure
+from tidelog.errors import NoAnswer
 
 TURBINES = (ROOT / "examples" / "turbines" / "rules.tdl").read_text()
 # Example 2: "which defines an invalid reading as a malfunction".
@@ -172,7 +173,7 @@ def test_explicit_times_in_bodies_are_refused(
     ask: Callable[[tidelog.Program, str], Measure],
 ) -> None:
     program = tidelog.parse("P @ T :- E @ T, Go @ 5.", "rules.tdl")
-    with pytest.raises(Refused, match=r"rules\.tdl:1: `Go` at the fixed time 5.*definitive"):
+    with pytest.raises(NoAnswer, match=r"rules\.tdl:1: `Go` at the fixed time 5.*definitive"):
         ask(program, "P")
 
 

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from support.deep import examples
 
 import tidelog
-from tidelog.data.facts import DataError
 from tidelog.data.ticks import Ticks
+from tidelog.errors import DataError
 from tidelog.evaluation.duckdb import Engine
 
 DECLARED = (

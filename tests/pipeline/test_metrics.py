@@ -16,7 +16,7 @@ from support.places import ROOT
 
 import tidelog
 from tidelog.cli import cli
-from tidelog.data.facts import DataError
+from tidelog.errors import DataError
 from tidelog.pipeline.publishing import Metric, exposition, publisher
 from tidelog.spark import Running, stream
 

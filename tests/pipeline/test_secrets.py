@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 import tidelog
 from tidelog.cli import cli
-from tidelog.data.facts import DataError
+from tidelog.errors import DataError
 from tidelog.pipeline.secrets import without_secrets
 from tidelog.pipeline.sinks import sink_of
 from tidelog.pipeline.store import Store

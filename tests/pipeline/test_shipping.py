@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from support.places import ROOT
 
 import tidelog
-from tidelog.data.facts import DataError
+from tidelog.errors import DataError
 from tidelog.pipeline import shipping
 from tidelog.pipeline.shipping import KERNEL, Found, archive, check_shared, prepare, unable
 

@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import tidelog
-from tidelog.data.facts import DataError
+from tidelog.errors import DataError
 from tidelog.spark import stream
 
 pytestmark = pytest.mark.xdist_group("spark")

@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tidelog.cli import cli
-from tidelog.data.facts import DataError
+from tidelog.errors import DataError
 from tidelog.spark import clear, summary
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -92,7 +92,7 @@ def test_the_line_that_says_most() -> None:
         "An exception was thrown from the Python worker:\nTraceback (most recent call last):\n"
         '  File "work.py", line 1, in run\n    raise it\n'
     )
-    ours = PySparkException(f"{trace}tidelog.data.facts.DataError: one\ntwo\n\nJVM\n\tat x")
+    ours = PySparkException(f"{trace}tidelog.errors.DataError: one\ntwo\n\nJVM\n\tat x")
     assert isinstance(clear(ours), DataError)
     assert str(clear(ours)) == "one\ntwo"
     other = PySparkException(f"{trace}duckdb.OutOfMemoryException: too much\n\n\tat x\n")

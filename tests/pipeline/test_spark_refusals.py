@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import tidelog
-from tidelog.data.facts import DataError
+from tidelog.errors import DataError
 from tidelog.spark import Refused, stream
 from tidelog.streaming.offline import Endless
 from tidelog.streaming.schedule import Blocking

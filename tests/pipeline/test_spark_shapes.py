@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 import tidelog
 from tidelog.analysis.stages import Kind
-from tidelog.data.facts import DataError
+from tidelog.errors import DataError
 from tidelog.pipeline import given
 from tidelog.pipeline import loop as pipeline
 from tidelog.spark import clear, query, stream

@@ -20,7 +20,8 @@ from oracle.keyed import keyed
 from pyspark.sql import SparkSession
 from support.deep import examples
 
-from tidelog.data.facts import arrow_type, resolve, schemas
+from tidelog.data.schema import resolve, schemas
+from tidelog.data.types import arrow_type
 from tidelog.logic.normalise import core
 from tidelog.pipeline import loop as pipeline
 from tidelog.spark import query, stream

@@ -16,7 +16,8 @@ from support.deep import examples
 from support.places import ROOT
 
 import tidelog
-from tidelog.data.facts import DataError, schemas
+from tidelog.data.schema import schemas
+from tidelog.errors import DataError
 from tidelog.streaming.schedule import Blocking, Schedule
 from tidelog.streaming.stream import Stream
 

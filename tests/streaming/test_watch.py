@@ -9,7 +9,7 @@ from oracle.generate import Case, programs_and_facts
 from support.deep import examples
 
 import tidelog
-from tidelog.data.facts import schemas
+from tidelog.data.schema import schemas
 from tidelog.streaming.stream import Growing
 from tidelog.streaming.watch import Watch
 

@@ -17,13 +17,10 @@ from tidelog.analysis.canonical import Canonical, Exhausted, Fact, splits
 from tidelog.analysis.dependencies import Class, Dependencies, dependencies
 from tidelog.analysis.graph import Bound
 from tidelog.analysis.unfolding import Unfolded, Unfolder
+from tidelog.errors import NoAnswer
 from tidelog.language.program import Atom, Constant, Rule, TimeOffset, TimePoint, Value, type_of
 from tidelog.logic.normalise import Core
 from tidelog.logic.order import Assumption, Object, Order, Symbol
-
-
-class Refused(Exception):
-    """The question has no meaning, or no answer here, for this query; the text says why."""
 
 
 @dataclass
@@ -317,12 +314,12 @@ def _agreed(one: Dependencies, other: Dependencies, query: str) -> Dependencies:
         if theirs is None:
             continue
         if (mine.temporal, len(mine.types)) != (theirs.temporal, len(theirs.types)):
-            raise Refused(
+            raise NoAnswer(
                 f"{mine.source} has another form in the other program: nothing to compare"
             )
         for a, b in zip(mine.types, theirs.types, strict=True):
             if a and b and a is not b:
-                raise Refused(f"{mine.source} has {a} where the other program has {b}")
+                raise NoAnswer(f"{mine.source} has {a} where the other program has {b}")
         types = tuple(a or b for a, b in zip(mine.types, theirs.types, strict=True))
         predicates[name] = replace(mine, types=types)
     return Dependencies(one.queries, Core(one.core.program, one.core.rules, predicates))

@@ -12,9 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tidelog.analysis.canonical import Exhausted
-from tidelog.analysis.containment import Budget, Cut, Refused, Searcher, Verdict, Witness
+from tidelog.analysis.containment import Budget, Cut, Searcher, Verdict, Witness
 from tidelog.analysis.dependencies import Class, Dependencies, Edge
 from tidelog.analysis.unfolding import Unfolder
+from tidelog.errors import NoAnswer
 from tidelog.language.program import TimeOffset, TimePoint, Variable
 
 
@@ -74,11 +75,11 @@ def checked(deps: Dependencies) -> str:
     """The query, if Delay and Window are defined for it."""
     (query,) = deps.queries
     if not deps.core.predicates[query].temporal:
-        raise Refused(f"{query} has no time: delay and window concern temporal queries")
+        raise NoAnswer(f"{query} has no time: delay and window concern temporal queries")
     for rule in deps.core.rules:
         for atom in rule.atoms:
             if isinstance(atom.time, TimePoint):
-                raise Refused(
+                raise NoAnswer(
                     f"{rule.origin}: `{atom.predicate}` at the fixed time {atom.time.tick} makes"
                     " delay and window depend on the clock; ask `definitive` for one time point"
                 )
@@ -203,7 +204,6 @@ def walked(cycle: tuple[Edge, ...]) -> str:
 
 __all__ = [
     "Measure",
-    "Refused",
     "checked",
     "delay",
     "delay_holds",

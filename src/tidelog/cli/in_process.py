@@ -8,9 +8,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from tidelog import Stream
-from tidelog.data.facts import DataError, schemas
+from tidelog.data.schema import schemas
 from tidelog.data.ticks import Ticks
-from tidelog.evaluation.duckdb import Engine, timestamps
+from tidelog.data.writers import timestamps
+from tidelog.errors import DataError
+from tidelog.evaluation.duckdb import Engine
 from tidelog.language.diagnostics import visible
 from tidelog.language.program import Program
 from tidelog.logic.normalise import core

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tidelog.data.facts import DataError
+from tidelog.errors import DataError
 from tidelog.language.diagnostics import visible
 from tidelog.language.program import Program
 from tidelog.views import terminal

@@ -331,9 +331,9 @@ def _problem(
 
 @contextmanager
 def _refusals() -> Iterator[None]:
-    from tidelog.analysis.delay import Refused
+    from tidelog.errors import NoAnswer
 
     try:
         yield
-    except Refused as error:
+    except NoAnswer as error:
         raise click.ClickException(str(error)) from error

@@ -1,4 +1,4 @@
-"""Answers as CSV and JSON lines, the formats that facts are read from."""
+"""Answers as CSV and JSON lines, the formats that facts are read from; ticks as timestamps."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from datetime import datetime
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from tidelog.data.ticks import Ticks
+from tidelog.errors import DataError
 
 
 def csv_lines(answers: pa.Table) -> Iterator[str]:
@@ -65,3 +68,16 @@ def json_lines(predicate: str | None, answers: pa.Table) -> Iterator[str]:
                 for k, v in row.items()
             }
             yield json.dumps({**told, **values}, ensure_ascii=False)
+
+
+def timestamps(ticks: pa.ChunkedArray, length: Ticks) -> pa.ChunkedArray:
+    """When each tick starts; ticks come in order."""
+    for tick in (ticks[0].as_py(), ticks[-1].as_py()) if len(ticks) else ():
+        try:
+            length.moment(tick)
+        except OverflowError:
+            raise DataError(
+                f"tick {tick} is no timestamp between the years 1 and 9999; ask for whole ticks"
+            ) from None
+    micros = pc.add(pc.multiply(ticks, length.length), length.origin)
+    return micros.cast(pa.timestamp("us", tz="UTC"))

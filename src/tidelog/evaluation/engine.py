@@ -8,14 +8,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeAlias
 
-from tidelog.data.facts import DataError, FactsLike
 from tidelog.data.ticks import Ticks
+from tidelog.errors import DataError
 from tidelog.evaluation.plan import Unbounded
 from tidelog.language.checks import Similar
 from tidelog.language.program import TIME_MAX, Program
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from tidelog.data.readers.places import FactsLike
 
 ENGINES = ("duckdb",)
 

@@ -9,48 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from tidelog.analysis.dependencies import Dependencies
-from tidelog.analysis.graph import Bound
+from tidelog.data.ticks import ALWAYS, EMPTY, Range
 from tidelog.language.program import Atom, Rule, TimePoint
 from tidelog.logic.normalise import relative
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """Ticks low to high, both included; infinite ends allowed; empty when low > high."""
-
-    low: Bound
-    high: Bound
-
-    @property
-    def empty(self) -> bool:
-        return self.low > self.high
-
-    @property
-    def finite(self) -> bool:
-        return self.empty or not (math.isinf(self.low) or math.isinf(self.high))
-
-    def __and__(self, other: Range) -> Range:
-        both = Range(max(self.low, other.low), min(self.high, other.high))
-        return EMPTY if both.empty else both
-
-    def __or__(self, other: Range) -> Range:
-        """The least range around both."""
-        if self.empty or other.empty:
-            return other if self.empty else self
-        return Range(min(self.low, other.low), max(self.high, other.high))
-
-    def __add__(self, offset: int) -> Range:
-        return self if self.empty else Range(self.low + offset, self.high + offset)
-
-    def __str__(self) -> str:
-        return "nowhere" if self.empty else f"{self.low} to {self.high}"
-
-
-EMPTY = Range(math.inf, -math.inf)
-ALWAYS = Range(-math.inf, math.inf)
 
 
 def ranges(deps: Dependencies, data: Mapping[str, Range], asked: Range) -> dict[str, Range]:
@@ -180,3 +143,6 @@ def _widened(old: Range, new: Range) -> Range:
     return Range(
         -math.inf if new.low < old.low else old.low, math.inf if new.high > old.high else old.high
     )
+
+
+__all__ = ["ALWAYS", "EMPTY", "Range", "ranges"]

@@ -8,7 +8,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from tidelog.data.facts import DataError
+from tidelog.errors import DataError
 from tidelog.evaluation.plan import Fill, Fixpoint
 from tidelog.evaluation.sql import Writer
 

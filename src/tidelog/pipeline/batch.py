@@ -12,8 +12,10 @@ from pyspark.sql import functions as F
 
 from tidelog.analysis.dependencies import dependencies
 from tidelog.analysis.stages import staged
-from tidelog.data.facts import DataError, Schema, schemas
+from tidelog.data.schema import Schema, schemas
 from tidelog.data.ticks import Ticks
+from tidelog.data.writers import timestamps as stamped
+from tidelog.errors import DataError
 from tidelog.evaluation.engine import evaluate
 from tidelog.evaluation.plan import Unbounded, plan
 from tidelog.evaluation.ranges import EMPTY, Range
@@ -178,8 +180,6 @@ def _here(
     found = evaluate(given.program, [name], rows, from_=from_, to=to, budget=budget)
     table = found.answers[name]
     if ticks is not None and timestamps and "time" in table.column_names:
-        from tidelog.evaluation.duckdb import timestamps as stamped
-
         at = table.column_names.index("time")
         table = table.set_column(at, "time", stamped(table.column("time"), ticks))
     return spark.createDataFrame(table)

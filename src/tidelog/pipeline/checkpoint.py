@@ -18,7 +18,9 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from tidelog.pipeline.store import Refused, Store, sealed, unsealed
+from tidelog.data.sealed import sealed, unsealed
+from tidelog.errors import Refused
+from tidelog.pipeline.store import Store
 from tidelog.streaming.clock import Clock
 
 FORMAT = 2

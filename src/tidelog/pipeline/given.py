@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
 from tidelog.analysis.containment import reduced
-from tidelog.data.facts import DataError, FactsLike, resolve, schemas
+from tidelog.data.readers.places import FactsLike
+from tidelog.data.schema import resolve_and_check, schemas
+from tidelog.errors import DataError
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.plan import planning_budget
-from tidelog.language.checks import check_program
-from tidelog.language.diagnostics import Severity
 from tidelog.language.program import Program, Type
 from tidelog.logic.normalise import Core, core
 from tidelog.pipeline.sources import spark_type
@@ -62,12 +62,7 @@ class Given:
         with Engine(program, facts, only=timeless) as engine:
             types = {name: loaded.types for name, loaded in engine.loaded.items()}
             types |= _types(program, frames, folder)
-            program = resolve(program, types)
-            clashes = [d for d in check_program(program) if d.severity is Severity.ERROR]
-            if clashes:
-                raise DataError(
-                    *(f"the data's types do not fit the rules: {d.message}" for d in clashes)
-                )
+            program = resolve_and_check(program, types)
             needed, _ = reduced(core(program, asked), asked, planning_budget())
             tables = {p.name: _rigid(engine, p.source) for p in needed.inputs if not p.temporal}
         return Given(program, needed, tables)

@@ -17,9 +17,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidelog.data.facts import DataError
+from tidelog.data.packed import chunk
+from tidelog.errors import DataError
 from tidelog.evaluation.ranges import Range
-from tidelog.evaluation.sql import chunk
 from tidelog.pipeline.checkpoint import Checkpoint, Commit, Slice
 from tidelog.pipeline.sinks import Rows, Sink, Told, save
 from tidelog.pipeline.work import (

@@ -27,7 +27,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from tidelog.data.facts import DataError
+from tidelog.errors import DataError
 
 KERNEL = "tidelog.pipeline.turns"  # what the partitions run, with all it imports
 

@@ -16,10 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from tidelog.data.facts import DataError
+from tidelog.data.sealed import sealed, unsealed
 from tidelog.data.writers import csv_lines, json_lines
+from tidelog.errors import DataError, Refused
 from tidelog.pipeline.secrets import without_secrets
-from tidelog.pipeline.store import Refused, Store, sealed, unsealed
+from tidelog.pipeline.store import Store
 
 Rows: TypeAlias = DataFrame | pa.Table  # many are with Spark, few are here
 Answers: TypeAlias = Mapping[str, Rows]

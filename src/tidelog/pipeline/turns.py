@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidelog.analysis.definitive import Pending
+from tidelog.data.packed import bit_sql, chunks_sql, mask_sql, pack_sql, place_sql
 from tidelog.evaluation.ranges import Range
-from tidelog.evaluation.sql import CHUNK, chunk, mask
 from tidelog.pipeline.chain import literal
 from tidelog.pipeline.checkpoint import Slice
 from tidelog.pipeline.kernel import kept_rows
@@ -89,13 +89,11 @@ class TurnHere(Here):
         return clock
 
     def _packed(self) -> pa.Table:
-        bit = f"((t % {CHUNK}) + {CHUNK}) % {CHUNK}"
         values = [self.setting.tab, f"{DONE} AS part", *self.setting.values(lambda _: "NULL")]
-        table = self.connection.sql(
-            f"SELECT {', '.join(values)}, t - {bit} AS c, bit_or(1::BIGINT << ({bit})::INT) AS b"
-            f" FROM arriving WHERE {self.terms.fine} GROUP BY ALL"
-        ).to_arrow_table()
-        return table.cast(self.setting.shards.schema)
+        schema = self.setting.shards.schema
+        names = [name for name in schema.names if name not in ("c", "b")]
+        rows = pack_sql(values, names, f"arriving WHERE {self.terms.fine}")
+        return self.connection.sql(rows).to_arrow_table().cast(schema)
 
 
 class TurnThere(There):
@@ -133,12 +131,11 @@ class TurnThere(There):
         shards = self.setting.shards
         types = {f.name: f.dataType.simpleString() for f in arrow_struct(shards.schema)}
         values = self.setting.values(lambda name: f"CAST(NULL AS {types[name]})")
-        bit = f"pmod(t, {CHUNK})"
         rows = facts.selectExpr(
             self.setting.tab,
             *values,
-            f"t - {bit} AS c",
-            f"shiftleft(1L, CAST({bit} AS INT)) AS b",
+            f"t - {place_sql()} AS c",
+            f"{bit_sql(place_sql())} AS b",
         )
         names = [name for name in shards.schema.names if name not in ("part", "b")]
         merged = rows.groupBy(*names).agg(F.bit_or("b").alias("b"))
@@ -176,11 +173,11 @@ def told_and_kept(shards: Shards, clock: Clock, table: str) -> str:
 
 def _clipped(shards: Shards, table: str, of: Relation, to: Relation, clip: Range) -> str:
     names = [name for name in shards.schema.names if name not in ("tab", "b")]
-    bits = f"b & {mask(clip)}"
-    low, high = chunk(int(clip.low)), chunk(int(clip.high))
+    low, high = int(clip.low), int(clip.high)
+    bits = f"b & {mask_sql(low, high)}"
     return (
         f"SELECT CAST({to.number} AS INT) AS tab, {', '.join(names)}, {bits} AS b FROM {table}"
-        f" WHERE tab = {of.number} AND c >= {low} AND c <= {high} AND ({bits}) <> 0"
+        f" WHERE tab = {of.number} AND {chunks_sql(low, high)} AND ({bits}) <> 0"
     )
 
 

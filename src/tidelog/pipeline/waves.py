@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tidelog.data.packed import chunk
 from tidelog.evaluation.ranges import Range
-from tidelog.evaluation.sql import chunk
 from tidelog.pipeline.chain import Chain
 from tidelog.pipeline.checkpoint import Commit, Slice
 from tidelog.pipeline.kernel import Kernel, Worker, packed_tables

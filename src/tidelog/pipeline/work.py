@@ -17,10 +17,10 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
+from tidelog.data.packed import CHUNK, COUNT, HAS_PLACE, chunk, unpack_sql
 from tidelog.data.ticks import Ticks
-from tidelog.evaluation.duckdb import timestamps
+from tidelog.data.writers import timestamps
 from tidelog.evaluation.ranges import Range
-from tidelog.evaluation.sql import CHUNK, chunk
 from tidelog.language.program import TIME_COLUMN, Program
 from tidelog.pipeline.checkpoint import Slice
 from tidelog.pipeline.sinks import Rows, save
@@ -347,22 +347,17 @@ class Here:
     def take(self, rows: pa.Table) -> None:
         """Have these rows as results."""
         self.connection.register("results", rows)
-        counted = (
-            "SELECT tab, count(*), min(c), max(c), CAST(sum(bit_count(b)) AS BIGINT)"
-            " FROM results GROUP BY tab"
-        )
+        counted = f"SELECT tab, count(*), min(c), max(c), {COUNT} FROM results GROUP BY tab"
         self.counts = {
             tab: Count(*numbers) for tab, *numbers in self.connection.execute(counted).fetchall()
         }
 
     def answers(self, query: str, relation: Relation) -> Rows:
         names = list(self.setting.program.output_columns(query))
-        slots = "".join(f"{slot}, " for slot in relation.slots)
+        packed = f"(SELECT * FROM results WHERE tab = {relation.number}) AS q"
         order = ", ".join(["t", *relation.slots])
-        table = self.connection.sql(
-            f"SELECT {slots}c + i AS t FROM results, range({CHUNK}) AS n(i)"
-            f" WHERE tab = {relation.number} AND ((b >> i::INT) & 1) = 1 ORDER BY {order}"
-        ).to_arrow_table()
+        rows = f"{unpack_sql(relation.slots, packed)} ORDER BY {order}"
+        table = self.connection.sql(rows).to_arrow_table()
         if not relation.temporal:
             return without_time(table, names)
         ticks = self.setting.inputs.ticks
@@ -425,7 +420,7 @@ def unpacked(
     if ticks is not None:
         time = F.timestamp_micros(time * ticks.length + ticks.origin)
     plain = found.select(*relation.slots, "c", "b", F.explode(bits).alias("i"))
-    plain = plain.where(F.call_function("getbit", F.col("b"), F.col("i")) == 1)
+    plain = plain.where(HAS_PLACE)
     return plain.select(*relation.slots, time.alias("t")).toDF(*names, TIME_COLUMN)
 
 

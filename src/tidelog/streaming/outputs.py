@@ -11,8 +11,8 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidelog.data.facts import DataError
 from tidelog.data.writers import csv_lines, json_lines
+from tidelog.errors import DataError
 
 KINDS = "csv:DIR, parquet:DIR, json:DIR, jsonl:FILE or console"
 

@@ -14,44 +14,15 @@ from dataclasses import dataclass, field, replace
 import duckdb
 import pyarrow as pa
 
+from tidelog.data.packed import chunks_sql
 from tidelog.evaluation.plan import Derive, Fixpoint, Plan, Scan, Step
 from tidelog.evaluation.ranges import EMPTY, Range
 from tidelog.evaluation.runner import Runner
-from tidelog.evaluation.sql import TEXTS, Writer, chunk, narrowed
+from tidelog.evaluation.sql import TEXTS, Writer, narrowed
 from tidelog.language.program import TIME_MAX
 from tidelog.logic.normalise import Predicate
+from tidelog.streaming.clock import Span
 from tidelog.streaming.schedule import Schedule
-
-
-@dataclass(frozen=True)
-class Span:
-    """Where a wave goes: begun before `start`, from tin up to `to`, answers at the times `asked`.
-
-    With `ahead`, predicates are computed that much further, as if nothing more came; nothing of
-    that is kept. `early` are the last final times of queries whose answers are given before that.
-    With a `window`, input facts of so many ticks are all that is kept, and what is derived from
-    them is derived anew; `since` is then the input time of the wave before.
-    """
-
-    start: int
-    tin: int
-    to: int
-    asked: dict[str, Range]
-    ahead: int = 0
-    early: dict[str, int] = field(default_factory=dict)
-    window: int | None = None
-    since: int | None = None
-
-    @staticmethod
-    def settled(schedule: Schedule, start: int, tin: int, to: int, emit: Range) -> Span:
-        """A span that answers what the wave settles, at the times in `emit`."""
-        asked: dict[str, Range] = {}
-        for query in schedule.deps.queries:
-            if query in schedule.phi:
-                low = schedule.frontier(query, tin, start) + 1
-                high = schedule.frontier(query, to, start)
-                asked[query] = Range(low, high) & emit if low <= high else EMPTY
-        return Span(start, tin, to, asked)
 
 
 @dataclass(frozen=True)
@@ -299,8 +270,8 @@ def _clipped(writer: Writer, predicate: Predicate, table: str, clip: Range) -> s
     if clip.empty:
         return writer.empty(predicate)
     names = ", ".join(writer.names(predicate))
-    low, high = chunk(int(clip.low)), chunk(int(clip.high))
-    rows = f"SELECT {names} FROM {table} WHERE c >= {low} AND c <= {high}"
+    inside = chunks_sql(int(clip.low), int(clip.high))
+    rows = f"SELECT {names} FROM {table} WHERE {inside}"
     return writer.merge(predicate, [rows], clip)
 
 
@@ -309,3 +280,6 @@ def bits(table: pa.Table) -> int:
     import numpy as np
 
     return int(np.bitwise_count(table.column("b").to_numpy()).sum())
+
+
+__all__ = ["Span", "Wave", "Waved", "bits"]
