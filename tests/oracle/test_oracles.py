@@ -189,7 +189,7 @@ def agree(case: Case) -> None:
 
 
 @given(programs_and_facts())
-@examples(150)
+@examples(75)
 def test_naive_is_clingo(case: Case) -> None:
     agree(case)
 
