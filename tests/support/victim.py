@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import tidelog
 from tidelog.pipeline import loop as pipeline
@@ -66,9 +67,9 @@ def main(folder: Path, fatal: int, there: bool, soak: bool, master: str) -> None
     for module in (sinks, work, pipeline):
         writes.watch(module, "save")
     if there:
-        pipeline.LITTLE = -1  # type: ignore[misc]
+        patch.object(pipeline, "LITTLE", -1).start()
     if not soak:
-        pipeline.MOST_SLICES = 2  # type: ignore[misc]
+        patch.object(pipeline, "MOST_SLICES", 2).start()
     options = {"spark.sql.shuffle.partitions": "2", "spark.sql.codegen.wholeStage": "false"}
     spark = session(master, **options)
 
