@@ -21,8 +21,7 @@ from tidelog.evaluation import timeline
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.plan import Unbounded
 from tidelog.evaluation.ranges import Range
-from tidelog.evaluation.stretch import Limit, TooHard
-from tidelog.evaluation.timeline import Timeline
+from tidelog.evaluation.timeline import Limit, Timeline, TooHard
 from tidelog.language.program import Value
 from tidelog.logic.normalise import core
 

@@ -16,7 +16,7 @@ from support.deep import examples
 import tidelog
 from tidelog.analysis.containment import Ground
 from tidelog.evaluation.duckdb import Engine
-from tidelog.evaluation.stretch import TooHard
+from tidelog.evaluation.timeline import TooHard
 from tidelog.explain import proofs
 from tidelog.explain.text import why_json, why_lines
 from tidelog.explain.why import Why, why

@@ -16,14 +16,13 @@ from support.deep import examples
 
 from tidelog.analysis.dependencies import dependencies
 from tidelog.analysis.stages import Kind, Stage, staged
-from tidelog.data.readers.memory import in_memory
+from tidelog.data.readers.memory import in_memory, typed_table
 from tidelog.data.schema import resolve, schemas
 from tidelog.evaluation.plan import Scan
 from tidelog.evaluation.sql import Writer
 from tidelog.logic.normalise import core
 from tidelog.pipeline.kernel import Kernel, Worker
 from tidelog.streaming.clock import Clock, Emission, Pace
-from tidelog.streaming.intake import typed
 from tidelog.streaming.layout import DONE, KEPT, NEW, Layout, as_rows
 from tidelog.streaming.offline import Endless, enough_window, least_delay
 from tidelog.streaming.schedule import WHOLE, Blocking, Schedule
@@ -49,7 +48,7 @@ class Emulated:
         self.schemas = schemas(program)
         self.pace = pace
         rigid = {
-            p.name: typed(
+            p.name: typed_table(
                 in_memory(self.schemas[p.source], case.facts.get(p.source, []), None),
                 self.schemas[p.source],
             )
@@ -77,7 +76,7 @@ class Emulated:
         for p in self.schedule.deps.core.inputs:
             if p.temporal:
                 schema = self.schemas[p.source]
-                table = typed(in_memory(schema, facts.get(p.source, []), None), schema)
+                table = typed_table(in_memory(schema, facts.get(p.source, []), None), schema)
                 self.sql.register(plan.inputs[p.name], table)
         writer = Writer(plan)
         self.sql.execute("CREATE OR REPLACE TABLE tidelog_text (i BIGINT, v VARCHAR)")

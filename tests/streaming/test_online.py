@@ -20,7 +20,7 @@ from support.deep import DEEP, examples
 import tidelog
 from tidelog.analysis.dependencies import Class, dependencies
 from tidelog.data.schema import schemas
-from tidelog.evaluation.stretch import TooHard
+from tidelog.evaluation.timeline import TooHard
 from tidelog.logic.normalise import core
 from tidelog.streaming import offline as offline_module
 from tidelog.streaming.offline import Endless

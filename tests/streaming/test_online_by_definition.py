@@ -20,7 +20,7 @@ from tidelog.analysis.definitive import Pending
 from tidelog.analysis.dependencies import Class, dependencies
 from tidelog.language.program import Type, Value
 from tidelog.logic.normalise import core
-from tidelog.streaming.network import fits
+from tidelog.streaming.cell_graph import fits
 from tidelog.streaming.stream import Growing, Stream
 
 

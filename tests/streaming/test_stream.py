@@ -133,12 +133,6 @@ def test_a_clock_far_ahead_is_handed_back() -> None:
     assert rows(stream.close().answers["P"]) == [("c", 100)]
 
 
-def test_program_facts_before_the_first_tick_take_part() -> None:
-    program = tidelog.parse("Up @ -5. Up @ T+1 :- Up @ T. P(X) @ T :- E(X) @ T, Up @ T.")
-    stream = Stream(program, ["P"])
-    assert rows(stream.push(3, {"E": [("a",)]}).answers["P"]) == [("a", 3)]
-
-
 def test_an_explicit_time_holds_answers_back() -> None:
     stream = Stream(tidelog.parse("P(X) @ T :- E(X) @ T, Go @ 5. Go @ T :- G @ T."), ["P"])
     for tick in range(5):

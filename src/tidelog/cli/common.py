@@ -143,7 +143,7 @@ def data_errors() -> Iterator[None]:
     from tidelog.data.secrets import without_secrets
     from tidelog.errors import DataError
     from tidelog.evaluation.plan import Unbounded
-    from tidelog.evaluation.stretch import TooHard
+    from tidelog.evaluation.timeline import TooHard
     from tidelog.streaming.schedule import Blocking
 
     console = terminal.stderr()

@@ -12,7 +12,9 @@ from tidelog.language.program import Type, Value
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SQL_TYPES = {Type.TEXT: "VARCHAR", Type.INT: "BIGINT", Type.FLOAT: "DOUBLE", Type.BOOL: "BOOLEAN"}
+# In names that both DuckDB and Spark know.
+SQL_TYPES = {Type.TEXT: "STRING", Type.INT: "BIGINT", Type.FLOAT: "DOUBLE", Type.BOOL: "BOOLEAN"}
+PYTHON_TYPES = {Type.TEXT: str, Type.INT: int, Type.FLOAT: float, Type.BOOL: bool}
 
 
 def arrow_type(type_: Type | None) -> pa.DataType:
@@ -30,7 +32,7 @@ def arrow_type(type_: Type | None) -> pa.DataType:
 def common_type(values: Iterable[Any]) -> Type:
     """The type that some Python values have in common; text when there is none."""
     kinds = {type(v) for v in values if v is not None}
-    for python, type_ in ((bool, Type.BOOL), (int, Type.INT), (float, Type.FLOAT)):
+    for type_, python in PYTHON_TYPES.items():
         if kinds == {python}:
             return type_
     return Type.FLOAT if kinds and kinds <= {int, float} else Type.TEXT

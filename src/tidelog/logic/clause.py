@@ -154,6 +154,12 @@ class Clause:
         """How far premises lie from the head's time, in their order."""
         return tuple(p.when.ticks for p in self.premises if isinstance(p.when, Offset))
 
+    @cached_property
+    def fixed_ticks(self) -> tuple[int, ...]:
+        """The explicit times in its head and premises."""
+        times = [self.head.when, *(p.when for p in self.premises)]
+        return tuple(when.tick for when in times if isinstance(when, FixedTick))
+
     @property
     def temporal(self) -> bool:
         """Whether the head has a time."""

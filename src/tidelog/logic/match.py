@@ -8,15 +8,25 @@ was known at the start, then the values that each step adds; steps know the plac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+    Set,
+)
+from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar, assert_never
 
-from tidelog.language.program import Comparison, Constant, Operator, Term, Variable
+from tidelog.language.program import Comparison, Constant, Operator, Term, Value, Variable
 from tidelog.logic.clause import (
     Clause,
     FixedTick,
     Free,
+    Head,
     Offset,
     Premise,
     Rigid,
@@ -24,6 +34,8 @@ from tidelog.logic.clause import (
 )
 
 V = TypeVar("V")
+# Takes some values of a tuple, in an order that was fixed when it was made.
+Picker: TypeAlias = Callable[[tuple[Any, ...]], tuple[Any, ...]]
 
 
 class AnyTick:
@@ -50,33 +62,58 @@ class RowSource(Protocol[V]):
 
 
 class IndexedRows(Generic[V]):
-    """A set of rows, with an index for every set of positions that it is looked up by."""
+    """A set of rows, with an index for every set of positions that it is looked up by.
 
-    __slots__ = ("_indexes", "rows")
+    Rows keep the order in which they came.
+    """
+
+    __slots__ = ("_indexes", "_rows", "rows")
 
     def __init__(self, rows: Iterable[tuple[V, ...]] = ()) -> None:
-        self.rows: set[tuple[V, ...]] = set(rows)
-        self._indexes: dict[tuple[int, ...], dict[tuple[V, ...], list[tuple[V, ...]]]] = {}
+        self._rows: dict[tuple[V, ...], None] = dict.fromkeys(rows)
+        self.rows: Set[tuple[V, ...]] = self._rows.keys()
+        self._indexes: dict[
+            tuple[int, ...], tuple[Picker, dict[tuple[V, ...], list[tuple[V, ...]]]]
+        ] = {}
 
     def add(self, row: tuple[V, ...]) -> bool:
         """Whether the row was not there yet."""
-        if row in self.rows:
+        if row in self._rows:
             return False
-        self.rows.add(row)
-        for positions, index in self._indexes.items():
-            index.setdefault(tuple(row[i] for i in positions), []).append(row)
+        self._rows[row] = None
+        for pick, index in self._indexes.values():
+            index.setdefault(pick(row), []).append(row)
         return True
 
     def matching(self, positions: tuple[int, ...], key: tuple[V, ...]) -> Sequence[tuple[V, ...]]:
         """The rows with some values at some positions (a copy: rows may be added meanwhile)."""
         if not positions:
-            return tuple(self.rows)
-        index = self._indexes.get(positions)
-        if index is None:
-            index = self._indexes[positions] = {}
-            for row in self.rows:
-                index.setdefault(tuple(row[i] for i in positions), []).append(row)
-        return tuple(index.get(key, ()))
+            return tuple(self._rows)
+        if key in self._rows:  # then the positions are all there are
+            return (key,)
+        made = self._indexes.get(positions)
+        if made is None:
+            pick = picker(positions)
+            index: dict[tuple[V, ...], list[tuple[V, ...]]] = {}
+            for row in self._rows:
+                index.setdefault(pick(row), []).append(row)
+            made = self._indexes[positions] = (pick, index)
+        return tuple(made[1].get(key, ()))
+
+
+def picker(positions: Sequence[int]) -> Picker:
+    """Takes the values at some positions.
+
+    >>> picker([2, 0])((4, 5, 6)), picker([1])((4, 5)), picker([])((4, 5))
+    ((6, 4), (5,), ())
+    """
+    match positions:
+        case []:
+            return itemgetter(slice(0, 0))
+        case [position]:
+            return itemgetter(slice(position, position + 1))
+        case _:
+            return itemgetter(*positions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,16 +148,31 @@ class JoinStep:
     new: tuple[int, ...]  # argument positions that add a value
     same: tuple[tuple[int, int], ...]  # argument positions that must have equal values
     time: int | None  # where the binding has its time variable; None: a fixed tick, rigid, or new
+    ticks: int  # how far it lies from that
+    at: int | AnyTick | None  # its tick where the binding does not matter
     finds_time: bool  # whether it adds the value of its time variable
     due: tuple[Due, ...]
     kept: tuple[int, ...] | None  # what later steps need of the binding; None: all of it
+    # The same as functions, made once.
+    pick_known: Picker = field(compare=False, repr=False)
+    pick_key: Picker = field(compare=False, repr=False)
+    pick_new: Picker = field(compare=False, repr=False)
+    pick_kept: Picker | None = field(compare=False, repr=False)
+
+    def tick(self, binding: tuple[Any, ...]) -> int | AnyTick | None:
+        """The tick at which its premise is looked up."""
+        if self.time is None:
+            return self.at
+        tick: int = binding[self.time] + self.ticks
+        return tick
 
 
 class JoinOrder:
     """The premises of a clause in the order in which they are best looked up.
 
     `known` are the object variables that have values at the start, `at_head` says whether the
-    head's time does. A premise can be made the `first` one. With `wanted`, variables are dropped
+    head's time does. A premise can be made the `first` one, and some `left_out` altogether: the
+    steps before such a one are the same with and without it. With `wanted`, variables are dropped
     from bindings when neither a later step nor the wanted names need them.
 
     >>> from tidelog.logic.normalise import clause_of
@@ -137,22 +189,27 @@ class JoinOrder:
         *,
         at_head: bool = True,
         first: int | None = None,
+        left_out: Collection[int] = (),
         wanted: Collection[str] | None = None,
     ) -> None:
         self.clause = clause
         self.known = tuple(known)
         self.constants = tuple(dict.fromkeys(_constants(clause)))
         start: list[_Place] = [*self.constants, *self.known]
-        if at_head:
+        if at_head and isinstance(clause.head.when, Offset):
             start.append(HEAD_TIME)
+        self._at_head = start[-1:] == [HEAD_TIME]
         self.places: dict[_Place, int] = {place: i for i, place in enumerate(start)}
         self._tests = list(clause.tests)
         self.due = self._due()
-        self._rest = list(enumerate(clause.premises))
+        self._rest = [(i, p) for i, p in enumerate(clause.premises) if i not in left_out]
         self._wanted = wanted
         steps: list[JoinStep] = []
         while self._rest:
-            chosen = self._rest[first] if first is not None and not steps else self._best()
+            if first is not None and not steps:
+                chosen = (first, clause.premises[first])
+            else:
+                chosen = self._best()
             self._rest.remove(chosen)
             steps.append(self._step(*chosen))
         self.steps = tuple(steps)
@@ -162,9 +219,25 @@ class JoinOrder:
     ) -> tuple[V, ...]:
         """The binding at the start."""
         binding = [*map(constant, self.constants), *(values[name] for name in self.known)]
-        if head is not None and HEAD_TIME in self.places:
+        if head is not None and self._at_head:
             binding.append(head)
         return tuple(binding)
+
+    @staticmethod
+    def from_head(clause: Clause, left_out: Collection[int] = ()) -> JoinOrder:
+        """An order for when the head is given: its variables and its time are known."""
+        known = dict.fromkeys(variable.name for variable in clause.head.variables)
+        return JoinOrder(clause, known, left_out=left_out)
+
+    def start_from(
+        self, constant: Callable[[Constant], V], args: Sequence[V], tick: Any
+    ) -> tuple[V, ...] | None:
+        """The binding at the start when the head is a fact; None where it never is."""
+        head = self.clause.head
+        values = head_values(head, args, constant)
+        if values is None or (isinstance(head.when, FixedTick) and head.when.tick != tick):
+            return None
+        return self.start(constant, values, tick)
 
     def place(self, term: Term) -> int:
         """Where bindings that went through all steps have the value of a term."""
@@ -173,6 +246,39 @@ class JoinOrder:
     def values(self, terms: Iterable[Term], binding: tuple[V, ...]) -> tuple[V, ...]:
         """The values of some terms under a binding that went through all steps."""
         return tuple(binding[self.places[_place(term)]] for term in terms)
+
+    def picker(self, terms: Iterable[Term]) -> Picker:
+        """The same as a function, for terms that are asked for often."""
+        return picker([self.places[_place(term)] for term in terms])
+
+    def head_tick(self, binding: tuple[Any, ...]) -> int | None:
+        """The tick of the head under a binding that went through all steps."""
+        match self.clause.head.when:
+            case Offset():
+                tick: int = binding[self.places[HEAD_TIME]]
+                return tick
+            case FixedTick(fixed):
+                return fixed
+            case Rigid():
+                return None
+            case _:
+                assert_never(self.clause.head.when)
+
+    def known_value(self, term: Term, binding: tuple[V, ...]) -> V | None:
+        """The value of a term under a binding on its way; None while it has none.
+
+        Only for orders that drop no variables.
+        """
+        place = self.places.get(_place(term))
+        return None if place is None or place >= len(binding) else binding[place]
+
+    def known_tick(self, premise: Premise, binding: tuple[Any, ...]) -> int | None:
+        """The tick of a premise likewise; None also for one without a time."""
+        variable, ticks, fixed = _told(premise)
+        if variable is None:
+            return None if isinstance(fixed, AnyTick) else fixed
+        place = self.places.get(variable)
+        return None if place is None or place >= len(binding) else binding[place] + ticks
 
     # Making the steps
 
@@ -192,7 +298,7 @@ class JoinOrder:
         return variable is None or variable in self.places
 
     def _step(self, number: int, premise: Premise) -> JoinStep:
-        variable = time_variable(premise)
+        variable, ticks, at = _told(premise)
         time = None if variable is None else self.places.get(variable)
         known = tuple(i for i, t in enumerate(premise.args) if _place(t) in self.places)
         key = tuple(self.places[_place(premise.args[i])] for i in known)
@@ -211,9 +317,24 @@ class JoinOrder:
                 added.append(variable)
             for place in added:
                 self.places[place] = len(self.places)
-        due = self._due()
+        due, kept = self._due(), self._keep()
         return JoinStep(
-            number, premise, known, key, new, tuple(same), time, finds_time, due, self._keep()
+            number,
+            premise,
+            known,
+            key,
+            new,
+            tuple(same),
+            time,
+            ticks,
+            at,
+            finds_time,
+            due,
+            kept,
+            picker(known),
+            picker(key),
+            picker(new),
+            None if kept is None else picker(kept),
         )
 
     def _due(self) -> tuple[Due, ...]:
@@ -247,20 +368,48 @@ def matches(
     source: RowSource[V],
     binding: tuple[V, ...],
     holds: Callable[[Operator, V, V], bool],
+    done: int = 0,
 ) -> Iterator[tuple[V, ...]]:
-    """The bindings under which everything in the body holds, one after the other."""
-    if not all(holds(d.operator, binding[d.left], binding[d.right]) for d in order.due):
+    """The bindings under which everything in the body holds, one after the other.
+
+    The binding given may be one that so many steps are `done` for.
+    """
+    if not done and not _met(order.due, binding, holds):
         return
     steps = order.steps
-    waiting: list[Iterator[tuple[V, ...]]] = [iter((binding,))]
+    if done == len(steps):
+        yield binding
+        return
+    waiting = [extensions(steps[done], source, binding, holds)]
     while waiting:
         current = next(waiting[-1], None)
         if current is None:
             waiting.pop()
-        elif len(waiting) > len(steps):
+        elif done + len(waiting) == len(steps):
             yield current
         else:
-            waiting.append(extensions(steps[len(waiting) - 1], source, current, holds))
+            step = steps[done + len(waiting)]
+            waiting.append(extensions(step, source, current, holds))
+
+
+def matches_of_first(
+    order: JoinOrder,
+    source: RowSource[V],
+    binding: tuple[V, ...],
+    holds: Callable[[Operator, V, V], bool],
+    row: tuple[V, ...],
+    tick: int | None,
+) -> Iterator[tuple[V, ...]]:
+    """The matches in which the first premise, a positive one, is a given row at a tick."""
+    step = order.steps[0]
+    asked = step.tick(binding)
+    if step.pick_known(row) != step.pick_key(binding) or not _met(order.due, binding, holds):
+        return
+    if asked is not ANY_TICK and asked != tick:
+        return
+    longer = _extended(step, binding, row, tick, holds)
+    if longer is not None:
+        yield from matches(order, source, longer, holds, 1)
 
 
 def joined(
@@ -270,7 +419,7 @@ def joined(
     holds: Callable[[Operator, V, V], bool],
 ) -> set[tuple[V, ...]]:
     """The same bindings as a set, premise by premise: for orders that drop variables."""
-    if not all(holds(d.operator, binding[d.left], binding[d.right]) for d in order.due):
+    if not _met(order.due, binding, holds):
         return set()
     partial = {binding}
     for step in order.steps:
@@ -285,67 +434,92 @@ def extensions(
     holds: Callable[[Operator, V, V], bool],
 ) -> Iterator[tuple[V, ...]]:
     """The bindings that one more premise allows."""
-    tick = step_tick(step, binding)
-    rows = source.rows(step.premise, tick, step.known, tuple(binding[i] for i in step.key))
+    rows = source.rows(step.premise, step.tick(binding), step.known, step.pick_key(binding))
     if step.premise.sign is Sign.NEGATIVE:
-        if not any(all(row[i] == row[j] for i, j in step.same) for row in rows):
-            yield from _tested(step, binding, holds)
+        absent = not any(all(row[i] == row[j] for i, j in step.same) for row in rows)
+        if absent and _met(step.due, binding, holds):
+            yield binding if step.pick_kept is None else step.pick_kept(binding)
         return
     for row in rows:
-        if all(row[i] == row[j] for i, j in step.same):
-            longer = (*binding, *(row[i] for i in step.new)) if step.new else binding
-            if step.finds_time:
-                longer = (*longer, _time_value(step.premise, row[-1]))
-            yield from _tested(step, longer, holds)
+        longer = _extended(step, binding, row, row[-1] if step.finds_time else None, holds)
+        if longer is not None:
+            yield longer
 
 
-def _tested(
-    step: JoinStep, binding: tuple[V, ...], holds: Callable[[Operator, V, V], bool]
-) -> Iterator[tuple[V, ...]]:
-    if all(holds(d.operator, binding[d.left], binding[d.right]) for d in step.due):
-        yield binding if step.kept is None else tuple(binding[i] for i in step.kept)
-
-
-def step_tick(step: JoinStep, binding: tuple[Any, ...]) -> int | AnyTick | None:
-    """The tick at which a premise is looked up."""
-    when = step.premise.when
-    match when:
-        case Rigid():
+def _extended(
+    step: JoinStep,
+    binding: tuple[V, ...],
+    row: tuple[V, ...],
+    tick: Any,
+    holds: Callable[[Operator, V, V], bool],
+) -> tuple[V, ...] | None:
+    """The binding with what a row (at a tick, where that is not known yet) adds to it."""
+    for i, j in step.same:
+        if row[i] != row[j]:
             return None
+    longer = binding + step.pick_new(row) if step.new else binding
+    if step.finds_time:
+        longer = (*longer, tick - step.ticks)
+    if step.due and not _met(step.due, longer, holds):
+        return None
+    return longer if step.pick_kept is None else step.pick_kept(longer)
+
+
+def _met(
+    due: tuple[Due, ...], binding: tuple[V, ...], holds: Callable[[Operator, V, V], bool]
+) -> bool:
+    # Mostly there is none due, and this is called most of all.
+    return not due or all(holds(d.operator, binding[d.left], binding[d.right]) for d in due)
+
+
+def constant_value(constant: Constant) -> Value:
+    """What a constant is where facts consist of values; comparisons are then `decide`d."""
+    return constant.value
+
+
+def head_values(
+    head: Head, args: Sequence[V | None], constant: Callable[[Constant], V]
+) -> dict[str, V] | None:
+    """The values of a head's variables when it is a fact; None where it never is.
+
+    None among the arguments stands for a value that is not known.
+    """
+    values: dict[str, V] = {}
+    for term, value in zip(head.args, args, strict=True):
+        if value is None:
+            continue
+        match term:
+            case Variable():
+                same = values.setdefault(term.name, value) == value
+            case Constant():
+                same = constant(term) == value
+            case _:
+                assert_never(term)
+        if not same:
+            return None
+    return values
+
+
+def _told(premise: Premise) -> tuple[TimeVariable | None, int, int | AnyTick | None]:
+    """The variable of a premise's time and the ticks from it; the tick that is asked for if that
+    variable is not known.
+    """
+    match premise.when:
+        case Offset(ticks):
+            return HEAD_TIME, ticks, ANY_TICK
+        case Free(variable, ticks):
+            return TimeVariable(variable), ticks, ANY_TICK
         case FixedTick(tick):
-            return tick
-        case Offset(ticks) | Free(_, ticks):
-            if step.time is None:
-                return ANY_TICK
-            at: int = binding[step.time] + ticks
-            return at
+            return None, 0, tick
+        case Rigid():
+            return None, 0, None
         case _:
-            assert_never(when)
-
-
-def _time_value(premise: Premise, tick: Any) -> Any:
-    """The value of a premise's time variable when it holds at a tick."""
-    when = premise.when
-    match when:
-        case Offset(ticks) | Free(_, ticks):
-            return tick - ticks
-        case FixedTick() | Rigid():
-            raise AssertionError("without a time variable there is nothing to find")
-        case _:
-            assert_never(when)
+            assert_never(premise.when)
 
 
 def time_variable(premise: Premise) -> TimeVariable | None:
     """The variable that the time of a premise hangs on, if there is one."""
-    match premise.when:
-        case Offset():
-            return HEAD_TIME
-        case Free(variable, _):
-            return TimeVariable(variable)
-        case FixedTick() | Rigid():
-            return None
-        case _:
-            assert_never(premise.when)
+    return _told(premise)[0]
 
 
 def _place(term: Term) -> _Place:

@@ -260,7 +260,9 @@ _NAMES = ("x", "y", "z", "u", "v", "w")
 
 def _model(order: Order, symbols: list[Symbol], avoid: list[Constant]) -> dict[Symbol, Value]:
     used: dict[Type, set[Value]] = {t: set() for t in Type}
-    for constant in avoid:
+    # What a symbol must be is as much in use as what is to be avoided.
+    settled = [v for v in map(order.same, symbols) if isinstance(v, Constant)]
+    for constant in (*avoid, *settled):
         used[constant.type].add(constant.value)
     values: dict[Object, Value] = {}
     free = [s for s in symbols if not isinstance(order.same(s), Constant)]

@@ -18,8 +18,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidelog.analysis.definitive import Pending
+from tidelog.data.packed import bit_sql, chunk, chunks_sql, mask_sql, pack_sql, place_sql
 from tidelog.data.ticks import Range
-from tidelog.evaluation.sql import CHUNK, chunk, mask
 from tidelog.pipeline.chain import Chain, literal
 from tidelog.pipeline.commit import Commit, StatePart
 from tidelog.pipeline.kernel import Kernel, Worker, kept_rows, packed_tables
@@ -131,7 +131,10 @@ class OfflineMode:
         facts: dict[str, pa.Table] = {}
         for name in self.inputs.names if driver.has_facts else ():
             slots = [f"{slot} AS a{i}" for i, slot in enumerate(self.inputs.slots(name), 1)]
-            facts[name] = driver.facts([*slots, "t"], name)
+            facts[name] = driver.select(
+                f"SELECT {', '.join([*slots, 't'])} FROM {driver.facts}"
+                f" WHERE tag = {self.inputs.tag(name)}"
+            )
         if step is None:
             batches = self.worker.packed(facts)
         else:
@@ -246,23 +249,18 @@ class OnlineMode:
         schema = self.shards.schema
         types = {f.name: f.dataType.simpleString() for f in arrow_struct(schema)}
         values = self._values(lambda name: f"CAST(NULL AS {types[name]})")
-        bit = f"pmod(t, {CHUNK})"
-        rows = facts.selectExpr(
-            self._tab,
-            *values,
-            f"t - {bit} AS c",
-            f"shiftleft(1L, CAST({bit} AS INT)) AS b",
-        )
+        packed = [f"t - {place_sql()} AS c", f"{bit_sql(place_sql())} AS b"]
+        rows = facts.selectExpr(self._tab, *values, *packed)
         names = [name for name in schema.names if name not in ("part", "b")]
         merged = rows.groupBy(*names).agg(F.bit_or("b").alias("b"))
         return merged.withColumn("part", F.lit(DONE)).select(*schema.names)
 
     def _packed(self, driver: Driver) -> pa.Table:
         """The facts that arrived in the driver, in the row format."""
-        bit = f"((t % {CHUNK}) + {CHUNK}) % {CHUNK}"
-        packed = [f"t - {bit} AS c", f"bit_or(1::BIGINT << ({bit})::INT) AS b"]
-        values = [self._tab, f"{DONE} AS part", *self._values(lambda _: "NULL"), *packed]
-        return driver.facts(values, group="GROUP BY ALL").cast(self.shards.schema)
+        schema = self.shards.schema
+        values = [self._tab, f"{DONE} AS part", *self._values(lambda _: "NULL")]
+        names = [name for name in schema.names if name not in ("c", "b")]
+        return driver.select(pack_sql(values, names, driver.facts)).cast(schema)
 
     def _values(self, nothing: Callable[[str], str]) -> list[str]:
         """SQL for the arguments of a row that has arrived; `nothing` is for one it has not."""
@@ -377,11 +375,11 @@ def answered_and_kept(shards: Shards, clock: Clock, table: str) -> str:
 
 def _clipped(shards: Shards, table: str, of: Relation, to: Relation, clip: Range) -> str:
     names = [name for name in shards.schema.names if name not in ("tab", "b")]
-    bits = f"b & {mask(clip)}"
-    low, high = chunk(int(clip.low)), chunk(int(clip.high))
+    low, high = int(clip.low), int(clip.high)
+    bits = f"b & {mask_sql(low, high)}"
     return (
         f"SELECT CAST({to.number} AS INT) AS tab, {', '.join(names)}, {bits} AS b FROM {table}"
-        f" WHERE tab = {of.number} AND c >= {low} AND c <= {high} AND ({bits}) <> 0"
+        f" WHERE tab = {of.number} AND {chunks_sql(low, high)} AND ({bits}) <> 0"
     )
 
 

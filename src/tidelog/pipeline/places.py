@@ -18,9 +18,9 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
+from tidelog.data.packed import CHUNK, COUNT, HAS_PLACE, unpack_sql
 from tidelog.data.ticks import Ticks
 from tidelog.data.writers import timestamps
-from tidelog.evaluation.sql import CHUNK
 from tidelog.language.program import TIME_COLUMN
 from tidelog.pipeline.plan import PipelinePlan
 from tidelog.pipeline.sources import Inputs
@@ -168,20 +168,18 @@ class Driver:
         self.has_facts = arrived.facts > 0
         return arrived
 
-    def facts(self, columns: Iterable[str], name: str | None = None, group: str = "") -> pa.Table:
-        """SQL over the facts that arrived, of one input or of all; call `take_in` first."""
-        which = "" if name is None else f" AND tag = {self.inputs.tag(name)}"
-        return self.connection.sql(
-            f"SELECT {', '.join(columns)} FROM arriving WHERE {self.test.fine}{which} {group}"
-        ).to_arrow_table()
+    @property
+    def facts(self) -> str:
+        """SQL for the facts that arrived, once they are taken in."""
+        return f"(SELECT * FROM arriving WHERE {self.test.fine}) AS facts"
+
+    def select(self, sql: str) -> pa.Table:
+        return self.connection.sql(sql).to_arrow_table()
 
     def take(self, rows: pa.Table) -> None:
         """Have these rows as what was derived."""
         self.connection.register("results", rows)
-        counted = (
-            "SELECT tab, count(*), min(c), max(c), CAST(sum(bit_count(b)) AS BIGINT)"
-            " FROM results GROUP BY tab"
-        )
+        counted = f"SELECT tab, count(*), min(c), max(c), {COUNT} FROM results GROUP BY tab"
         self.counts = {
             tab: Count(*numbers) for tab, *numbers in self.connection.execute(counted).fetchall()
         }
@@ -189,12 +187,10 @@ class Driver:
     def answers(self, query: str, relation: Relation) -> BatchAnswers:
         """Packed answers a row each, under the names and with the times users asked for."""
         names = list(self.plan.program.output_columns(query))
-        slots = "".join(f"{slot}, " for slot in relation.slots)
+        packed = f"(SELECT * FROM results WHERE tab = {relation.number}) AS q"
         order = ", ".join(["t", *relation.slots])
-        table = self.connection.sql(
-            f"SELECT {slots}c + i AS t FROM results, range({CHUNK}) AS n(i)"
-            f" WHERE tab = {relation.number} AND ((b >> i::INT) & 1) = 1 ORDER BY {order}"
-        ).to_arrow_table()
+        rows = f"{unpack_sql(relation.slots, packed)} ORDER BY {order}"
+        table = self.connection.sql(rows).to_arrow_table()
         if not relation.temporal:
             return LocalAnswers(_without_time(table, names), self.spark)
         ticks = self.plan.options.ticks
@@ -366,7 +362,7 @@ def unpacked(
     if ticks is not None:
         time = F.timestamp_micros(time * ticks.length + ticks.origin)
     plain = mine.select(*relation.slots, "c", "b", F.explode(bits).alias("i"))
-    plain = plain.where(F.call_function("getbit", F.col("b"), F.col("i")) == 1)
+    plain = plain.where(HAS_PLACE)
     return plain.select(*relation.slots, time.alias("t")).toDF(*names, TIME_COLUMN)
 
 

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tidelog.data.packed import chunk
 from tidelog.data.ticks import Range
-from tidelog.evaluation.sql import chunk
 from tidelog.pipeline.commit import StatePart
 from tidelog.pipeline.places import Executors, Place
 from tidelog.pipeline.plan import RowFormat

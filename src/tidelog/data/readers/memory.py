@@ -57,6 +57,22 @@ def _arranged(table: pa.Table, schema: Schema, where: str) -> Table:
     return Table(table.select(chosen).rename_columns(schema.sql_names()), where, False)
 
 
+def arrow_schema(schema: Schema) -> pa.Schema:
+    """The columns of an input's facts, under the names and of the types that SQL expects."""
+    types = [arrow_type(column.type) for column in schema.columns]
+    types += [pa.int64()] if schema.time is not None or not types else []
+    return pa.schema(zip(schema.sql_names(), types, strict=True))
+
+
+def typed_table(facts: Table, schema: Schema) -> pa.Table:
+    """Facts under the names and of the types that SQL expects, without rows that have a NULL."""
+    try:
+        table = facts.table.cast(arrow_schema(schema))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise DataError(f"{facts.origin}: {error}") from None
+    return table.drop_null()
+
+
 def table_of(
     schema: Schema,
     rows: list[tuple[Any, ...]],
