@@ -35,6 +35,7 @@ from tidelog.streaming.layout import (
     slots_of,
 )
 from tidelog.streaming.online import OnlineAlgorithm
+from tidelog.streaming.schedule import check_streamed
 from tidelog.streaming.slices import packed
 
 
@@ -46,6 +47,9 @@ class Shards:
     deps: Dependencies
     eager: bool
     budget: float = 10.0
+
+    def __post_init__(self) -> None:
+        check_streamed(self.deps)
 
     @property
     def whole(self) -> bool:
