@@ -16,13 +16,14 @@ from support.deep import examples
 from tidelog import Stream
 from tidelog.analysis.dependencies import dependencies
 from tidelog.analysis.stages import staged
+from tidelog.data.packed import pack
 from tidelog.data.schema import resolve, schemas
 from tidelog.language.program import Type
 from tidelog.logic.normalise import core
+from tidelog.streaming.clock import ShardReport, Turn
 from tidelog.streaming.intake import Intake
 from tidelog.streaming.layout import NEW, as_rows, home, partition
-from tidelog.streaming.shards import Report, Shards, Turn
-from tidelog.streaming.slices import packed
+from tidelog.streaming.shards import Shards
 
 
 def literal(value: object) -> str:
@@ -59,7 +60,7 @@ class Driver:
             times: dict[int, set] = {}
             for *row, time in facts.get(source, []):
                 times.setdefault(time, set()).add(tuple(row))
-            rows = packed(times)
+            rows = pack(times)
             if rows:
                 names = [*(f"a{i}" for i in range(1, len(relation.types) + 1)), "c", "b"]
                 schema = self.shards.schema
@@ -83,7 +84,7 @@ class Driver:
             found = list(self.shards.run(turn, self.rigid, table, number, self.partitions))
             out.append(pa.Table.from_batches(found, self.shards.schema))
         everything = pa.concat_tables(out).to_pylist()
-        reports: list[Report] = [
+        reports: list[ShardReport] = [
             self.shards.report(r["tab"], r["c"], r["b"])
             for r in everything
             if r["tab"] in self.shards.reports
@@ -131,7 +132,7 @@ class Driver:
         return answers
 
 
-@examples(100)
+@examples(40)
 @given(
     programs_and_facts(connected=True, huge=False),
     st.integers(1, 4),

@@ -22,7 +22,7 @@ import tidelog
 from tidelog.analysis.containment import Ground
 from tidelog.cli import cli
 from tidelog.evaluation.duckdb import Engine
-from tidelog.evaluation.stretch import TooHard
+from tidelog.evaluation.timeline import TooHard
 from tidelog.explain.record import objects_of, record
 from tidelog.views.report import embedded
 

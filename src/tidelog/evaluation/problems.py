@@ -15,15 +15,15 @@ from tidelog.analysis.definitive import Awaited, Definitive, Pending
 from tidelog.analysis.dependencies import Class, Dependencies, dependencies
 from tidelog.analysis.forgetting import Forgettable, decidable, forgettable
 from tidelog.analysis.possible import DUE, Open, Pattern, Possible, PossibleRule, possible
+from tidelog.data.packed import columns, holds_at_sql, ticks_of
 from tidelog.data.schema import schemas
 from tidelog.errors import NoAnswer
-from tidelog.evaluation.demand import Goal
 from tidelog.evaluation.duckdb import Engine
+from tidelog.evaluation.goal_directed.goal import Goal
 from tidelog.evaluation.plan import Unbounded
 from tidelog.evaluation.ranges import Range
-from tidelog.evaluation.sql import CHUNK, Writer, chunk, columns
-from tidelog.evaluation.stretch import Limit
-from tidelog.evaluation.timeline import evaluate, history
+from tidelog.evaluation.sql import Writer
+from tidelog.evaluation.timeline import Limit, evaluate, history
 from tidelog.language.program import (
     Atom,
     Constant,
@@ -96,7 +96,7 @@ class Problem:
         points: set[int] = set()
         for _, table in open_.tables():
             for c, b in self.engine.all(f"SELECT c, bit_or(b) FROM {table} GROUP BY c"):
-                points.update(c + i for i in range(CHUNK) if b >> i & 1)
+                points.update(ticks_of(c, b))
         return sorted(p for p in points if from_ <= p <= to)
 
     def _possible(self, tin: int, asked: Range) -> _Open:
@@ -475,8 +475,7 @@ class _Open:
             if at is not None and atom.predicate in self.writer.plan.inputs:
                 where.append(f"x{i}.t = {at}")
             elif at is not None:
-                bit = 1 << (at % CHUNK)
-                where.append(f"x{i}.c = {chunk(at)} AND (x{i}.b & {bit}) <> 0")
+                where.append(holds_at_sql(at, f"x{i}"))
         given: dict[str, Value] = {}
         for term, value in zip(rule.head.args, args, strict=True):
             if value is None:

@@ -11,17 +11,19 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.analysis.definitive import Pending
 from tidelog.analysis.dependencies import Class, Dependencies
+from tidelog.data.packed import columns, pack, slots_of, unpack
 from tidelog.data.types import arrow_type
-from tidelog.evaluation.sql import columns
 from tidelog.language.program import Program, Type, Value
-from tidelog.streaming.blocking import Whole
+from tidelog.streaming.algorithm import AnswerRows, RowsByTime
+from tidelog.streaming.blocking import BlockingAlgorithm
+from tidelog.streaming.cell_graph import fits
+from tidelog.streaming.clock import ShardReport, Turn
 from tidelog.streaming.joins import Row, at
 from tidelog.streaming.layout import (
     DONE,
@@ -30,36 +32,9 @@ from tidelog.streaming.layout import (
     home,
     partition,
     schema_of,
-    slots_of,
 )
-from tidelog.streaming.network import fits
-from tidelog.streaming.online import Answers, Online
-from tidelog.streaming.slices import packed
-
-Times: TypeAlias = dict[int, set[Row]]
-
-
-@dataclass(frozen=True)
-class Turn:
-    """From one input time to another; `due` and `answered` say where the answers stand."""
-
-    first: int  # no fact lies before this tick
-    tin: int | None
-    to: int
-    low: int  # answers from this time on are wanted
-    due: dict[str, int]
-    answered: tuple[str, ...] = ()
-    closed: bool = False
-
-
-@dataclass(frozen=True)
-class Report:
-    """What a shard says of a query: final before `due`; so many answers may still come."""
-
-    query: str
-    due: int | None  # None for a query without time
-    open: int
-    answered: bool = False
+from tidelog.streaming.online import OnlineAlgorithm
+from tidelog.streaming.schedule import check_streamed
 
 
 @dataclass(frozen=True)
@@ -70,6 +45,9 @@ class Shards:
     deps: Dependencies
     eager: bool
     budget: float = 10.0
+
+    def __post_init__(self) -> None:
+        check_streamed(self.deps)
 
     @property
     def whole(self) -> bool:
@@ -143,12 +121,12 @@ class Shards:
             cases.append(f"WHEN tab = {relation.number} THEN {where}")
         return f"CASE {' '.join(cases)} END"
 
-    def report(self, tab: int, due: int, open_: int) -> Report:
+    def report(self, tab: int, due: int, open_: int) -> ShardReport:
         """What a row of a report says."""
         query = self.reports[tab]
         if self.given[query].temporal:
-            return Report(query, due, open_)
-        return Report(query, None, open_, bool(due))
+            return ShardReport(query, due, open_)
+        return ShardReport(query, None, open_, bool(due))
 
     # A turn
 
@@ -188,55 +166,56 @@ class _Shard:
         self.live = _between(facts, -math.inf, tin)
         self.new = _between(facts, tin, turn.to)
         self.later = _between(facts, turn.to, math.inf)
-        self.algorithm = self._whole(rigid) if shards.whole else self._online(rigid)
+        self.algorithm = self._blocking(rigid) if shards.whole else self._online(rigid)
 
-    def _whole(self, rigid: Mapping[str, set[Row]]) -> Whole:
+    def _blocking(self, rigid: Mapping[str, set[Row]]) -> BlockingAlgorithm:
         shards, turn = self.shards, self.turn
         queries = shards.deps.queries
-        found = Whole(shards.program, queries, rigid, eager=shards.eager, budget=shards.budget)
-        found.tin = turn.tin
-        found.due.update(turn.due)
+        algorithm = BlockingAlgorithm(
+            shards.program, queries, rigid, eager=shards.eager, budget=shards.budget
+        )
+        algorithm.tin = turn.tin
+        algorithm.due.update(turn.due)
         for query, times in self.known.items():
             temporal = shards.given[query].temporal
-            found.given[query] = {
+            algorithm.given[query] = {
                 (*row, time) if temporal else row for time in times for row in times[time]
             }
-        found.take(self.live)
-        return found
+        algorithm.take(self.live)
+        return algorithm
 
-    def _online(self, rigid: Mapping[str, set[Row]]) -> Online:
+    def _online(self, rigid: Mapping[str, set[Row]]) -> OnlineAlgorithm:
         shards, turn = self.shards, self.turn
-        found = Online(shards.deps, rigid, eager=shards.eager)
-        network = found.network
+        algorithm = OnlineAlgorithm(shards.deps, rigid, eager=shards.eager)
         if turn.tin is None:
-            found.begin(turn.first)
-            return found
-        network.due.update(turn.due)
-        network.due.update(dict.fromkeys(turn.answered, math.inf))
+            algorithm.begin(turn.first)
+            return algorithm
         if shards.eager:
-            found.given = {
+            algorithm.given = {
                 (query, time if shards.given[query].temporal else None): rows
                 for query, times in self.known.items()
                 for time, rows in times.items()
             }
-        network.resume(
-            network.schedule.first(turn.first),
+        algorithm.go_on(
+            algorithm.network.graph.schedule.first(turn.first),
             turn.tin,
+            turn.due,
+            turn.answered,
             {name: self.live.get(name, {}) for name in shards.inputs},
             {name: self.live.get(name, {}) for name in shards.carried},
         )
-        return found
+        return algorithm
 
     def run(self) -> Iterator[pa.RecordBatch]:
         shards, turn, algorithm = self.shards, self.turn, self.algorithm
-        found: Answers = {q: set() for q in shards.deps.queries}
+        found: AnswerRows = {q: set() for q in shards.deps.queries}
         if turn.tin is None or turn.to > turn.tin:
             _add(found, algorithm.advance(turn.to, self.new, turn.low))
         if turn.closed:
             _add(found, algorithm.close(turn.to, turn.low))
         for query, rows in found.items():
             relation = shards.given[query]
-            new: Times = {}
+            new: RowsByTime = {}
             for row in rows:
                 time, args = (at(row), row[:-1]) if relation.temporal else (0, row)
                 if self._at_home(query, args):
@@ -266,15 +245,15 @@ class _Shard:
         yield from pa.Table.from_pylist(rows, self.shards.schema).to_batches()
 
     def _due(self, query: str) -> float:
-        if isinstance(self.algorithm, Online):
-            return self.algorithm.network.due[query]
+        if isinstance(self.algorithm, OnlineAlgorithm):
+            return self.algorithm.due[query]
         due = self.algorithm.due[query]
         return -math.inf if due is None else due
 
     def _open(self, query: str) -> int:
         """How many answers may still come at times up to tin."""
         due = self._due(query)
-        if isinstance(self.algorithm, Whole) or self.turn.closed or math.isinf(due):
+        if isinstance(self.algorithm, BlockingAlgorithm) or self.turn.closed or math.isinf(due):
             return 0
         temporal = self.shards.given[query].temporal
         times = range(int(due), self.turn.to + 1) if temporal else [None]
@@ -294,8 +273,8 @@ class _Shard:
         where = 0 if value is None else home(value, self.partitions)
         return where == self.number
 
-    def _rows(self, relation: Relation, times: Times) -> Iterator[pa.RecordBatch]:
-        found = packed(times)
+    def _rows(self, relation: Relation, times: RowsByTime) -> Iterator[pa.RecordBatch]:
+        found = pack(times)
         if not found:
             return
         names = [*columns(len(relation.types)), "c", "b"]
@@ -305,35 +284,23 @@ class _Shard:
         yield from as_rows(relation, table, DONE, self.shards.schema).to_batches()
 
 
-def _add(found: Answers, more: Answers) -> None:
+def _add(found: AnswerRows, more: AnswerRows) -> None:
     for query, rows in more.items():
         found[query] = found[query] | rows
 
 
-def _times(rows: pa.Table, relation: Relation) -> Times:
+def _times(rows: pa.Table, relation: Relation) -> RowsByTime:
     """The facts of a table among rows, by time."""
     mine = rows.filter(pc.equal(rows.column("tab"), relation.number))
-    found: Times = {}
-    if not mine.num_rows:
-        return found
-    args = zip(*(mine.column(s).to_pylist() for s in relation.slots), strict=True)
-    each = args if relation.slots else iter([()] * mine.num_rows)
-    chunks, bits = mine.column("c").to_pylist(), mine.column("b").to_pylist()
-    for row, c, b in zip(each, chunks, bits, strict=True):
-        while b:
-            low = b & -b
-            found.setdefault(c + low.bit_length() - 1, set()).add(row)
-            b ^= low
-    return found
+    names = (*relation.slots, "c", "b")
+    return unpack(zip(*(mine.column(name).to_pylist() for name in names), strict=True))
 
 
-def _between(
-    facts: Mapping[str, Times], after: float, until: float
-) -> dict[str, dict[int, set[Row]]]:
+def _between(facts: Mapping[str, RowsByTime], after: float, until: float) -> dict[str, RowsByTime]:
     found = {
         n: {t: r for t, r in times.items() if after < t <= until} for n, times in facts.items()
     }
     return {name: times for name, times in found.items() if times}
 
 
-__all__ = ["Report", "Shards", "Turn"]
+__all__ = ["ShardReport", "Shards", "Turn"]
