@@ -161,7 +161,7 @@ class Dependencies:
             return None
         rank = dict.fromkeys(self.core.predicates, 0)
         for (name,) in self.components:
-            uses = (e for e in self._uses.get(name, ()) if not self.core.is_copy(e.clause))
+            uses = (e for e in self._uses.get(name, ()) if not e.clause.copies_input)
             rank[name] = max((rank[e.body] + 1 for e in uses), default=0)
         return max(rank[query] for query in self.queries)
 
@@ -173,7 +173,7 @@ class Dependencies:
         """
         if self.unconnected is not None:
             return None
-        own = [clause for clause in self.core.clauses if not self.core.is_copy(clause)]
+        own = [clause for clause in self.core.clauses if not clause.copies_input]
         return len(own) * max((clause.radius for clause in own), default=0)
 
     @cached_property

@@ -10,8 +10,8 @@ from types import TracebackType
 import duckdb
 import pyarrow as pa
 
-from tidelog.analysis.containment import reduced
 from tidelog.analysis.dependencies import dependencies
+from tidelog.analysis.passes import passes
 from tidelog.data.loader import Loader
 from tidelog.data.packed import CHUNK, chunk
 from tidelog.data.readers.places import FactsLike
@@ -26,13 +26,12 @@ from tidelog.evaluation.plan import (
     Plan,
     Scan,
     plan,
-    planning_budget,
     uses,
 )
 from tidelog.evaluation.runner import Runner
 from tidelog.evaluation.sql import TEXTS, Writer
 from tidelog.language.program import TIME_COLUMN, Program, TimePoint
-from tidelog.logic.normalise import Core, Predicate, core
+from tidelog.logic.normalise import Core, Predicate
 
 # Facts a packed row must take for packing to pay, and chunks of data that make it worth a look.
 _DENSE = 1.25
@@ -112,8 +111,7 @@ class Engine(Runner):
         high = span.high if to is None else to
         asked = Range(low, high)
         queries = tuple(queries)
-        needed, _ = reduced(core(self.typed, queries), queries, planning_budget())
-        return self.plan_core(needed, queries, asked)
+        return self.plan_core(passes(self.typed, queries).reduced, queries, asked)
 
     def plan_core(
         self, whole: Core, queries: Iterable[str], asked: Range, until: int | None = None

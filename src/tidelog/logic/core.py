@@ -114,15 +114,6 @@ class Core:
         """The input by the name that the user gave it."""
         return {predicate.base: predicate for predicate in self.inputs}
 
-    def is_copy(self, clause: Clause) -> bool:
-        """Whether a clause only hands an input on to the predicate of the same base.
-
-        Such clauses are ours; people are not shown them, and measures do not count them.
-        """
-        return len(clause.premises) == 1 and (
-            self.predicates[clause.premises[0].predicate].role is Role.GIVEN
-        )
-
     @cached_property
     def fixed_ticks(self) -> tuple[int, ...]:
         """All ticks that clauses name."""

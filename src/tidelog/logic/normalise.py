@@ -60,7 +60,8 @@ def core(program: Program, queries: Iterable[str] = ()) -> Core:
             predicates[given.name] = given
             declaration = program.declarations.get(name)
             origin = NOWHERE if declaration is None else declaration.origin
-            clauses.append(replace(handed_on(given, predicate), origin=origin))
+            copy = handed_on(given, predicate)
+            clauses.append(replace(copy, origin=origin, copies_input=True))
         predicates[name] = predicate
     return Core(program, tuple(clauses), predicates)
 

@@ -10,8 +10,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidelog.analysis.dependencies import dependencies
-from tidelog.analysis.stages import staged
+from tidelog.analysis.passes import passes
 from tidelog.data.schema import Schema, schemas
 from tidelog.data.ticks import Ticks
 from tidelog.data.writers import timestamps as stamped
@@ -71,7 +70,7 @@ def query(
         if not rule.body and isinstance(rule.head.time, TimePoint):
             span = span | Range(rule.head.time.tick, rule.head.time.tick)
     low, high = span.low if from_ is None else from_, span.high if to is None else to
-    split = staged(dependencies(given.core, (name,)), given.large)
+    split = passes(given.program, (name,)).stages(given.large)
     core = split.deps.core
     try:
         if not split.stages or isinstance(from_, float) or isinstance(to, float):

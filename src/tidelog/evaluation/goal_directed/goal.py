@@ -10,7 +10,8 @@ from functools import cached_property
 import duckdb
 
 from tidelog.analysis.containment import Ground
-from tidelog.analysis.dependencies import Dependencies, dependencies
+from tidelog.analysis.dependencies import Dependencies
+from tidelog.analysis.passes import passes
 from tidelog.data.packed import columns
 from tidelog.errors import NoAnswer
 from tidelog.evaluation.duckdb import Engine
@@ -21,7 +22,7 @@ from tidelog.evaluation.ranges import ALWAYS, EMPTY, Range
 from tidelog.evaluation.timeline import Limit, evaluate, history
 from tidelog.language.program import Value
 from tidelog.logic.match import IndexedRows
-from tidelog.logic.normalise import Predicate, core
+from tidelog.logic.normalise import Predicate
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Goal:
     @cached_property
     def deps(self) -> Dependencies:
         name = self.fact.predicate
-        deps = dependencies(core(self.engine.typed, [name]), [name])
+        deps = passes(self.engine.typed, [name]).dependencies
         for clause in deps.core.clauses:
             if clause.negative:
                 # Facts are cut down to what a proof can use: what is not there may hold all the
