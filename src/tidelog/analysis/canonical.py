@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from tidelog.analysis.dependencies import Dependencies, unsupported
+from tidelog.analysis.dependencies import Dependencies, positive_only
 from tidelog.analysis.graph import Arc, Bound, longest
-from tidelog.errors import NoAnswer
 from tidelog.language.program import Constant, Operator, Type
 from tidelog.logic.clause import Clause, Offset, Premise
 from tidelog.logic.core import Core
@@ -70,9 +69,7 @@ class Canonical:
 
     def __post_init__(self) -> None:
         self.core = self.deps.core
-        refusal = unsupported(self.core, "this question")
-        if refusal is not None:
-            raise NoAnswer(refusal.message)
+        positive_only(self.core, "containment")
         nodes = tuple(self.core.predicates)
         arcs = [Arc(e.body, e.head, e.offset) for e in self.deps.edges if e.offset is not None]
         everywhere = dict.fromkeys(nodes, 0)

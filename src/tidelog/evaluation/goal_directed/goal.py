@@ -10,10 +10,9 @@ from functools import cached_property
 import duckdb
 
 from tidelog.analysis.containment import Ground
-from tidelog.analysis.dependencies import Dependencies
+from tidelog.analysis.dependencies import Dependencies, positive_only
 from tidelog.analysis.passes import passes
 from tidelog.data.packed import columns
-from tidelog.errors import NoAnswer
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.goal_directed.model import IN_MEMORY, Model
 from tidelog.evaluation.goal_directed.values import Values, conditions, needed_values
@@ -45,11 +44,8 @@ class Goal:
     def deps(self) -> Dependencies:
         name = self.fact.predicate
         deps = passes(self.engine.typed, [name]).dependencies
-        for clause in deps.core.clauses:
-            if clause.negative:
-                # Facts are cut down to what a proof can use: what is not there may hold all the
-                # same.
-                raise NoAnswer(f"{clause.origin}: what rests on negation cannot be explained yet")
+        # Facts are cut down to what a proof can use: what is not there may hold all the same.
+        positive_only(deps.core, "an explanation")
         return deps
 
     @cached_property
