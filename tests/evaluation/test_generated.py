@@ -73,19 +73,19 @@ def agree(case: Case) -> None:
 
 
 @given(programs_and_facts())
-@examples(100)
+@examples(40)
 def test_any_program(case: Case) -> None:
     agree(case)
 
 
 @given(programs_and_facts(connected=True, max_rules=10))
-@examples(75)
+@examples(30)
 def test_connected_programs(case: Case) -> None:
     agree(case)
 
 
 @given(programs_and_facts(recursive=False))
-@examples(50)
+@examples(25)
 def test_programs_without_recursion(case: Case) -> None:
     """These are never refused: however far a rule leads away from the data, it is finitely far."""
     assert answers(case) is not None
@@ -93,7 +93,7 @@ def test_programs_without_recursion(case: Case) -> None:
 
 
 @given(programs_and_facts(hostile=True))
-@examples(75)
+@examples(30)
 def test_hostile_names_and_values(case: Case) -> None:
     agree(case)
 
@@ -166,6 +166,7 @@ def test_a_refusal_names_a_rule_of_a_cycle(text: str, lines: str) -> None:
         engine.query([program.heads[-1]])
 
 
+@pytest.mark.slow
 def test_refused_models_do_grow_without_end() -> None:
     """The naive model of a refused query that has data grows with the margin, both times."""
     seen: Counter[str] = Counter()
@@ -244,7 +245,7 @@ def test_a_hundred_thousand_rounds_are_not_needed() -> None:
 
 
 @given(programs_and_facts())
-@examples(60)
+@examples(30)
 def test_programs_whose_inputs_are_not_packed(case: Case) -> None:
     """A row per fact instead of a row per chunk: the same answers, from every kind of rule."""
     with pytest.MonkeyPatch.context() as patch:

@@ -63,7 +63,7 @@ def check(case: Case, lateness: int, random: Random) -> None:
         assert set(answers) == want[query]
 
 
-@examples(50)
+@examples(25)
 @given(
     programs_and_facts(connected=True, huge=False),
     st.integers(0, 3),

@@ -29,6 +29,7 @@ WAYS: dict[str, tuple[str, ...]] = {
     "spark offline": ("run", "--engine", "spark"),
     "spark online": ("run", "--engine", "spark", "--mode", "online"),
 }
+EXAMPLES = ("turbines", "la_haute_borne")  # those whose times are whole ticks
 USUAL = ("query", "offline", "offline eager", "online", "online eager")
 
 
@@ -49,9 +50,11 @@ class Run:
 
 
 def runs() -> list[Run]:
-    """Every way of every case, also of the examples that come with their answers."""
-    folders = [*(ROOT / "tests" / "cases").glob("*/*/expected"), *ROOT.glob("examples/*/expected")]
-    return [run for path in sorted(folders) for run in _runs(path.parent)]
+    """Every way of every case, and the main ones of the examples."""
+    cases = sorted(path.parent for path in (ROOT / "tests" / "cases").glob("*/*/expected"))
+    examples = [ROOT / "examples" / name for name in EXAMPLES]
+    main = [Run(folder, way) for folder in examples for way in ("query", "offline", "online")]
+    return [*(run for folder in cases for run in _runs(folder)), *main]
 
 
 def _runs(folder: Path) -> list[Run]:

@@ -32,7 +32,7 @@ def _parts(clause: Clause, number: int) -> Iterator[Clause]:
                 rest.append(premise)
             case _:
                 assert_never(premise.when)
-    if not groups or (len(groups) == 1 and not clause.temporal):
+    if not groups or (len(groups) == 1 and not clause.head.temporal):
         yield clause
         return
     for variable, premises in groups.items():
