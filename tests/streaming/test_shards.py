@@ -16,6 +16,7 @@ from support.deep import examples
 from tidelog import Stream
 from tidelog.analysis.dependencies import dependencies
 from tidelog.analysis.stages import staged
+from tidelog.data.packed import pack
 from tidelog.data.schema import resolve, schemas
 from tidelog.language.program import Type
 from tidelog.logic.normalise import core
@@ -23,7 +24,6 @@ from tidelog.streaming.clock import ShardReport, Turn
 from tidelog.streaming.intake import Intake
 from tidelog.streaming.layout import NEW, as_rows, home, partition
 from tidelog.streaming.shards import Shards
-from tidelog.streaming.slices import packed
 
 
 def literal(value: object) -> str:
@@ -60,7 +60,7 @@ class Driver:
             times: dict[int, set] = {}
             for *row, time in facts.get(source, []):
                 times.setdefault(time, set()).add(tuple(row))
-            rows = packed(times)
+            rows = pack(times)
             if rows:
                 names = [*(f"a{i}" for i in range(1, len(relation.types) + 1)), "c", "b"]
                 schema = self.shards.schema
@@ -132,7 +132,7 @@ class Driver:
         return answers
 
 
-@examples(100)
+@examples(40)
 @given(
     programs_and_facts(connected=True, huge=False),
     st.integers(1, 4),

@@ -19,7 +19,8 @@ from tidelog.language.program import TIME_COLUMN
 from tidelog.logic.normalise import core
 from tidelog.streaming import feeds
 from tidelog.streaming.clock import Pace
-from tidelog.streaming.outputs import output_of
+from tidelog.streaming.sinks import sink_of
+from tidelog.streaming.sinks.sink import LocalAnswers
 from tidelog.streaming.snapshot import CheckpointFolder
 from tidelog.streaming.watch import Watch
 from tidelog.views import terminal
@@ -44,7 +45,7 @@ def in_process(task: StreamTask, log: RunLog, *, watched: bool) -> list[Pending]
         if run.folder is not None:
             run.save(run.folder)
     finally:
-        run.output.close()
+        run.sink.close()
     return left
 
 
@@ -61,14 +62,12 @@ class _Run:
         self.inputs = {name: known[name] for name in needed}
         with starting():
             self.stream = Stream(task.program, asked, rigid=rigid, **options.pushed())
+        self.sink = sink_of(task.sink)
         self.folder = None if task.checkpoint is None else CheckpointFolder(task.checkpoint)
         pace = Pace(tuple(self.inputs), options.lateness, frozenset(options.sparse))
         self.lines = feeds.Lines(self.inputs, known, pace, options.ticks)
         self.pushed: int | None = None
-        written: dict[str, int] | None = None
-        if self.folder is not None and self.folder.begun:
-            written = self._restore(self.folder)
-        self.output = output_of(task.sink, asked, written)
+        self._begin()
         self.watch = Watch(self.stream) if watched else None
 
     def _rigid(self) -> dict[str, Any]:
@@ -87,6 +86,18 @@ class _Run:
                 else:
                     rigid[name] = [()] * engine.one(f"SELECT count(*) FROM {view}")[0]
         return rigid
+
+    def _begin(self) -> None:
+        """Make the sink ready, and go on from the checkpoint where there is one."""
+        queries, written = self.task.queries, None
+        if self.folder is not None:
+            written = self._restore(self.folder) if self.folder.begun else None
+            if self.sink.cannot_resume is not None:
+                raise DataError(self.sink.cannot_resume)
+        self.sink.check("", fresh=written is None)
+        self.sink.prepare(queries, fresh=written is None)
+        if written is not None:
+            self.sink.discard(0, queries, written)
 
     def feed(self) -> None:
         """Push all facts, from standard input or from files."""
@@ -108,7 +119,7 @@ class _Run:
     def step(self, step: Step, size: int) -> None:
         """Write what a push of so many facts brought, and tell of it."""
         answers = {q: self._shown(table) for q, table in step.answers.items() if table.num_rows}
-        self.output.write(answers)
+        self.sink.write(self.log.batches, {q: LocalAnswers(t) for q, t in answers.items()})
         for change in self.watch.after(step) if self.watch is not None else ():
             terminal.stderr().print(visible(str(change)), markup=False, highlight=False)
         late = sum(len(rows) for rows in step.late.values())
@@ -137,7 +148,7 @@ class _Run:
         """A snapshot of the stream, with what was read and written up to here."""
         note = {
             "sink": self.task.sink,
-            "written": self.output.lengths(),
+            "written": self.sink.state(),
             "pushed": self.pushed,
             "seen": self.lines.seen,
             "tin": self.lines.tin,
@@ -146,8 +157,8 @@ class _Run:
         self.stream.snapshot(folder.file, note)
         folder.taken()
 
-    def _restore(self, folder: CheckpointFolder) -> dict[str, int]:
-        """Go on from a checkpoint; how long the files of answers were."""
+    def _restore(self, folder: CheckpointFolder) -> dict[str, Any]:
+        """Go on from a checkpoint; what it remembers of the sink."""
         note = self.stream.restore(folder.file)
         assert isinstance(note, Mapping), "as `save` wrote it"
         place, sink = self.task.checkpoint, self.task.sink
@@ -158,5 +169,5 @@ class _Run:
         self.pushed = note["pushed"]
         self.lines.seen, self.lines.tin = note["seen"], note["tin"]
         self.lines.taken = note["lines"]
-        written: dict[str, int] = note["written"]
+        written: dict[str, Any] = note["written"]
         return written

@@ -37,7 +37,8 @@ def on_spark(
     from py4j.protocol import Py4JNetworkError
     from pyspark.errors import PySparkException
 
-    from tidelog.spark import stream, summary
+    from tidelog.pipeline.failures import summary
+    from tidelog.spark import stream
 
     def commit(done: Commit) -> None:
         now = {
@@ -107,8 +108,8 @@ def query_on_spark(
 
     from tidelog.evaluation.engine import Evaluated
     from tidelog.pipeline.batch import query
+    from tidelog.pipeline.failures import clear, summary
     from tidelog.pipeline.shipping import prepare
-    from tidelog.spark import clear, summary
 
     prepare(spark)
     found: dict[str, pa.Table] = {}

@@ -21,8 +21,8 @@ from tidelog.cli.common import (
     ticks_of,
 )
 from tidelog.cli.running import RunLog, StreamTask
+from tidelog.data.secrets import without_secrets
 from tidelog.language.diagnostics import visible
-from tidelog.pipeline.secrets import without_secrets
 from tidelog.views import terminal
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from tidelog.analysis.containment import reduced
 from tidelog.analysis.dependencies import dependencies
 from tidelog.data.loader import Loader
+from tidelog.data.packed import CHUNK, chunk
 from tidelog.data.readers.places import FactsLike
 from tidelog.data.schema import resolve_and_check
 from tidelog.data.ticks import EMPTY, Range, Ticks
@@ -29,7 +30,7 @@ from tidelog.evaluation.plan import (
     uses,
 )
 from tidelog.evaluation.runner import Runner
-from tidelog.evaluation.sql import CHUNK, TEXTS, Writer, chunk
+from tidelog.evaluation.sql import TEXTS, Writer
 from tidelog.language.program import TIME_COLUMN, Program, TimePoint
 from tidelog.logic.normalise import Core, Predicate, core
 

@@ -11,6 +11,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from tidelog.data.packed import (
+    CHUNK,
+    COUNT,
+    bit,
+    chunk,
+    chunks_sql,
+    columns,
+    fill_sql,
+    holds_at_sql,
+    mask_sql,
+    pack_sql,
+    restrict_sql,
+    shift_sql,
+    unpack_sql,
+)
+from tidelog.data.types import SQL_TYPES
 from tidelog.evaluation.plan import (
     Derive,
     Fill,
@@ -36,26 +52,8 @@ from tidelog.language.program import (
 )
 from tidelog.logic.normalise import Predicate
 
-CHUNK = 60
-FULL = (1 << CHUNK) - 1
-
 # Text constants that cannot stand in a SQL text of either engine: `tidelog_text(i, v)`.
 TEXTS = "tidelog_text"
-
-_TYPES = {Type.TEXT: "STRING", Type.INT: "BIGINT", Type.FLOAT: "DOUBLE", Type.BOOL: "BOOLEAN"}
-
-
-def chunk(tick: int) -> int:
-    """The first tick of the chunk a tick is in.
-
-    >>> chunk(61), chunk(-1)
-    (60, -60)
-    """
-    return tick - tick % CHUNK
-
-
-def columns(arity: int) -> list[str]:
-    return [f"a{i}" for i in range(1, arity + 1)]
 
 
 class Writer:
@@ -111,16 +109,12 @@ class Writer:
         if range_.empty:
             return self.empty(narrowed(scan.predicate, scan.columns))
         where += _within(range_, self.plan.data.get(scan.predicate.name, range_))
-        # Both engines truncate towards zero: times before 0 need one step more.
-        bit = f"t % {CHUNK}" if range_.low >= 0 else f"((t % {CHUNK}) + {CHUNK}) % {CHUNK}"
-        names = columns(len(kept))
-        inner = f"SELECT {_list(kept, 't', f'{bit} AS i')} FROM {table}{_where(where)}"
-        bits = "CAST(1 AS BIGINT) << CAST(i AS INT)"
-        if scan.name in self.unpacked:
-            return f"SELECT {_list(names, 't - i AS c', f'{bits} AS b')}\nFROM ({inner}) AS x"
-        return (
-            f"SELECT {_list(names, 't - i AS c')}, bit_or({bits}) AS b\n"
-            f"FROM ({inner}) AS x\nGROUP BY {_list(names, 't - i')}"
+        return pack_sql(
+            kept,
+            columns(len(kept)),
+            f"{table}{_where(where)}",
+            below_zero=range_.low < 0,
+            merged=scan.name not in self.unpacked,
         )
 
     def density(self, scan: Scan, chunks: Iterable[int]) -> str:
@@ -221,8 +215,7 @@ class Writer:
                 else:
                     bound[term.name] = column
             if isinstance(time, TimePoint):
-                bit = 1 << (time.tick % CHUNK)
-                where.append(f"x{i}.c = {chunk(time.tick)} AND (x{i}.b & {bit}) <> 0")
+                where.append(holds_at_sql(time.tick, f"x{i}"))
         for members in by_time.values():
             first, *others = members
             meet = f"x{first}.b"
@@ -239,7 +232,7 @@ class Writer:
             case None:
                 values = values or [_ONE]
             case TimePoint(tick):
-                values += [f"{_big(chunk(tick))} AS c", f"{_big(1 << (tick % CHUNK))} AS b"]
+                values += [f"{_big(chunk(tick))} AS c", f"{_big(bit(tick))} AS b"]
             case TimeOffset(variable):
                 members = by_time[variable.name]
                 meet = " & ".join(f"x{i}.b" for i in members)
@@ -256,7 +249,7 @@ class Writer:
             values = [self.constant(t) for t in head.args if isinstance(t, Constant)]
             if isinstance(head.time, TimePoint):
                 tick = head.time.tick
-                values += [_big(chunk(tick)), _big(1 << (tick % CHUNK))]
+                values += [_big(chunk(tick)), _big(bit(tick))]
             values = values or ["1"]
             if any(isinstance(t, Constant) and t.value in self.texts for t in head.args):
                 # Spark looks nothing up inside VALUES.
@@ -275,7 +268,7 @@ class Writer:
 
     def empty(self, predicate: Predicate) -> str:
         values = [
-            f"CAST(NULL AS {_TYPES[type_ or Type.TEXT]}) AS {name}"
+            f"CAST(NULL AS {SQL_TYPES[type_ or Type.TEXT]}) AS {name}"
             for name, type_ in zip(columns(len(predicate.types)), predicate.types, strict=True)
         ]
         if predicate.temporal:
@@ -297,34 +290,15 @@ class Writer:
             return self.empty(predicate)
         return (
             f"SELECT {_list(names, 'c', 'b')} FROM (\n"
-            f"  SELECT {_list(names, 'c')}, bit_or(b) & {mask(clip)} AS b FROM (\n"
+            f"  SELECT {_list(names, 'c')}, bit_or(b) & {mask_sql(*_ends(clip))} AS b FROM (\n"
             f"{_indent(_indent(all_))}\n  ) AS u\n"
-            f"  WHERE c >= {chunk(int(clip.low))} AND c <= {chunk(int(clip.high))}\n"
+            f"  WHERE {chunks_sql(*_ends(clip))}\n"
             f"  GROUP BY {_list(names, 'c')}\n) AS m WHERE b <> 0"
         )
 
     def shifted(self, table: str, arity: int, by: int) -> str:
-        """The table moved by some ticks: whole chunks by adding to c, the rest by moving bits."""
-        if by == 0:
-            return table
-        whole, bits = by - by % CHUNK, by % CHUNK
-        names = columns(arity)
-        if bits == 0:
-            return f"(SELECT {_list(names, _plus(whole), 'b')} FROM {table})"
-        stay = FULL >> bits  # what does not leave the chunk, cut first: shifting must not overflow
-        low, high = f"(b & {stay}) << {bits}", f"b >> {CHUNK - bits}"
-        if table in self.unpacked:  # a row's one bit stays or leaves
-            here, next_ = (_plus(w).removesuffix(" AS c") for w in (whole, whole + CHUNK))
-            stays = f"CASE WHEN (b & {stay}) <> 0 THEN"
-            moved = [f"{stays} {here} ELSE {next_} END AS c", f"{stays} {low} ELSE {high} END AS b"]
-            return f"(SELECT {_list(names, *moved)} FROM {table})"
-        return (
-            f"(SELECT {_list(names, _plus(whole), f'{low} AS b')} FROM {table}"
-            f" WHERE (b & {stay}) <> 0"
-            f" UNION ALL "
-            f"SELECT {_list(names, _plus(whole + CHUNK), f'{high} AS b')} FROM {table}"
-            f" WHERE ({high}) <> 0)"
-        )
+        """The table moved by some ticks."""
+        return shift_sql(columns(arity), table, by, single=table in self.unpacked)
 
     # Recursion
 
@@ -387,21 +361,7 @@ class Writer:
         if range_.empty:
             return self.empty(predicate)
         names = columns(len(predicate.types))
-        edge, near, bits = (
-            ("min", f"g.c > x.f - {CHUNK}", f"{FULL} - ((CAST(1 AS BIGINT) << {_AT}) - 1)")
-            if fill.step > 0
-            else ("max", "g.c <= x.f", f"((CAST(1 AS BIGINT) << {_AT}) - 1) * 2 + 1")
-        )
-        inside = "g.c > x.f" if fill.step > 0 else f"g.c <= x.f - {CHUNK}"
-        source, bit = _lowest(table) if fill.step > 0 else _highest(table, names)
-        group = f" GROUP BY {', '.join(names)}" if names else ""
-        first = f"SELECT {_list(names, f'{edge}(c + {bit}) AS f')} FROM {source}{group}"
-        chunks = f"range({chunk(int(range_.low))}, {chunk(int(range_.high)) + CHUNK}, {CHUNK})"
-        filled = (
-            f"SELECT {_list([f'x.{n} AS {n}' for n in names], 'g.c AS c')},"
-            f" CASE WHEN {inside} THEN {_big(FULL)} ELSE {bits} END AS b\n"
-            f"FROM ({first}) AS x, {chunks} AS g(c) WHERE {near}"
-        )
+        filled = fill_sql(names, table, *_ends(range_), forwards=fill.step > 0)
         return self.merge(predicate, [filled], range_)
 
     def fill_guard(self, fill: Fill) -> str:
@@ -455,13 +415,8 @@ class Writer:
         clip = self.plan.asked
         if clip.empty:
             return self.empty(predicate)
-        low, high = chunk(int(clip.low)), chunk(int(clip.high))
-        arity = columns(len(predicate.types))
-        return (
-            f"SELECT {_list(arity, 'c', 'b')} FROM (SELECT {_list(arity, 'c')},"
-            f" b & {mask(clip)} AS b FROM {self.plan.tables[query]}"
-            f" WHERE c >= {low} AND c <= {high}) AS m WHERE b <> 0"
-        )
+        table = self.plan.tables[query]
+        return restrict_sql(columns(len(predicate.types)), table, *_ends(clip))
 
     def rows(self, query: str) -> str:
         """The answers a row each, by time and arguments."""
@@ -470,17 +425,13 @@ class Writer:
         if not predicate.temporal:
             order = f" ORDER BY {', '.join(names)}" if names else ""
             return f"SELECT {', '.join(names or ['z'])} FROM ({self.answers(query)}) AS q{order}"
-        bits = ", ".join(f"({i})" for i in range(CHUNK))
-        return (
-            f"SELECT {_list(names, 'c + i AS t')} FROM ({self.answers(query)}) AS q,"
-            f" (VALUES {bits}) AS n(i) WHERE ((b >> CAST(i AS INT)) & 1) = 1"
-            f" ORDER BY {_list(['t'], *names)}"
-        )
+        rows = unpack_sql(names, f"({self.answers(query)}) AS q")
+        return f"{rows} ORDER BY {_list(['t'], *names)}"
 
     def count(self, query: str) -> str:
         """How many answers there are."""
         temporal = self.plan.deps.core.predicates[query].temporal
-        what = "CAST(coalesce(sum(bit_count(b)), 0) AS BIGINT)" if temporal else "count(*)"
+        what = COUNT if temporal else "count(*)"
         return f"SELECT {what} AS n FROM ({self.answers(query)}) AS q"
 
 
@@ -489,35 +440,7 @@ def narrowed(predicate: Predicate, positions: Sequence[int]) -> Predicate:
     return replace(predicate, types=tuple(predicate.types[i] for i in positions))
 
 
-def mask(range_: Range) -> str:
-    """The bits of a chunk that lie in a finite range."""
-    low, high = int(range_.low), int(range_.high)
-    first = FULL & ~((1 << (low % CHUNK)) - 1)
-    last = (1 << (high % CHUNK + 1)) - 1
-    if chunk(low) == chunk(high):
-        return str(first & last)
-    ends = {chunk(low): first, chunk(high): last}
-    cases = "".join(f" WHEN {c} THEN {bits}" for c, bits in ends.items() if bits != FULL)
-    return f"CASE c{cases} ELSE {FULL} END" if cases else str(FULL)
-
-
 _ONE = "1 AS z"
-
-# How far into the chunk at g.c the tick x.f lies.
-_AT = "CAST(x.f - g.c AS INT)"
-
-
-def _lowest(table: str) -> tuple[str, str]:
-    """A source and the place of the lowest bit of its b."""
-    return f"{table} AS l", "bit_count((b & -b) - 1)"
-
-
-def _highest(table: str, names: Sequence[str]) -> tuple[str, str]:
-    """A source and the place of the highest bit: all bits below it are set first."""
-    source = f"{table} AS h0"
-    for i, step in enumerate((1, 2, 4, 8, 16, 32), 1):
-        source = f"(SELECT {_list(names, 'c', f'b | (b >> {step}) AS b')} FROM {source}) AS h{i}"
-    return source, "bit_count(b) - 1"
 
 
 def _plain(text: str) -> bool:
@@ -539,8 +462,9 @@ def _big(value: int) -> str:
     return f"CAST({value} AS BIGINT)"
 
 
-def _plus(ticks: int) -> str:
-    return "c" if ticks == 0 else f"c + {ticks} AS c" if ticks > 0 else f"c - {-ticks} AS c"
+def _ends(range_: Range) -> tuple[int, int]:
+    """The ends of a finite range."""
+    return int(range_.low), int(range_.high)
 
 
 def _list(names: Iterable[str], *more: str) -> str:

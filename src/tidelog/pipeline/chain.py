@@ -17,8 +17,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidelog.analysis.stages import Kind, Stage
+from tidelog.data.packed import CHUNK, columns
 from tidelog.evaluation.plan import Plan
-from tidelog.evaluation.sql import CHUNK, TEXTS, Writer, columns
+from tidelog.evaluation.sql import TEXTS, Writer
 from tidelog.language.program import Value
 from tidelog.pipeline.kernel import Kernel, Output, Stages
 from tidelog.pipeline.sources import arrow_struct

@@ -12,13 +12,14 @@ import duckdb
 import pyarrow as pa
 
 from tidelog.analysis.stages import Kind, Stage
+from tidelog.data.packed import columns
 from tidelog.data.types import arrow_type
 from tidelog.errors import DataError
 from tidelog.evaluation.plan import Scan
 from tidelog.evaluation.runner import Runner
-from tidelog.evaluation.sql import Writer, columns
+from tidelog.evaluation.sql import Writer
 from tidelog.language.program import Type
-from tidelog.logic.normalise import Predicate
+from tidelog.logic.normalise import Predicate, Role
 from tidelog.streaming.layout import DONE, KEPT, NEW, Layout, Relation, as_rows, partition
 from tidelog.streaming.schedule import WHOLE, Schedule
 from tidelog.streaming.wave import Span, Wave
@@ -339,7 +340,7 @@ class _Home:
 
 
 def _shape(relation: Relation) -> Predicate:
-    return Predicate(relation.name, True, relation.types, False, relation.name)
+    return Predicate(relation.name, True, relation.types, Role.DERIVED, relation.name)
 
 
 def _select(relation: Relation, part: int) -> str:

@@ -9,8 +9,8 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from tidelog.data.packed import bit_sql, place_sql
 from tidelog.evaluation.plan import Scan
-from tidelog.evaluation.sql import CHUNK
 from tidelog.language.program import Comparison, Constant, Operator, Term, Value, Variable
 from tidelog.pipeline.sources import Inputs, arrow_struct
 from tidelog.streaming.layout import NEW, Layout
@@ -42,8 +42,8 @@ class Packing:
         values = [_chosen(which, [row[name] for row in rows]).alias(name) for name in rows[0]]
         found = found.select("t", *values)
         names = [f.name for f in schema if f.name not in ("part", "c", "b")]
-        bit = f"bit_or(shiftleft(1L, CAST(pmod(t, {CHUNK}) AS INT))) AS b"
-        packed = found.groupBy(*names, F.expr(f"t - pmod(t, {CHUNK}) AS c")).agg(F.expr(bit))
+        bits = F.expr(f"bit_or({bit_sql(place_sql())}) AS b")
+        packed = found.groupBy(*names, F.expr(f"t - {place_sql()} AS c")).agg(bits)
         return packed.withColumn("part", F.lit(part)).select(*schema.names)
 
     def _wanted(self, scan: Scan) -> tuple[Column, dict[str, Column]]:

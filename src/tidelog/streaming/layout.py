@@ -15,9 +15,9 @@ from functools import cached_property
 import pyarrow as pa
 
 from tidelog.analysis.stages import Kind, Stage
+from tidelog.data.packed import CHUNK, columns, slots_of
 from tidelog.data.types import arrow_type
 from tidelog.evaluation.plan import Derive, Fixpoint, Join, Plan, Scan, Step
-from tidelog.evaluation.sql import CHUNK, columns
 from tidelog.language.program import Constant, Type, Value
 
 # The parts of rows: new in this batch, kept from before, and done: to be kept or to be told.
@@ -264,16 +264,6 @@ def _read(step: Step) -> Iterable[str]:
             for fill in step.fills:
                 joins += [part for part in (fill.filter, fill.guard) if part is not None]
     return dict.fromkeys(source.table for join in joins for source in join.sources)
-
-
-def slots_of(types: Iterable[Type]) -> tuple[str, ...]:
-    """A slot for each argument: the first text, the second text, the first number."""
-    counts: dict[Type, int] = {}
-    slots: list[str] = []
-    for type_ in types:
-        counts[type_] = counts.get(type_, 0) + 1
-        slots.append(f"{type_.value}{counts[type_]}")
-    return tuple(slots)
 
 
 def schema_of(relations: Iterable[Relation]) -> pa.Schema:

@@ -17,6 +17,7 @@ from tidelog.analysis.definitive import Pending
 from tidelog.analysis.delay import delay
 from tidelog.analysis.dependencies import Dependencies, dependencies
 from tidelog.analysis.window import window
+from tidelog.data.packed import pack, unpack
 from tidelog.data.readers.memory import arrow_schema
 from tidelog.data.schema import Schema, schemas
 from tidelog.data.types import arrow_type
@@ -28,7 +29,7 @@ from tidelog.streaming.algorithm import AnswerRows, FactsByTime, RowsByTime
 from tidelog.streaming.clock import Emission, Span
 from tidelog.streaming.joins import Row, at
 from tidelog.streaming.schedule import Schedule
-from tidelog.streaming.slices import MOST_FACTS, MOST_TICKS, Slices, packed, small, unpacked
+from tidelog.streaming.slices import MOST_FACTS, MOST_TICKS, Slices, small
 from tidelog.streaming.snapshot import (
     State,
     as_facts,
@@ -140,7 +141,9 @@ class OfflineAlgorithm:
             return self.few.kept(inputs=False)
         names = {table: name for name, table in self.schedule.plan.tables.items()}
         return {
-            names[table]: unpacked(rows) for table, rows in self.slices.items() if table in names
+            names[table]: unpack(zip(*(c.to_pylist() for c in rows.columns), strict=True))
+            for table, rows in self.slices.items()
+            if table in names
         }
 
     def pending(self, most: int) -> list[Pending]:
@@ -257,7 +260,7 @@ class OfflineAlgorithm:
             predicate = self.schedule.deps.core.predicates[name]
             names = [f"a{i}" for i in range(1, len(predicate.types) + 1)]
             types = [arrow_type(t) for t in predicate.types]
-            columns = zip(*packed(times), strict=True)
+            columns = zip(*pack(times), strict=True)
             self.slices[plan.tables[name]] = pa.table(
                 [
                     pa.array(c, t)

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tidelog.analysis.containment import Ground
-from tidelog.analysis.definitive import Pending, Premise
+from tidelog.analysis.definitive import Awaited, Pending
 from tidelog.analysis.possible import Open, Pattern
 from tidelog.language.program import Constant, Value
 from tidelog.logic import clause as logic
+from tidelog.logic.core import Role
 from tidelog.streaming.cell_model import CellModel
 from tidelog.streaming.cells import NO_TIME, PlacedClause
 from tidelog.streaming.joins import IndexedSlice, Row
@@ -26,7 +27,7 @@ class _Leaves:
     """What a derivation rests on: facts that hold, and facts it waits for."""
 
     holds: dict[Ground, None] = field(default_factory=dict)
-    waits: dict[Premise, None] = field(default_factory=dict)
+    waits: dict[Awaited, None] = field(default_factory=dict)
 
 
 class Explainer:
@@ -146,7 +147,7 @@ class Explainer:
         predicate = self.graph.deps.core.predicates[whole.predicate]
         if isinstance(meaning, Open):
             assert at is not None
-            leaves.waits[Premise(predicate.source, args, at)] = None
+            leaves.waits[Awaited(predicate.source, args, at)] = None
             return True
         if predicate.input or body.component < 0:
             leaves.holds[Ground(predicate.source, row, at)] = None
@@ -155,7 +156,8 @@ class Explainer:
         cell = self.model.cells.get((number, NO_TIME if at is None else at + shift))
         if cell is not None and cell.frozen:
             # Carried on: it stands for what it rests on.
-            leaves.holds[Ground(predicate.source, row, at)] = None
+            if predicate.role is not Role.STEP:
+                leaves.holds[Ground(predicate.source, row, at)] = None
             return True
         return self._derive(body.name, args, at, leaves, above)
 

@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 
 from tidelog.analysis.definitive import Pending
 from tidelog.analysis.dependencies import Class, Dependencies
+from tidelog.data.packed import columns, pack, slots_of, unpack
 from tidelog.data.types import arrow_type
-from tidelog.evaluation.sql import columns
 from tidelog.language.program import Program, Type, Value
 from tidelog.streaming.algorithm import AnswerRows, RowsByTime
 from tidelog.streaming.blocking import BlockingAlgorithm
@@ -32,11 +32,9 @@ from tidelog.streaming.layout import (
     home,
     partition,
     schema_of,
-    slots_of,
 )
 from tidelog.streaming.online import OnlineAlgorithm
 from tidelog.streaming.schedule import check_streamed
-from tidelog.streaming.slices import packed
 
 
 @dataclass(frozen=True)
@@ -276,7 +274,7 @@ class _Shard:
         return where == self.number
 
     def _rows(self, relation: Relation, times: RowsByTime) -> Iterator[pa.RecordBatch]:
-        found = packed(times)
+        found = pack(times)
         if not found:
             return
         names = [*columns(len(relation.types)), "c", "b"]
@@ -294,18 +292,8 @@ def _add(found: AnswerRows, more: AnswerRows) -> None:
 def _times(rows: pa.Table, relation: Relation) -> RowsByTime:
     """The facts of a table among rows, by time."""
     mine = rows.filter(pc.equal(rows.column("tab"), relation.number))
-    found: RowsByTime = {}
-    if not mine.num_rows:
-        return found
-    args = zip(*(mine.column(s).to_pylist() for s in relation.slots), strict=True)
-    each = args if relation.slots else iter([()] * mine.num_rows)
-    chunks, bits = mine.column("c").to_pylist(), mine.column("b").to_pylist()
-    for row, c, b in zip(each, chunks, bits, strict=True):
-        while b:
-            low = b & -b
-            found.setdefault(c + low.bit_length() - 1, set()).add(row)
-            b ^= low
-    return found
+    names = (*relation.slots, "c", "b")
+    return unpack(zip(*(mine.column(name).to_pylist() for name in names), strict=True))
 
 
 def _between(facts: Mapping[str, RowsByTime], after: float, until: float) -> dict[str, RowsByTime]:

@@ -10,9 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
-import pyarrow as pa
-
-from tidelog.evaluation.sql import CHUNK, chunk
 from tidelog.logic.clause import Clause, Premise
 from tidelog.streaming.algorithm import AnswerRows, RowsByTime
 from tidelog.streaming.cells import Lookup, PlacedClause, derive, never_changing, rigid_model
@@ -147,24 +144,4 @@ class Slices:
                 self._store(name, time, IndexedSlice(rows))
 
 
-def packed(times: Mapping[int, set[Row]]) -> list[Row]:
-    """Rows by time as rows with a chunk and its bits."""
-    bits: dict[tuple[Row, int], int] = {}
-    for time, rows in times.items():
-        first = chunk(time)
-        for row in rows:
-            bits[row, first] = bits.get((row, first), 0) | 1 << (time % CHUNK)
-    return [(*row, first, b) for (row, first), b in bits.items()]
-
-
-def unpacked(table: pa.Table) -> RowsByTime:
-    """The rows of a packed table by time."""
-    times: RowsByTime = {}
-    for *row, first, bits in zip(*(c.to_pylist() for c in table.columns), strict=True):
-        for i in range(CHUNK):
-            if bits >> i & 1:
-                times.setdefault(first + i, set()).add(tuple(row))
-    return times
-
-
-__all__ = ["MOST_FACTS", "MOST_TICKS", "Slices", "packed", "small", "unpacked"]
+__all__ = ["MOST_FACTS", "MOST_TICKS", "Slices", "small"]

@@ -16,10 +16,11 @@ import duckdb
 import pyarrow as pa
 
 from tidelog.analysis.graph import Bound
+from tidelog.data.packed import chunks_sql
 from tidelog.evaluation.plan import Derive, Fixpoint, Plan, Scan, Step
 from tidelog.evaluation.ranges import EMPTY, Range
 from tidelog.evaluation.runner import Runner
-from tidelog.evaluation.sql import TEXTS, Writer, chunk, narrowed
+from tidelog.evaluation.sql import TEXTS, Writer, narrowed
 from tidelog.language.program import TIME_MAX
 from tidelog.logic.normalise import Predicate
 from tidelog.streaming.clock import Span
@@ -283,8 +284,8 @@ def _clipped(writer: Writer, predicate: Predicate, table: str, clip: Range) -> s
     if clip.empty:
         return writer.empty(predicate)
     names = ", ".join(writer.names(predicate))
-    low, high = chunk(int(clip.low)), chunk(int(clip.high))
-    rows = f"SELECT {names} FROM {table} WHERE c >= {low} AND c <= {high}"
+    inside = chunks_sql(int(clip.low), int(clip.high))
+    rows = f"SELECT {names} FROM {table} WHERE {inside}"
     return writer.merge(predicate, [rows], clip)
 
 

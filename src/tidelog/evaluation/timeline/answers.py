@@ -9,10 +9,10 @@ from itertools import count
 import pyarrow as pa
 
 from tidelog.analysis.dependencies import dependencies
+from tidelog.data.packed import columns
 from tidelog.data.types import arrow_type
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.ranges import EMPTY, Range
-from tidelog.evaluation.sql import columns
 from tidelog.evaluation.timeline.limit import Limit
 from tidelog.evaluation.timeline.line import Timeline, evaluate
 from tidelog.language.program import Row, Type
