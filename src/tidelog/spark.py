@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
-import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Iterable, Mapping
@@ -26,56 +24,34 @@ from tidelog.data.schema import schemas
 from tidelog.data.ticks import Ticks
 from tidelog.errors import DataError, Refused
 from tidelog.evaluation.duckdb import Engine
-from tidelog.evaluation.engine import Moment, as_tick
+from tidelog.evaluation.engine import Moment, Question, as_tick
+from tidelog.evaluation.layout import Layout
+from tidelog.evaluation.spark.given import Given
+from tidelog.evaluation.spark.kernel import Kernel
+from tidelog.evaluation.spark.query import answer_frame
+from tidelog.evaluation.spark.session import clear, session, summary
+from tidelog.evaluation.spark.shipping import check_shared, prepare
+from tidelog.evaluation.spark.sources import Files, Frames, Inputs
 from tidelog.language.printer import print_rule
 from tidelog.language.program import Program
-from tidelog.pipeline import batch
 from tidelog.pipeline.checkpoint import Checkpoint, Commit
-from tidelog.pipeline.given import Given
-from tidelog.pipeline.kernel import Kernel
+from tidelog.pipeline.kernel import WaveJob
 from tidelog.pipeline.loop import Pipeline, Source
 from tidelog.pipeline.metrics import Board
 from tidelog.pipeline.publishing import publisher
-from tidelog.pipeline.shipping import check_shared, prepare
 from tidelog.pipeline.sinks import MARK, Folder, Memory, Sink, sink_of
-from tidelog.pipeline.sources import Files, Frames, Inputs
 from tidelog.pipeline.store import Store, said
 from tidelog.pipeline.turns import Online, Turns
 from tidelog.pipeline.waves import Offline, Waves
 from tidelog.streaming.clock import Emission, Pace
 from tidelog.streaming.joins import Row
-from tidelog.streaming.layout import Layout
 from tidelog.streaming.offline import enough_window, least_delays
 from tidelog.streaming.options import Emit, History, Mode, StreamOptions
 from tidelog.streaming.schedule import Schedule
 from tidelog.streaming.shards import Shards
 from tidelog.streaming.stream import warn_growing
 
-__all__ = ["Commit", "Refused", "Running", "query", "session", "stream"]
-
-
-def session(master: str = "local[*]", **options: str) -> SparkSession:
-    """A quiet Spark session; on this machine, loopback only and with this Python in its workers.
-
-    On a cluster the workers' Python is what PYSPARK_PYTHON or the option `spark.pyspark.python`
-    names, else their `python3`.
-    """
-    if "spark.pyspark.python" in options:  # Spark itself looks at it in spark-submit only
-        os.environ["PYSPARK_PYTHON"] = options["spark.pyspark.python"]
-    builder = SparkSession.builder.master(master).appName("tidelog")
-    defaults = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "ERROR",
-        "spark.sql.streaming.metricsEnabled": "false",
-    }
-    if master.startswith("local"):
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        defaults |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-    for name, value in (defaults | options).items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
+__all__ = ["Commit", "Refused", "Running", "clear", "query", "session", "stream", "summary"]
 
 
 def stream(
@@ -228,7 +204,7 @@ def stream(
         pipeline = Online(Turns(*common, shape, rigid_rows), *rest)
     else:
         sent = {name: table for name, table in tables.items() if name in shape.rigid}
-        kernel = Kernel.of(point.id, shape, schedule, sent, count, memory)
+        kernel = Kernel.of(point.id, WaveJob(shape, schedule), sent, count, memory)
         emission = Emission(delays, options.eager, window)
         pipeline = Offline(Waves(*common, shape, schedule, emission, kernel), *rest)
     return Running(pipeline, sources, arriving, trigger, temporary, board)
@@ -257,20 +233,12 @@ def query(
     once, within a budget of seconds.
     """
     ticks = None if tick is None else Ticks.of(tick, origin)
-    prepare(spark)
-    return batch.query(
-        spark,
-        program,
-        query,
-        inputs if isinstance(inputs, Mapping) else str(inputs),
-        from_=as_tick(from_, ticks),
-        to=as_tick(to, ticks),
-        ticks=ticks,
-        timestamps=timestamps,
-        partitions=partitions,
-        memory=memory,
-        budget=budget,
+    facts = inputs if isinstance(inputs, Mapping) else str(inputs)
+    low, high = as_tick(from_, ticks), as_tick(to, ticks)
+    question = Question(
+        program, (query,), facts, low, high, ticks, timestamps, budget, lambda _: None
     )
+    return answer_frame(spark, question, query, partitions, memory)
 
 
 class Running:
@@ -413,33 +381,6 @@ class Running:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-
-
-def clear(error: BaseException) -> BaseException:
-    """An error of our own from Spark's workers, or the name of a file that Spark could not read."""
-    if isinstance(error, PySparkException):
-        text = str(error)
-        # A worker's traceback ends with the error; its other problems follow on lines of their own.
-        ours = re.search(r"^tidelog\.[\w.]+: (.+(?:\n(?!\s|$).+)*)", text, re.MULTILINE)
-        if ours:
-            return DataError(*ours.group(1).splitlines())
-        found = re.search(r"file:(/[^\s'\"]+\.(?:csv|parquet|jsonl))", text)
-        if found and ("FAILED_READ_FILE" in text or "Could not read footer" in text):
-            return DataError(
-                f"{found.group(1)}: the file cannot be read; repair it or take it away, then go on"
-            )
-    return error
-
-
-def summary(error: BaseException) -> str:
-    """The line of an error that says most: of a worker's traceback the last, else the first."""
-    lines = [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    trace = next((i for i, line in enumerate(lines) if line.startswith("Traceback")), None)
-    if trace is None:
-        return lines[0]
-    return next(
-        line for line in [*lines[trace + 1 :], lines[0]] if not line.startswith((" ", "\t"))
-    )
 
 
 def _shards(program: Program, deps: Dependencies, eager: bool) -> Shards:

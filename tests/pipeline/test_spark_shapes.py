@@ -14,10 +14,10 @@ from pyspark.sql import SparkSession
 import tidelog
 from tidelog.analysis.stages import Kind
 from tidelog.errors import DataError
-from tidelog.pipeline import given
+from tidelog.evaluation.layout import Layout
+from tidelog.evaluation.spark import given
 from tidelog.pipeline import loop as pipeline
 from tidelog.spark import clear, query, stream
-from tidelog.streaming.layout import Layout
 
 pytestmark = pytest.mark.xdist_group("spark")
 

@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 from tidelog.data.packed import chunk
 from tidelog.errors import DataError
 from tidelog.evaluation.ranges import Range
+from tidelog.evaluation.rows import DONE, Relation
 from tidelog.pipeline.checkpoint import Checkpoint, Commit, Slice
 from tidelog.pipeline.sinks import Rows, Sink, Told, save
 from tidelog.pipeline.work import (
@@ -35,7 +36,6 @@ from tidelog.pipeline.work import (
     configure,
 )
 from tidelog.streaming.clock import Clock, Pace
-from tidelog.streaming.layout import DONE, Relation
 
 # Slices past which they are merged into one.
 MOST_SLICES = 24

@@ -15,15 +15,14 @@ from pyspark.sql import functions as F
 from tidelog.analysis.definitive import Pending
 from tidelog.data.packed import bit_sql, chunks_sql, mask_sql, pack_sql, place_sql
 from tidelog.evaluation.ranges import Range
-from tidelog.pipeline.chain import literal
+from tidelog.evaluation.rows import DONE, Relation, kept_rows
+from tidelog.evaluation.spark.chain import literal
+from tidelog.evaluation.spark.sources import arrow_struct
 from tidelog.pipeline.checkpoint import Slice
-from tidelog.pipeline.kernel import kept_rows
 from tidelog.pipeline.loop import Pipeline
-from tidelog.pipeline.sources import arrow_struct
 from tidelog.pipeline.work import EVER, Arrived, Here, Setting, There, Work
 from tidelog.streaming.clock import Clock
 from tidelog.streaming.joins import Row
-from tidelog.streaming.layout import DONE, Relation
 from tidelog.streaming.shards import Shards, Turn
 
 

@@ -12,12 +12,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidelog.data.packed import chunk
+from tidelog.evaluation.layout import Layout
 from tidelog.evaluation.ranges import Range
-from tidelog.pipeline.chain import Chain
+from tidelog.evaluation.rows import DONE
+from tidelog.evaluation.spark.chain import Chain
+from tidelog.evaluation.spark.kernel import Kernel, packed_tables
+from tidelog.evaluation.spark.packing import Packing
 from tidelog.pipeline.checkpoint import Commit, Slice
-from tidelog.pipeline.kernel import Kernel, Worker, packed_tables
+from tidelog.pipeline.kernel import WaveJob, WaveWorker
 from tidelog.pipeline.loop import Pipeline
-from tidelog.pipeline.packing import Packing
 from tidelog.pipeline.work import (
     EVER,
     FIRST,
@@ -29,7 +32,6 @@ from tidelog.pipeline.work import (
     chunks,
 )
 from tidelog.streaming.clock import Clock, Emission
-from tidelog.streaming.layout import DONE, Layout
 from tidelog.streaming.schedule import Schedule
 from tidelog.streaming.wave import Span
 
@@ -41,16 +43,21 @@ class Waves(Setting):
     layout: Layout
     schedule: Schedule
     emission: Emission
-    kernel: Kernel
+    kernel: Kernel[Span]
 
     @cached_property
     def packing(self) -> Packing:
         return Packing(self.layout, self.inputs)
 
+    @property
+    def job(self) -> WaveJob:
+        return WaveJob(self.layout, self.schedule)
+
     @cached_property
-    def worker(self) -> Worker:
+    def worker(self) -> WaveWorker:
         """The kernel in this process."""
-        return Worker(replace(self.kernel, partitions=1, rigid=packed_tables(self.tables)))
+        kernel = replace(self.kernel, partitions=1, rigid=packed_tables(self.tables))
+        return WaveWorker(kernel, self.job)
 
     def close(self) -> None:
         if "worker" in self.__dict__:
@@ -82,7 +89,7 @@ class WaveThere(There):
     """Packed in Catalyst, then one stage after the other."""
 
     setting: Waves
-    chain: Chain | None = None
+    chain: Chain[Span] | None = None
 
     def pack(self, facts: DataFrame) -> DataFrame:
         return self.setting.packing.packed(facts, self.setting.layout.scans)
@@ -108,8 +115,7 @@ class WaveThere(There):
 
         self.chain = Chain(
             self.spark,
-            layout,
-            setting.schedule,
+            setting.job,
             setting.kernel,
             setting.rigid(self.spark),
             new,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 from urllib.parse import unquote
@@ -17,17 +17,17 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
-from tidelog.data.packed import CHUNK, COUNT, HAS_PLACE, chunk, unpack_sql
-from tidelog.data.ticks import Ticks
+from tidelog.data.packed import COUNT, chunk, unpack_sql
 from tidelog.data.writers import timestamps
 from tidelog.evaluation.ranges import Range
+from tidelog.evaluation.rows import KEPT, Relation
+from tidelog.evaluation.spark.answers import unpacked
+from tidelog.evaluation.spark.sources import Inputs, arrow_struct
 from tidelog.language.program import TIME_COLUMN, Program
 from tidelog.pipeline.checkpoint import Slice
 from tidelog.pipeline.sinks import Rows, save
-from tidelog.pipeline.sources import Inputs, arrow_struct
 from tidelog.pipeline.store import Store
 from tidelog.streaming.clock import Clock
-from tidelog.streaming.layout import DONE, KEPT, Relation
 
 # A time after all others.
 EVER = 2**62
@@ -404,24 +404,6 @@ def without_time(table: pa.Table, names: list[str]) -> pa.Table:
     if not names:
         return pa.table({"holds": pa.array([True] * table.num_rows, pa.bool_())})
     return table.rename_columns(names)
-
-
-def unpacked(
-    rows: DataFrame, relation: Relation, names: Sequence[str], ticks: Ticks | None
-) -> DataFrame:
-    """Packed answers a row each, under the names and with the times users asked for."""
-    found = rows.where((F.col("tab") == relation.number) & (F.col("part") == DONE))
-    if not relation.temporal:
-        if not names:
-            return found.select(F.lit(True).alias("holds"))
-        return found.select(*relation.slots).toDF(*names)
-    bits = F.array(*(F.lit(i) for i in range(CHUNK)))
-    time = F.col("c") + F.col("i")
-    if ticks is not None:
-        time = F.timestamp_micros(time * ticks.length + ticks.origin)
-    plain = found.select(*relation.slots, "c", "b", F.explode(bits).alias("i"))
-    plain = plain.where(HAS_PLACE)
-    return plain.select(*relation.slots, time.alias("t")).toDF(*names, TIME_COLUMN)
 
 
 def configure(spark: SparkSession, partitions: int) -> None:

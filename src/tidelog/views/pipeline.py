@@ -7,10 +7,10 @@ from typing import Any
 from tidelog.analysis.containment import reduced
 from tidelog.analysis.dependencies import Dependencies, dependencies
 from tidelog.analysis.stages import Stage, staged
+from tidelog.evaluation.layout import Layout
 from tidelog.evaluation.plan import Scan, planning_budget
 from tidelog.language.printer import print_literal, print_term
 from tidelog.language.program import Constant
-from tidelog.streaming.layout import Layout
 from tidelog.streaming.schedule import Blocking, Schedule
 
 
