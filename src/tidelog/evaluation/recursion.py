@@ -10,7 +10,6 @@ from tidelog.errors import DataError
 from tidelog.evaluation.engine import Feature, SqlEngine
 from tidelog.evaluation.plan import Fill, Fixpoint
 from tidelog.evaluation.sql import Writer
-from tidelog.logic.normalise import Predicate
 
 # Ticks that something which holds for ever may be written out on: 60 to a row, per object.
 MOST_TICKS = 1_000_000_000
@@ -71,18 +70,13 @@ class Recursion:
                 if fill.predicate == predicate.name
             ]
             candidates = writer.candidates(step, i, fills)
-            grew |= self._next(predicate, name, candidates, writer)
+            if candidates is None:
+                self.engine.table(f"{name}_next", f"SELECT * FROM {name} WHERE FALSE")
+                continue
+            self.engine.table(f"{name}_maybe", candidates)
+            self.engine.table(f"{name}_next", writer.news(predicate, name, f"{name}_maybe"))
+            grew = grew or bool(self.engine.rows_of(f"{name}_next"))
         return grew
-
-    def _next(
-        self, predicate: Predicate, name: str, candidates: str | None, writer: Writer
-    ) -> bool:
-        if candidates is None:
-            self.engine.table(f"{name}_next", f"SELECT * FROM {name} WHERE FALSE")
-            return False
-        self.engine.table(f"{name}_maybe", candidates)
-        self.engine.table(f"{name}_next", writer.news(predicate, name, f"{name}_maybe"))
-        return bool(self.engine.rows_of(f"{name}_next"))
 
     # Fills
 
