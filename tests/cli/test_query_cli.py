@@ -199,7 +199,7 @@ def test_a_file_is_replaced_whole_or_not_at_all(
         yield from lines
 
     monkeypatch.setattr(answers, "lines", half)
-    result = query(rules, "--facts", facts, "--out", str(folder))
+    result = query(str(rules), "--facts", facts, "--out", str(folder))
     assert result.exit_code == 2
     assert "cannot write" in result.stderr
     assert "No space left on device" in result.stderr
@@ -212,7 +212,7 @@ def test_a_file_is_replaced_whole_or_not_at_all(
 def test_nothing_is_written_when_the_data_is_wrong(rules: str, tmp_path: Path) -> None:
     (tmp_path / "E.csv").write_text("name,v,ok,at\na,1,true,0\na,wet,true,1\n")
     out = tmp_path / "out"
-    result = query(rules, "--facts", str(tmp_path / "E.csv"), "--out", str(out))
+    result = query(str(rules), "--facts", str(tmp_path / "E.csv"), "--out", str(out))
     assert result.exit_code == 1
     assert result.stdout == ""
     assert result.stderr == f"error: {tmp_path / 'E.csv'}:3: column `v`: `wet` is not float\n"
@@ -221,7 +221,7 @@ def test_nothing_is_written_when_the_data_is_wrong(rules: str, tmp_path: Path) -
 
 def test_a_place_that_cannot_be_written(rules: str, facts: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    result = query(rules, "--facts", facts, "--out", str(tmp_path / "file" / "below"))
+    result = query(str(rules), "--facts", facts, "--out", str(tmp_path / "file" / "below"))
     assert result.exit_code == 2
     assert "cannot write" in result.stderr
 
@@ -277,7 +277,7 @@ def test_timestamps_in_and_out(rules: str, tmp_path: Path) -> None:
 
 
 def test_several_queries_do_not_fit_one_csv(rules: str, facts: str) -> None:
-    result = query(rules, "--facts", facts)
+    result = query(str(rules), "--facts", facts)
     assert result.exit_code == 2
     assert result.stdout == ""
     for remedy in ("2 queries", "--query", "--out DIR", "--format json"):
@@ -301,7 +301,7 @@ def test_several_queries_do_not_fit_one_csv(rules: str, facts: str) -> None:
     ],
 )
 def test_wrong_use(rules: str, facts: str, options: list[str], said: str) -> None:
-    result = query(rules, "--facts", facts, *options)
+    result = query(str(rules), "--facts", facts, *options)
     assert result.exit_code == 2
     assert result.stdout == ""
     assert said in " ".join(result.stderr.split())
@@ -309,7 +309,7 @@ def test_wrong_use(rules: str, facts: str, options: list[str], said: str) -> Non
 
 @pytest.mark.parametrize("place", ["nowhere", "nowhere/E.csv", "rules.tdl"])
 def test_facts_that_are_not_there(rules: str, tmp_path: Path, place: str) -> None:
-    result = query(rules, "--facts", str(tmp_path / place), "--query", "P")
+    result = query(str(rules), "--facts", str(tmp_path / place), "--query", "P")
     assert result.exit_code == 1
     assert result.stderr.startswith(f"error: {tmp_path / place}")
 
@@ -323,7 +323,7 @@ def test_rules_that_are_wrong(tmp_path: Path) -> None:
 
 def test_facts_that_are_not_facts_are_counted(rules: str, tmp_path: Path) -> None:
     (tmp_path / "E.csv").write_text("name,v,ok,at\na,nan,true,0\nb,1,,1\nc,1,true,2\n,1,true,2\n")
-    result = query(rules, "--facts", str(tmp_path / "E.csv"), "--query", "P")
+    result = query(str(rules), "--facts", str(tmp_path / "E.csv"), "--query", "P")
     assert result.exit_code == 0
     assert result.stdout == "x,v,b,time\nc,1.0,true,2\n"
     assert result.stderr == "warning: 3 rows of E left out: NULL or NaN in a column\n"
@@ -346,3 +346,27 @@ def test_rules_from_standard_input() -> None:
     text = (ROOT / "examples" / "turbines" / "rules.tdl").read_text("utf-8")
     result = query("-", "--facts", facts, "--query", "Malfunc", stdin=text)
     assert (result.exit_code, result.stdout) == (0, "x,time\nnorth,1\nnorth,2\neast,6\n")
+
+
+def test_out_writes_the_format_that_its_ending_says(tmp_path: Path) -> None:
+    rules = tmp_path / "rules.tdl"
+    rules.write_text("P(X) @ T :- E(X) @ T. E(a) @ 1. E(b) @ 2.")
+    expected = [{"x": "a", "time": 1}, {"x": "b", "time": 2}]
+    for name in ("answers.parquet", "ANSWERS.PARQUET"):
+        result = query(str(rules), "--query", "P", "--out", str(tmp_path / name))
+        assert result.exit_code == 0, result.output
+        assert pq.read_table(tmp_path / name).to_pylist() == expected
+    query(str(rules), "--query", "P", "--out", str(tmp_path / "p.ndjson"))
+    lines = (tmp_path / "p.ndjson").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == [{"predicate": "P", **row} for row in expected]
+    result = query(str(rules), "--format", "parquet", "--out", str(tmp_path / "all") + "/")
+    assert result.exit_code == 0, result.output
+    assert pq.read_table(tmp_path / "all" / "P.parquet").to_pylist() == expected
+
+
+def test_parquet_is_not_for_standard_output(tmp_path: Path) -> None:
+    rules = tmp_path / "rules.tdl"
+    rules.write_text("P(X) @ T :- E(X) @ T. E(a) @ 1.")
+    result = query(str(rules), "--query", "P", "--format", "parquet")
+    assert result.exit_code == 2
+    assert "--out" in result.output

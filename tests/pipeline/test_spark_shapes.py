@@ -16,8 +16,9 @@ from tidelog.analysis.stages import Kind
 from tidelog.errors import DataError
 from tidelog.evaluation.layout import Layout
 from tidelog.evaluation.spark import given
+from tidelog.evaluation.spark.failures import clear
 from tidelog.pipeline import loop as pipeline
-from tidelog.spark import clear, query, stream
+from tidelog.spark import query, stream
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -70,7 +71,7 @@ def check(spark: SparkSession, rules: str, tmp_path: Path, **options: Any) -> li
         )
         running.awaitTermination()
         running.close()
-    shape = running._pipeline.setting.shape
+    shape = running.plan.rows
     stages = shape.stages if isinstance(shape, Layout) else ()
     for name in asked:
         table = running.answers.get(name)

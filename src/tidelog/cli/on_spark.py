@@ -49,7 +49,8 @@ def on_spark(
     from py4j.protocol import Py4JNetworkError
     from pyspark.errors import PySparkException
 
-    from tidelog.spark import stream, summary
+    from tidelog.evaluation.spark.failures import summary
+    from tidelog.spark import stream
     from tidelog.streaming.offline import Endless
     from tidelog.streaming.schedule import Blocking
     from tidelog.streaming.stream import Growing

@@ -11,15 +11,15 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from tidelog.analysis.containment import Budget, Ground, explicit_times
-from tidelog.analysis.definitive import Definitive, Pending, Premise
+from tidelog.analysis.definitive import Awaited, Definitive, Pending
 from tidelog.analysis.dependencies import Class, Dependencies, dependencies
 from tidelog.analysis.forgetting import Forgettable, decidable, forgettable
 from tidelog.analysis.possible import DUE, Open, Pattern, Possible, PossibleRule, possible
 from tidelog.data.packed import columns, holds_at_sql, ticks_of
 from tidelog.data.schema import schemas
 from tidelog.errors import NoAnswer
-from tidelog.evaluation.demand import Goal
 from tidelog.evaluation.duckdb import Engine
+from tidelog.evaluation.goal_directed.goal import Goal
 from tidelog.evaluation.plan import Unbounded
 from tidelog.evaluation.ranges import Range
 from tidelog.evaluation.sql import Writer
@@ -35,7 +35,7 @@ from tidelog.language.program import (
     Value,
     Variable,
 )
-from tidelog.logic.normalise import Core, Predicate, core
+from tidelog.logic.normalise import Core, Predicate, Role, clause_of, core
 
 # Pending answers that are explained one by one; all are counted.
 MOST_PENDING = 20
@@ -114,7 +114,7 @@ class Problem:
             return pending
         types = {p.source: p.types for p in self.deps.core.predicates.values()}
 
-        def comes(premises: Iterable[Premise]) -> bool:
+        def comes(premises: Iterable[Awaited]) -> bool:
             more = tuple(
                 Ground(p.predicate, _filled(p.args, types[p.predicate]), p.time) for p in premises
             )
@@ -177,7 +177,11 @@ class Problem:
         rules = [*due, *seeds, *_used(made, settled)]
         predicates = _used_predicates(made, rules)
         whole = made.core(tin, until)
-        whole = Core(whole.program, (*whole.rules, *rules), {**whole.predicates, **predicates})
+        whole = Core(
+            whole.program,
+            (*whole.clauses, *map(clause_of, rules)),
+            {**whole.predicates, **predicates},
+        )
         if not any(p.temporal for p in deps.core.inputs):
             return {}
         asked = {
@@ -321,12 +325,12 @@ def _used(made: Possible, settled: frozenset[str]) -> Iterator[Rule]:
 
 def _used_predicates(made: Possible, rules: Iterable[Rule]) -> dict[str, Predicate]:
     known = made.core(0).predicates
-    found = {DUE: Predicate(DUE, True, (), False, DUE)}
+    found = {DUE: Predicate(DUE, True, (), Role.DUE, DUE)}
     for rule in rules:
         name = rule.head.predicate
         if name.endswith("!"):
             base = known[name[:-1]]
-            found[name] = Predicate(name, base.temporal, base.types, False, base.source)
+            found[name] = base.made(Role.USED)
     return found
 
 
@@ -338,7 +342,7 @@ class _Leaves:
     """What a derivation rests on: facts that hold, and facts it waits for."""
 
     holds: dict[Ground, None] = field(default_factory=dict)
-    waits: dict[Premise, None] = field(default_factory=dict)
+    waits: dict[Awaited, None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -417,7 +421,7 @@ class _Open:
         args = tuple(_value(t, binding) for t in whole.args)
         if isinstance(meaning, Open):
             assert time is not None
-            leaves.waits[Premise(self._source(whole.predicate), args, time)] = None
+            leaves.waits[Awaited(self._source(whole.predicate), args, time)] = None
             return True
         if self.possible.deps.core.predicates[whole.predicate].input:
             known = tuple(a for a in args if a is not None)
@@ -426,7 +430,7 @@ class _Open:
         if self._explain(atom.predicate, args, time, leaves, above):
             return True
         # A step within a rule is not a fact of its own.
-        named = bool(self._source(whole.predicate))
+        named = self.possible.deps.core.predicates[whole.predicate].role is not Role.STEP
         settled = named and self.possible.deps.settled(whole.predicate, time or 0) <= self.tin
         if settled:
             # Its history is long: it stands for what it rests on.

@@ -14,14 +14,16 @@ from typing import Any
 
 from tidelog.analysis.containment import Ground
 from tidelog.analysis.dependencies import Class, Dependencies, dependencies
-from tidelog.data.packed import COUNT, columns, unpack_sql
+from tidelog.data.packed import columns, unpack_sql
 from tidelog.errors import DataError
-from tidelog.evaluation.demand import Model, whole_model
 from tidelog.evaluation.duckdb import Engine
+from tidelog.evaluation.goal_directed.goal import whole_model
+from tidelog.evaluation.goal_directed.model import Derivation, Model
+from tidelog.evaluation.goal_directed.values import is_copy
 from tidelog.evaluation.problems import Problem
 from tidelog.evaluation.ranges import EMPTY, Range
 from tidelog.evaluation.timeline import Limit
-from tidelog.explain.proofs import Match, Matches, is_copy, named, sides
+from tidelog.explain.proofs import Derivations, named, sides
 from tidelog.language.program import Comparison, Rule, Type, Value
 from tidelog.logic.normalise import Predicate, core
 
@@ -112,12 +114,12 @@ def _all_lanes(
     """Lanes by predicate, in the order of the rules; where there are too many, outputs go first."""
     if asked.empty:
         return ()
-    temporal = [p for p in model.deps.core.predicates.values() if p.temporal]
+    temporal = [p for p in model.core.predicates.values() if p.temporal]
     temporal = [p for p in temporal if not p.name.endswith("[in]")]
     found: dict[str, list[Lane]] = {p.name: [] for p in temporal}
     left = MOST_STRETCHES
     for predicate in sorted(temporal, key=lambda p: (p.name not in queries, p.input)):
-        if _size(engine, model, predicate) > MOST_FACTS:
+        if model.size(predicate.name) > MOST_FACTS:
             notes.append(f"{predicate.source} has too many facts for lanes")
             continue
         rows = _stretches(engine, model, predicate, asked)
@@ -132,14 +134,6 @@ def _all_lanes(
     return tuple(lane for lanes in found.values() for lane in lanes)
 
 
-def _size(engine: Engine, model: Model, predicate: Predicate) -> int:
-    table = model.tables.get(predicate.name)
-    if table is None:
-        return len(model.rows(predicate.name) or ())
-    what = "count(*)" if predicate.input else COUNT
-    return int(engine.one(f"SELECT {what} FROM {table}")[0])
-
-
 def _stretches(
     engine: Engine, model: Model, predicate: Predicate, asked: Range
 ) -> Iterable[tuple[Any, ...]]:
@@ -148,7 +142,8 @@ def _stretches(
     chosen = [f"a{i + 1}" for i in keys]
     table = model.tables.get(predicate.name)
     if table is None:
-        return _runs(model.rows(predicate.name) or [], keys, asked)
+        held = model.held(predicate.name)
+        return () if held is None else _runs(held.rows, keys, asked)
     if predicate.input:
         source = f"SELECT DISTINCT {', '.join([*chosen, 't'])} FROM {table}"
     else:
@@ -202,44 +197,40 @@ def _recorded(
     model: Model, queries: tuple[str, ...], asked: Range, notes: list[str]
 ) -> list[Recorded]:
     goals: list[Ground] = []
-    predicates = model.deps.core.predicates
+    predicates = model.core.predicates
     order = sorted(
         (p for p in predicates.values() if not p.input), key=lambda p: p.name not in queries
     )
     for predicate in order:
-        rows = model.rows(predicate.name)
-        found = [
+        held = model.held(predicate.name)
+        facts = [
             Ground(predicate.name, row[:-1], int(row[-1]))
-            for row in rows or ()
-            if predicate.temporal and asked.low <= int(row[-1]) <= asked.high
+            for row in (held.rows if held is not None and predicate.temporal else ())
+            if asked.low <= int(row[-1]) <= asked.high
         ]
-        if rows is None or len(goals) + len(found) > MOST_PROVED:
+        if held is None or len(goals) + len(facts) > MOST_PROVED:
             notes.append(f"{predicate.source} has too many facts for a proof of each")
             continue
-        goals += found
-    matches = Matches(model, goals)
+        goals += facts
+    derivations = Derivations(model, goals)
     place: dict[Ground, int] = {}
     todo = goals[::-1]
     while todo:
         fact = todo.pop()
-        if fact in place or fact not in matches.least:
+        if fact in place or fact not in derivations.least:
             continue
         place[fact] = len(place)
-        todo += _premises(matches.best.get(fact))
-    return [_step(model, matches.best.get(fact), fact, place) for fact in place]
+        way = derivations.best.get(fact)
+        todo += () if way is None or is_copy(way.clause) else way.premises
+    return [_step(model, derivations.best.get(fact), fact, place) for fact in place]
 
 
-def _premises(match: Match | None) -> tuple[Ground, ...]:
-    return () if match is None or is_copy(match.rule) else match.premises
-
-
-def _step(model: Model, match: Match | None, fact: Ground, place: dict[Ground, int]) -> Recorded:
-    if match is None or is_copy(match.rule):
+def _step(model: Model, way: Derivation | None, fact: Ground, place: dict[Ground, int]) -> Recorded:
+    if way is None or is_copy(way.clause):
         return Recorded(named(model, fact), None, (), ())
-    rule = model.written(match.rule)
-    premises = tuple(place[p] for p in match.premises)
-    compared = tuple(sides(match.rule, rule, dict(match.binding)))
-    return Recorded(named(model, fact), rule, premises, compared)
+    rule = model.written(way.clause)
+    premises = tuple(place[p] for p in way.premises)
+    return Recorded(named(model, fact), rule, premises, sides(rule, way))
 
 
 # Pending answers

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar, assert_never
 
-from tidelog.language.program import Comparison, Constant, Operator, Term, Variable
+from tidelog.language.program import Comparison, Constant, Operator, Term, Value, Variable
 from tidelog.logic.clause import (
     Clause,
     FixedTick,
@@ -196,8 +196,9 @@ class JoinOrder:
         self.known = tuple(known)
         self.constants = tuple(dict.fromkeys(_constants(clause)))
         start: list[_Place] = [*self.constants, *self.known]
-        if at_head:
+        if at_head and isinstance(clause.head.when, Offset):
             start.append(HEAD_TIME)
+        self._at_head = start[-1:] == [HEAD_TIME]
         self.places: dict[_Place, int] = {place: i for i, place in enumerate(start)}
         self._tests = list(clause.tests)
         self.due = self._due()
@@ -218,9 +219,25 @@ class JoinOrder:
     ) -> tuple[V, ...]:
         """The binding at the start."""
         binding = [*map(constant, self.constants), *(values[name] for name in self.known)]
-        if head is not None and HEAD_TIME in self.places:
+        if head is not None and self._at_head:
             binding.append(head)
         return tuple(binding)
+
+    @staticmethod
+    def from_head(clause: Clause, left_out: Collection[int] = ()) -> JoinOrder:
+        """An order for when the head is given: its variables and its time are known."""
+        known = dict.fromkeys(variable.name for variable in clause.head.variables)
+        return JoinOrder(clause, known, left_out=left_out)
+
+    def start_from(
+        self, constant: Callable[[Constant], V], args: Sequence[V], tick: Any
+    ) -> tuple[V, ...] | None:
+        """The binding at the start when the head is a fact; None where it never is."""
+        head = self.clause.head
+        values = head_values(head, args, constant)
+        if values is None or (isinstance(head.when, FixedTick) and head.when.tick != tick):
+            return None
+        return self.start(constant, values, tick)
 
     def place(self, term: Term) -> int:
         """Where bindings that went through all steps have the value of a term."""
@@ -453,6 +470,11 @@ def _met(
 ) -> bool:
     # Mostly there is none due, and this is called most of all.
     return not due or all(holds(d.operator, binding[d.left], binding[d.right]) for d in due)
+
+
+def constant_value(constant: Constant) -> Value:
+    """What a constant is where facts consist of values; comparisons are then `decide`d."""
+    return constant.value
 
 
 def head_values(

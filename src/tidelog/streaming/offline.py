@@ -28,9 +28,9 @@ from tidelog.evaluation.sql import Writer
 from tidelog.evaluation.steps import StepRunner
 from tidelog.language.program import Program
 from tidelog.logic.normalise import core
-from tidelog.streaming.clock import Emission
+from tidelog.streaming.algorithm import AnswerRows, FactsByTime, RowsByTime
+from tidelog.streaming.clock import Emission, Span
 from tidelog.streaming.joins import Row, at
-from tidelog.streaming.online import Answers, Facts
 from tidelog.streaming.schedule import Schedule
 from tidelog.streaming.slices import MOST_FACTS, MOST_TICKS, Slices, small
 from tidelog.streaming.snapshot import (
@@ -42,7 +42,7 @@ from tidelog.streaming.snapshot import (
     plain_facts,
     plain_table,
 )
-from tidelog.streaming.wave import Span, Wave, Waved, bits
+from tidelog.streaming.wave import Wave, Waved, bits
 
 # What to do about a tick far ahead.
 TOO_FAR = "a tick lies that far ahead of those before it: leave its facts out"
@@ -54,7 +54,7 @@ class Endless(ValueError):
     """The strict style needs a window, and a query has none."""
 
 
-class Offline:
+class OfflineAlgorithm:
     """Queries of class 1 or 2, answered at tin = tout + d."""
 
     def __init__(
@@ -95,7 +95,7 @@ class Offline:
         self.answered: dict[str, int] = {}  # per query, the last time answered
         self.given: dict[str, set[Row]] = {q: set() for q in self.queries}  # answered early
         self.slices: dict[str, pa.Table] = {}
-        self.kept: dict[str, dict[int, set[Row]]] = {}  # strict: input facts in the window
+        self.kept: dict[str, RowsByTime] = {}  # strict: input facts in the window
         self.inputs: dict[str, str] = {}
         for number, predicate in enumerate(deps.core.inputs):
             self.inputs[predicate.name] = f"new{number}"
@@ -106,20 +106,20 @@ class Offline:
     def begin(self, earliest: int) -> None:
         self.start = self.done = self.schedule.first(earliest)
 
-    def advance(self, tin: int, facts: Facts, low: int) -> Answers:
+    def advance(self, tin: int, facts: FactsByTime, low: int) -> AnswerRows:
         """Everything up to tin has arrived; answers from `low` on are wanted."""
         eager, delays = self.emission.eager, self.emission.delays
         until = {q: tin if eager else tin - delays[q] for q in self.temporal}
         final = {q: self._final(q, tin) for q in self.temporal}
         return self._look(tin, facts, low, until, final)
 
-    def close(self, last: int, low: int) -> Answers:
+    def close(self, last: int, low: int) -> AnswerRows:
         """No more input: everything up to the last tick is final."""
         ends = dict.fromkeys(self.temporal, last)
         self.ahead = self.schedule.last(last) - last
-        found = self._look(last, {}, low, ends, ends)
+        answers = self._look(last, {}, low, ends, ends)
         self.connection.close()
-        return found
+        return answers
 
     def _final(self, query: str, tin: int) -> int:
         assert self.start is not None
@@ -138,11 +138,11 @@ class Offline:
             return self.few.count
         return sum(bits(table) for table in self.slices.values())
 
-    def facts(self) -> dict[str, dict[int, set[Row]]]:
+    def facts(self) -> dict[str, RowsByTime]:
         """The input facts kept; of those that went to a wave only what rules look at is."""
         return self.kept if self.few is None else self.few.kept(inputs=True)
 
-    def derived(self) -> dict[str, dict[int, set[Row]]]:
+    def derived(self) -> dict[str, RowsByTime]:
         """The slices of derived predicates that are kept."""
         if self.few is not None:
             return self.few.kept(inputs=False)
@@ -178,13 +178,13 @@ class Offline:
         elif self.few is not None:
             self.few.resume(as_facts(state["few"]))
 
-    def _few(self) -> dict[str, dict[int, set[Row]]]:
+    def _few(self) -> dict[str, RowsByTime]:
         assert self.few is not None
         return {**self.few.kept(inputs=True), **self.few.kept(inputs=False)}
 
     def _look(
-        self, tin: int, facts: Facts, low: int, until: dict[str, int], final: dict[str, int]
-    ) -> Answers:
+        self, tin: int, facts: FactsByTime, low: int, until: dict[str, int], final: dict[str, int]
+    ) -> AnswerRows:
         """Answers up to given times; those beyond the final ones are remembered."""
         assert self.start is not None
         assert self.done is not None
@@ -193,11 +193,11 @@ class Offline:
             tables = [self._strictly(tin, facts, emit)]
         else:
             tables = self._derived(tin, facts, emit)
-        found: Answers = {}
+        new: AnswerRows = {}
         for query in self.queries:
             rows = {row for answers in tables for row in answers[query]}
             if query not in until:
-                found[query] = rows - self.given[query]
+                new[query] = rows - self.given[query]
                 self.given[query] |= rows
                 continue
             after = max(self.answered.get(query, low - 1), low - 1)
@@ -206,16 +206,16 @@ class Offline:
                 known = self.given[query] | rows
                 self.given[query] = {r for r in known if at(r) > final[query]}
             self.answered[query] = final[query]
-            found[query] = rows
-        return found
+            new[query] = rows
+        return new
 
-    def _answers(self, waved: Waved) -> Answers:
+    def _answers(self, waved: Waved) -> AnswerRows:
         return {
             query: set(_rows(self.database.arrow(select), self._width(query)))
             for query, select in waved.answers.items()
         }
 
-    def _derived(self, tin: int, facts: Facts, emit: Range) -> list[Answers]:
+    def _derived(self, tin: int, facts: FactsByTime, emit: Range) -> list[AnswerRows]:
         assert self.start is not None
         assert self.done is not None
         if self.few is not None:
@@ -224,21 +224,21 @@ class Offline:
             if short and size <= MOST_FACTS and not self.many:
                 return self._by_tick(self.few, tin, facts, emit)
             facts = self._take_over(self.few, facts)
-        found: list[Answers] = []
+        parts: list[AnswerRows] = []
         if tin > self.done:
             self._offer(facts)
             waved = self._wave(self.slices, self.start, self.done, tin, emit)
-            found.append(self._answers(waved))
+            parts.append(self._answers(waved))
             tables = {name: self.database.arrow(select) for name, select in waved.state.items()}
             self.slices = {name: table for name, table in tables.items() if table.num_rows}
             self.done = tin
-        if self.ahead or not found:
+        if self.ahead or not parts:
             # What would be final if nothing more came; the state stays as it is.
             self._offer({})
             to = tin + self.ahead
             looked = self._wave(self.slices, self.start, self.done, to, emit)
-            found.append(self._answers(looked))
-        return found
+            parts.append(self._answers(looked))
+        return parts
 
     def _wave(
         self, slices: Mapping[str, pa.Table], start: int, tin: int, to: int, emit: Range
@@ -249,18 +249,18 @@ class Offline:
         state = {table: f"{table}_kept" for table in slices}
         return self.wave.run(self.schedule, span, state, self.inputs, packed=False, fresh=False)
 
-    def _by_tick(self, few: Slices, tin: int, facts: Facts, emit: Range) -> list[Answers]:
+    def _by_tick(self, few: Slices, tin: int, facts: FactsByTime, emit: Range) -> list[AnswerRows]:
         assert self.done is not None
         few.take(facts)
         low, high = (1, 0) if emit.empty else (int(emit.low), int(emit.high))
-        found: list[Answers] = [few.run(self.done, tin, low, high)]
+        parts = [few.run(self.done, tin, low, high)]
         self.done = max(self.done, tin)
         if self.ahead:
-            found.append(few.run(self.done, self.done + self.ahead, low, high, stay=True))
+            parts.append(few.run(self.done, self.done + self.ahead, low, high, stay=True))
         known = {q: set(few.static[q].rows) for q in self.queries if q not in self.temporal}
-        return [{**answers, **known} for answers in found]
+        return [{**answers, **known} for answers in parts]
 
-    def _take_over(self, few: Slices, facts: Facts) -> Facts:
+    def _take_over(self, few: Slices, facts: FactsByTime) -> FactsByTime:
         """The slices kept so far as tables of a wave; input facts come with the new ones."""
         plan = self.schedule.plan
         for name, times in few.kept(inputs=False).items():
@@ -281,7 +281,7 @@ class Offline:
         self.few = None
         return whole
 
-    def _strictly(self, tin: int, facts: Facts, emit: Range) -> Answers:
+    def _strictly(self, tin: int, facts: FactsByTime, emit: Range) -> AnswerRows:
         """Algorithm 2 as it is written: evaluate over the history, then forget what is old."""
         for name, times in facts.items():
             self.kept.setdefault(name, {}).update({t: set(rows) for t, rows in times.items()})
@@ -297,14 +297,14 @@ class Offline:
                 del times[time]
         return answers
 
-    def _offer(self, facts: Facts) -> None:
+    def _offer(self, facts: FactsByTime) -> None:
         """New facts as tables for the wave; they are state from then on."""
         for predicate in self.schedule.deps.core.inputs:
             if predicate.temporal:
                 rows = [
                     (*row, time)
-                    for time, found in facts.get(predicate.name, {}).items()
-                    for row in found
+                    for time, at_time in facts.get(predicate.name, {}).items()
+                    for row in at_time
                 ]
                 self.connection.unregister(self.inputs[predicate.name])
                 table = _table(self.schemas[predicate.source], rows)
@@ -324,7 +324,7 @@ def _simple(program: Program, query: str, budget: Budget) -> Dependencies:
 
 def enough_window(program: Program, delays: Mapping[str, int]) -> int:
     """A window that is enough for every query, each at its delay; Endless when there is none."""
-    found = [0]
+    windows = [0]
     for query, delay_ in delays.items():
         budget = Budget(BUDGET)
         deps = _simple(program, query, budget)
@@ -338,8 +338,8 @@ def enough_window(program: Program, delays: Mapping[str, int]) -> int:
                 f"{known} for {query}: {measure.reason}; the derived style keeps slices of"
                 " derived predicates instead"
             )
-        found.append(measure.upper)
-    return max(found)
+        windows.append(measure.upper)
+    return max(windows)
 
 
 def least_delays(program: Program, schedule: Schedule) -> dict[str, int]:
@@ -354,10 +354,10 @@ def least_delay(program: Program, query: str, phi: int) -> int:
         return 0
     budget = Budget(BUDGET)
     try:
-        found = delay(_simple(program, query, budget), budget)
+        measure = delay(_simple(program, query, budget), budget)
     except NoAnswer:
         return phi  # explicit times
-    return phi if found.upper is None else min(phi, found.upper)
+    return phi if measure.upper is None else min(phi, measure.upper)
 
 
 def _rows(table: pa.Table, width: int) -> list[Row]:
@@ -376,4 +376,11 @@ def _table(schema: Schema, rows: list[Row]) -> pa.Table:
     return pa.table(arrays, schema=wanted)
 
 
-__all__ = ["MOST_FACTS", "Endless", "Offline", "enough_window", "least_delay", "least_delays"]
+__all__ = [
+    "MOST_FACTS",
+    "Endless",
+    "OfflineAlgorithm",
+    "enough_window",
+    "least_delay",
+    "least_delays",
+]

@@ -7,11 +7,14 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tidelog.analysis.containment import Ground
-from tidelog.analysis.definitive import Pending, Premise
+from tidelog.analysis.definitive import Awaited, Pending
 from tidelog.analysis.possible import Open, Pattern
-from tidelog.language.program import Atom, Constant, Value
-from tidelog.streaming.joins import Row, Slice
-from tidelog.streaming.network import NO_TIME, Network, Way
+from tidelog.language.program import Constant, Value
+from tidelog.logic import clause as logic
+from tidelog.logic.core import Role
+from tidelog.streaming.cell_model import CellModel
+from tidelog.streaming.cells import NO_TIME, PlacedClause
+from tidelog.streaming.joins import IndexedSlice, Row
 
 # Steps from a pending answer down to facts.
 DEEPEST = 50
@@ -24,17 +27,17 @@ class _Leaves:
     """What a derivation rests on: facts that hold, and facts it waits for."""
 
     holds: dict[Ground, None] = field(default_factory=dict)
-    waits: dict[Premise, None] = field(default_factory=dict)
+    waits: dict[Awaited, None] = field(default_factory=dict)
 
 
 class Explainer:
-    """Finds a possible derivation of an answer in the cells of a network."""
+    """Finds a possible derivation of an answer in the cells of a model."""
 
-    def __init__(self, network: Network) -> None:
-        self.network = network
+    def __init__(self, model: CellModel) -> None:
+        self.model, self.graph = model, model.graph
         self.patterns: dict[str, Pattern] = {
-            network.made.name(name, pattern): pattern
-            for name, patterns in network.made.patterns.items()
+            self.graph.made.name(name, pattern): pattern
+            for name, patterns in self.graph.made.patterns.items()
             for pattern in patterns
         }
 
@@ -43,7 +46,7 @@ class Explainer:
         leaves = _Leaves()
         self._derive(spec, args, time, leaves, frozenset())
         waits = sorted(leaves.waits, key=lambda p: (p.time, p.predicate, str(p.args)))
-        until = self.network.deps.settled(query, time)
+        until = self.graph.deps.settled(query, time)
         return Pending(
             query,
             args,
@@ -74,8 +77,8 @@ class Explainer:
         goal = (spec, args, time)
         if goal in above or len(above) > DEEPEST:
             return False
-        number, _ = self.network.place[spec]
-        for way in self.network.components[number].ways:
+        number, _ = self.graph.place[spec]
+        for way in self.graph.components[number].possible:
             if way.head != spec or (way.point is not None and way.point != time):
                 continue
             match = self._match(way, args, time)
@@ -85,14 +88,14 @@ class Explainer:
             found = _Leaves(dict(leaves.holds), dict(leaves.waits))
             if all(
                 self._leaf(way, i, binding, rows[i], time, found, above | {goal})
-                for i in range(len(way.bodies))
+                for i in range(len(way.lookups))
             ):
                 leaves.holds, leaves.waits = found.holds, found.waits
                 return True
         return False
 
     def _match(
-        self, way: Way, args: _Args, time: int | None
+        self, way: PlacedClause, args: _Args, time: int | None
     ) -> tuple[dict[str, Value], list[Row]] | None:
         """One match of a rule for a head: its variables, and a row for each atom."""
         assert way.origin is not None
@@ -107,21 +110,18 @@ class Explainer:
                 return None
         head: Row = tuple(
             t.value if isinstance(t, Constant) else binding[t.name]
-            for t in way.joined.rule.head.args
+            for t in way.compiled.clause.head.args
         )
-        bodies = [
-            self.network.read(b, b.point if b.offset is None else (time or 0) + b.offset)
-            for b in way.bodies
-        ]
+        bodies = [self.model.read(b, b.time(time or 0)) for b in way.lookups]
         if not all(b.rows for b in bodies):
             return None
         # Rows that fit what is known elsewhere come first; one atom after the other is settled.
-        for i, atom in enumerate(way.joined.atoms):
-            rows = way.joined.mark({head}, bodies)[i]
+        for i, atom in enumerate(way.compiled.clause.premises):
+            rows = way.compiled.mark({head}, bodies)[i]
             fitting = [r for r in sorted(rows) if _fits(atom, r, binding)]
             if not fitting:
                 return None
-            bodies[i] = Slice({fitting[0]})
+            bodies[i] = IndexedSlice({fitting[0]})
             for term, value in zip(atom.args, fitting[0], strict=True):
                 if not isinstance(term, Constant):
                     binding[term.name] = value
@@ -129,7 +129,7 @@ class Explainer:
 
     def _leaf(
         self,
-        way: Way,
+        way: PlacedClause,
         index: int,
         binding: dict[str, Value],
         row: Row,
@@ -138,30 +138,31 @@ class Explainer:
         above: frozenset[object],
     ) -> bool:
         assert way.origin is not None
-        body, meaning = way.bodies[index], way.origin.body[index]
-        at = body.point if body.offset is None else (time or 0) + body.offset
+        body, meaning = way.lookups[index], way.origin.body[index]
+        at = body.time(time or 0)
         whole = meaning.atom if isinstance(meaning, Open) else meaning
         args = tuple(
             t.value if isinstance(t, Constant) else binding.get(t.name) for t in whole.args
         )
-        predicate = self.network.deps.core.predicates[whole.predicate]
+        predicate = self.graph.deps.core.predicates[whole.predicate]
         if isinstance(meaning, Open):
             assert at is not None
-            leaves.waits[Premise(predicate.source, args, at)] = None
+            leaves.waits[Awaited(predicate.source, args, at)] = None
             return True
         if predicate.input or body.component < 0:
             leaves.holds[Ground(predicate.source, row, at)] = None
             return True
-        number, shift = self.network.place[body.name]
-        cell = self.network.cells.get((number, NO_TIME if at is None else at + shift))
+        number, shift = self.graph.place[body.name]
+        cell = self.model.cells.get((number, NO_TIME if at is None else at + shift))
         if cell is not None and cell.frozen:
             # Carried on: it stands for what it rests on.
-            leaves.holds[Ground(predicate.source, row, at)] = None
+            if predicate.role is not Role.STEP:
+                leaves.holds[Ground(predicate.source, row, at)] = None
             return True
         return self._derive(body.name, args, at, leaves, above)
 
 
-def _fits(atom: Atom, row: Row, binding: dict[str, Value]) -> bool:
+def _fits(atom: logic.Premise, row: Row, binding: dict[str, Value]) -> bool:
     return all(
         isinstance(t, Constant) or binding.get(t.name, value) == value
         for t, value in zip(atom.args, row, strict=True)

@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,13 +28,12 @@ from tidelog.evaluation.rows import (
     row_schema,
 )
 from tidelog.language.program import Program, Type, Value
-from tidelog.streaming.blocking import Whole
+from tidelog.streaming.algorithm import AnswerRows, RowsByTime
+from tidelog.streaming.blocking import BlockingAlgorithm
+from tidelog.streaming.cell_graph import fits
 from tidelog.streaming.clock import ShardReport, Turn
 from tidelog.streaming.joins import Row, at
-from tidelog.streaming.network import fits
-from tidelog.streaming.online import Answers, Online
-
-Times: TypeAlias = dict[int, set[Row]]
+from tidelog.streaming.online import OnlineAlgorithm
 
 
 @dataclass(frozen=True)
@@ -164,55 +162,56 @@ class _Shard:
         self.live = _between(facts, -math.inf, tin)
         self.new = _between(facts, tin, turn.to)
         self.later = _between(facts, turn.to, math.inf)
-        self.algorithm = self._whole(rigid) if shards.whole else self._online(rigid)
+        self.algorithm = self._blocking(rigid) if shards.whole else self._online(rigid)
 
-    def _whole(self, rigid: Mapping[str, set[Row]]) -> Whole:
+    def _blocking(self, rigid: Mapping[str, set[Row]]) -> BlockingAlgorithm:
         shards, turn = self.shards, self.turn
         queries = shards.deps.queries
-        found = Whole(shards.program, queries, rigid, eager=shards.eager, budget=shards.budget)
-        found.tin = turn.tin
-        found.due.update(turn.due)
+        algorithm = BlockingAlgorithm(
+            shards.program, queries, rigid, eager=shards.eager, budget=shards.budget
+        )
+        algorithm.tin = turn.tin
+        algorithm.due.update(turn.due)
         for query, times in self.known.items():
             temporal = shards.given[query].temporal
-            found.given[query] = {
+            algorithm.given[query] = {
                 (*row, time) if temporal else row for time in times for row in times[time]
             }
-        found.take(self.live)
-        return found
+        algorithm.take(self.live)
+        return algorithm
 
-    def _online(self, rigid: Mapping[str, set[Row]]) -> Online:
+    def _online(self, rigid: Mapping[str, set[Row]]) -> OnlineAlgorithm:
         shards, turn = self.shards, self.turn
-        found = Online(shards.deps, rigid, eager=shards.eager)
-        network = found.network
+        algorithm = OnlineAlgorithm(shards.deps, rigid, eager=shards.eager)
         if turn.tin is None:
-            found.begin(turn.first)
-            return found
-        network.due.update(turn.due)
-        network.due.update(dict.fromkeys(turn.answered, math.inf))
+            algorithm.begin(turn.first)
+            return algorithm
         if shards.eager:
-            found.given = {
+            algorithm.given = {
                 (query, time if shards.given[query].temporal else None): rows
                 for query, times in self.known.items()
                 for time, rows in times.items()
             }
-        network.resume(
-            network.schedule.first(turn.first),
+        algorithm.go_on(
+            algorithm.network.graph.schedule.first(turn.first),
             turn.tin,
+            turn.due,
+            turn.answered,
             {name: self.live.get(name, {}) for name in shards.inputs},
             {name: self.live.get(name, {}) for name in shards.carried},
         )
-        return found
+        return algorithm
 
     def run(self) -> Iterator[pa.RecordBatch]:
         shards, turn, algorithm = self.shards, self.turn, self.algorithm
-        found: Answers = {q: set() for q in shards.deps.queries}
+        found: AnswerRows = {q: set() for q in shards.deps.queries}
         if turn.tin is None or turn.to > turn.tin:
             _add(found, algorithm.advance(turn.to, self.new, turn.low))
         if turn.closed:
             _add(found, algorithm.close(turn.to, turn.low))
         for query, rows in found.items():
             relation = shards.given[query]
-            new: Times = {}
+            new: RowsByTime = {}
             for row in rows:
                 time, args = (at(row), row[:-1]) if relation.temporal else (0, row)
                 if self._at_home(query, args):
@@ -242,15 +241,15 @@ class _Shard:
         yield from pa.Table.from_pylist(rows, self.shards.schema).to_batches()
 
     def _due(self, query: str) -> float:
-        if isinstance(self.algorithm, Online):
-            return self.algorithm.network.due[query]
+        if isinstance(self.algorithm, OnlineAlgorithm):
+            return self.algorithm.due[query]
         due = self.algorithm.due[query]
         return -math.inf if due is None else due
 
     def _open(self, query: str) -> int:
         """How many answers may still come at times up to tin."""
         due = self._due(query)
-        if isinstance(self.algorithm, Whole) or self.turn.closed or math.isinf(due):
+        if isinstance(self.algorithm, BlockingAlgorithm) or self.turn.closed or math.isinf(due):
             return 0
         temporal = self.shards.given[query].temporal
         times = range(int(due), self.turn.to + 1) if temporal else [None]
@@ -270,7 +269,7 @@ class _Shard:
         where = 0 if value is None else home(value, self.partitions)
         return where == self.number
 
-    def _rows(self, relation: Relation, times: Times) -> Iterator[pa.RecordBatch]:
+    def _rows(self, relation: Relation, times: RowsByTime) -> Iterator[pa.RecordBatch]:
         found = pack(times)
         if not found:
             return
@@ -281,21 +280,19 @@ class _Shard:
         yield from as_rows(relation, table, DONE, self.shards.schema).to_batches()
 
 
-def _add(found: Answers, more: Answers) -> None:
+def _add(found: AnswerRows, more: AnswerRows) -> None:
     for query, rows in more.items():
         found[query] = found[query] | rows
 
 
-def _times(rows: pa.Table, relation: Relation) -> Times:
+def _times(rows: pa.Table, relation: Relation) -> RowsByTime:
     """The facts of a table among rows, by time."""
     mine = rows.filter(pc.equal(rows.column("tab"), relation.number))
     names = (*relation.slots, "c", "b")
     return unpack(zip(*(mine.column(name).to_pylist() for name in names), strict=True))
 
 
-def _between(
-    facts: Mapping[str, Times], after: float, until: float
-) -> dict[str, dict[int, set[Row]]]:
+def _between(facts: Mapping[str, RowsByTime], after: float, until: float) -> dict[str, RowsByTime]:
     found = {
         n: {t: r for t, r in times.items() if after < t <= until} for n, times in facts.items()
     }

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from os import PathLike
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,13 +23,14 @@ from tidelog.language.printer import print_program
 from tidelog.language.program import TIME_COLUMN, TIME_MAX, Program
 from tidelog.logic.normalise import core
 from tidelog.streaming import offline
-from tidelog.streaming.blocking import Whole
+from tidelog.streaming.algorithm import Algorithm, AnswerRows, RowsByTime
+from tidelog.streaming.blocking import BlockingAlgorithm
+from tidelog.streaming.cell_graph import fits
 from tidelog.streaming.clock import Pace, first_in_time
 from tidelog.streaming.intake import Intake, by_time
 from tidelog.streaming.joins import Row
-from tidelog.streaming.network import fits
-from tidelog.streaming.offline import Offline
-from tidelog.streaming.online import Answers, Facts, Online
+from tidelog.streaming.offline import OfflineAlgorithm
+from tidelog.streaming.online import OnlineAlgorithm
 from tidelog.streaming.options import Emit, History, Mode, StreamOptions
 from tidelog.streaming.snapshot import State, as_facts, plain, plain_facts, read, write
 
@@ -38,31 +39,6 @@ Late: TypeAlias = list[Row]
 
 class Growing(UserWarning):
     """The history of a stream may grow without end, and why."""
-
-
-class Algorithm(Protocol):
-    """What turns facts into answers: `offline`, `online`, or `whole` for blocking queries."""
-
-    def begin(self, earliest: int) -> None: ...
-
-    def advance(self, tin: int, facts: Facts, low: int) -> Answers: ...
-
-    def close(self, last: int, low: int) -> Answers: ...
-
-    def tout(self) -> int | None: ...
-
-    @property
-    def history(self) -> int: ...
-
-    def facts(self) -> dict[str, dict[int, set[Row]]]: ...
-
-    def derived(self) -> dict[str, dict[int, set[Row]]]: ...
-
-    def pending(self, most: int) -> list[Pending]: ...
-
-    def state(self) -> State: ...
-
-    def resume(self, state: State) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -130,7 +106,7 @@ class Stream:
         self._first: int | None = None  # first and last tick seen
         self._last: int | None = None
         self._begun = False
-        self._waiting: dict[str, dict[int, set[Row]]] = {}  # facts after tin
+        self._waiting: dict[str, RowsByTime] = {}  # facts after tin
         self._rigid = self._rigid_facts(rigid or {})
         whole = core(self.program, self.queries)
         needed, _ = reduced(whole, self.queries, planning_budget())
@@ -145,11 +121,13 @@ class Stream:
         rigid = {p.name: self._rigid.get(p.source, set()) for p in deps.core.inputs}
         eager, strict = self.options.eager, self.options.strict
         if not self.options.online:
-            return Offline(self.program, deps, rigid, eager=eager, strict=strict)
+            return OfflineAlgorithm(self.program, deps, rigid, eager=eager, strict=strict)
         if deps.cls is Class.BLOCKING or not fits(deps):
             warn_growing(deps, stacklevel=4)
-            return Whole(self.program, self.queries, rigid, eager=eager, budget=self.budget)
-        return Online(deps, rigid, eager=eager)
+            return BlockingAlgorithm(
+                self.program, self.queries, rigid, eager=eager, budget=self.budget
+            )
+        return OnlineAlgorithm(deps, rigid, eager=eager)
 
     def push(self, tick: int, facts: Mapping[str, RowsLike] | None = None) -> Step:
         """Deliver a tick: everything up to tick - lateness has now arrived."""
@@ -183,14 +161,14 @@ class Stream:
             return Step(self._tables(self._timeless()), None, None, 0)
         before = self.tin
         self.tin = self._last
-        answers: Answers = {}
+        answers: AnswerRows = {}
         if before is None or self._last > before:
             answers = self._advance(self._last)
         for query, rows in self._algorithm.close(self._last, self._low()).items():
             answers[query] = answers.get(query, set()) | rows
         return Step(self._tables(answers), self._last, self._last, self._algorithm.history)
 
-    def _timeless(self) -> Answers:
+    def _timeless(self) -> AnswerRows:
         """The answers that there are without any facts that have a time: those of rigid queries."""
         from tidelog.evaluation.duckdb import Engine
 
@@ -219,7 +197,7 @@ class Stream:
         waiting = sum(len(rows) for times in self._waiting.values() for rows in times.values())
         return waiting + self._algorithm.history
 
-    def facts(self) -> dict[str, dict[int, set[Row]]]:
+    def facts(self) -> dict[str, RowsByTime]:
         """The input facts kept, by input and time."""
         found = {name: dict(times) for name, times in self._waiting.items()}
         for name, times in self._algorithm.facts().items():
@@ -312,7 +290,7 @@ class Stream:
         intake = self._intakes.get(name)
         if intake is None:
             raise DataError(f"`{name}` is not a temporal input of the rules")
-        if isinstance(self._algorithm, Offline) and not isinstance(rows, (list, tuple)):
+        if isinstance(self._algorithm, OfflineAlgorithm) and not isinstance(rows, (list, tuple)):
             table = intake.table(rows)
             low, high = first_in_time(self.tin), self._pace.complete(tick)
             if table.num_rows > offline.MOST_FACTS and name in self._sources:
@@ -349,8 +327,8 @@ class Stream:
         assert self._first is not None
         return self._pace.first_answer(self._first)
 
-    def _advance(self, tin: int) -> Answers:
-        new: dict[str, dict[int, set[Row]]] = {}
+    def _advance(self, tin: int) -> AnswerRows:
+        new: dict[str, RowsByTime] = {}
         for name, times in self._waiting.items():
             due = [t for t in times if t <= tin]
             facts = {t: times.pop(t) for t in due}
@@ -362,7 +340,7 @@ class Stream:
             self._begun = True
         return self._algorithm.advance(tin, new, self._low())
 
-    def _step(self, answers: Answers, late: dict[str, Late]) -> Step:
+    def _step(self, answers: AnswerRows, late: dict[str, Late]) -> Step:
         return Step(self._tables(answers), self.tin, self._tout(), self.history, late)
 
     def _tout(self) -> int | None:
@@ -371,7 +349,7 @@ class Stream:
         tout = self._algorithm.tout()
         return self.tin if tout is None else min(tout, self.tin)
 
-    def _tables(self, answers: Answers) -> dict[str, pa.Table]:
+    def _tables(self, answers: AnswerRows) -> dict[str, pa.Table]:
         return {q: self._table(q, answers.get(q, ())) for q in self.queries}
 
     def _shape(self, query: str) -> tuple[list[str], list[pa.DataType], pa.Table]:

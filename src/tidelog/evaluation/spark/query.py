@@ -25,10 +25,11 @@ from tidelog.evaluation.plan import Unbounded, plan
 from tidelog.evaluation.ranges import times_in_rules
 from tidelog.evaluation.spark.answers import unpacked
 from tidelog.evaluation.spark.chain import Chain
+from tidelog.evaluation.spark.failures import clear_errors
 from tidelog.evaluation.spark.given import Given
 from tidelog.evaluation.spark.kernel import Kernel
 from tidelog.evaluation.spark.packing import Packing
-from tidelog.evaluation.spark.session import clear_errors, session
+from tidelog.evaluation.spark.session import session
 from tidelog.evaluation.spark.shipping import prepare
 from tidelog.evaluation.spark.sources import Files, Inputs
 from tidelog.evaluation.spark.stages import FiniteJob
@@ -211,12 +212,7 @@ def _in_process(
     spark: SparkSession, question: Question, name: str, given: Given, facts: _Facts
 ) -> DataFrame:
     """In this process: what holds for ever, and what rests on nothing temporal."""
-    known = schemas(given.program)
-    rows: dict[str, Any] = dict(facts.here())
-    for input_, table in given.rigid.items():
-        schema = known[given.core.predicates[input_].source]
-        named = table.rename_columns([c.name for c in schema.columns]) if schema.columns else None
-        rows[schema.predicate] = [()] * table.num_rows if named is None else named
+    rows = {**facts.here(), **given.rigid_facts()}
     here = replace(question, program=given.program, queries=(name,), facts=rows, ticks=None)
     table = duckdb.answers(here).answers[name]
     if question.ticks is not None and question.timestamps and TIME_COLUMN in table.column_names:

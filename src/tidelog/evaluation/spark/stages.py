@@ -18,7 +18,7 @@ from tidelog.evaluation.recursion import SHORTER
 from tidelog.evaluation.rows import DONE, NEW, Relation
 from tidelog.evaluation.sql import Writer
 from tidelog.evaluation.steps import StepRunner
-from tidelog.logic.normalise import Predicate
+from tidelog.logic.normalise import Predicate, Role
 
 # What a run of a job is about: the span of a wave, or nothing.
 A = TypeVar("A")
@@ -111,7 +111,7 @@ class StageTables:
         return self._merge(relation, parts, None)
 
     def _merge(self, relation: Relation, parts: list[str], within: Range | None) -> str:
-        shape = Predicate(relation.name, True, relation.types, False, relation.name)
+        shape = Predicate(relation.name, True, relation.types, Role.DERIVED, relation.name)
         return Writer(self.layout.plan).merge(shape, parts, within)
 
 

@@ -32,7 +32,7 @@ def _parts(clause: Clause, number: int) -> Iterator[Clause]:
                 rest.append(premise)
             case _:
                 assert_never(premise.when)
-    if not groups or (len(groups) == 1 and not clause.temporal):
+    if not groups or (len(groups) == 1 and not clause.head.temporal):
         yield clause
         return
     for variable, premises in groups.items():
@@ -75,9 +75,3 @@ def span(clause: Clause) -> int:
     times = [clause.head.when, *(p.when for p in clause.premises)]
     ticks = [when.ticks for when in times if isinstance(when, Offset | Free)]
     return max(ticks) - min(ticks) if ticks else 0
-
-
-def fixed_ticks(clause: Clause) -> list[int]:
-    """The explicit times of a clause."""
-    times = [clause.head.when, *(p.when for p in clause.premises)]
-    return [when.tick for when in times if isinstance(when, FixedTick)]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from tidelog.evaluation.ranges import Range
-from tidelog.evaluation.timeline.clauses import fixed_ticks, mirrored, separated, span
+from tidelog.evaluation.timeline.clauses import mirrored, separated, span
 from tidelog.evaluation.timeline.half_line import HalfLine
 from tidelog.evaluation.timeline.limit import Limit
 from tidelog.evaluation.timeline.stretch import Firings, LineFact, LineWindow, Stretch
@@ -59,7 +59,7 @@ class _Line:
         self.width = max([1, *map(span, clauses)])
         given = [(name, tick, row) for name, rows in facts.items() for row, tick in rows]
         ticks = [tick for _, tick, _ in given if tick is not None]
-        ticks += [tick for clause in clauses for tick in fixed_ticks(clause)]
+        ticks += [tick for clause in clauses for tick in clause.fixed_ticks]
         ticks += [int(t) for t in (asked.low, asked.high) if not math.isinf(t)]
         low, high = (min(ticks), max(ticks)) if ticks else (0, 0)
         # Half lines must not see explicit times, nor each other.

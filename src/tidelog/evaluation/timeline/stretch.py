@@ -13,7 +13,14 @@ from typing import TypeAlias, assert_never
 from tidelog.evaluation.timeline.limit import Limit
 from tidelog.language.program import Row, Value
 from tidelog.logic.clause import Clause, FixedTick, Free, Offset, Premise, Rigid
-from tidelog.logic.match import AnyTick, IndexedRows, JoinOrder, matches, matches_of_first
+from tidelog.logic.match import (
+    AnyTick,
+    IndexedRows,
+    JoinOrder,
+    constant_value,
+    matches,
+    matches_of_first,
+)
 from tidelog.logic.order import decide
 
 # Predicate, tick (None for rigid facts), arguments.
@@ -30,7 +37,7 @@ class Firing:
     def __init__(self, clause: Clause, first: int | None) -> None:
         self.head = clause.head
         self.order = JoinOrder(clause, at_head=False, first=first)
-        self.start: Row = self.order.start(lambda constant: constant.value, {})
+        self.start: Row = self.order.start(constant_value, {})
         self.pick_head = self.order.picker(clause.head.args)
 
     def fact(self, binding: Row) -> LineFact:
