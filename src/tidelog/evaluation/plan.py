@@ -109,13 +109,13 @@ class Fixpoint:
     fills: tuple[Fill, ...]
 
 
-Step: TypeAlias = Scan | Derive | Fixpoint
+PlanStep: TypeAlias = Scan | Derive | Fixpoint
 
 
 @dataclass(frozen=True)
 class Plan:
     deps: Dependencies
-    steps: tuple[Step, ...]
+    steps: tuple[PlanStep, ...]
     tables: dict[str, str]  # derived predicate to table
     inputs: dict[str, str]  # input predicate to the table its facts are in
     ranges: dict[str, Range]  # where each temporal predicate is evaluated
@@ -167,7 +167,7 @@ class _Planner:
         self.ranges = found
         self.data = data
         self.asked = asked
-        self.steps: list[Step] = []
+        self.steps: list[PlanStep] = []
         self.scans: dict[object, Scan] = {}
         self.tables: dict[str, str] = {}
         self.inputs: dict[str, str] = {}
@@ -346,7 +346,7 @@ def uses(plan: Plan, table: str) -> int:
     return count
 
 
-def constants(steps: tuple[Step, ...]) -> list[Constant]:
+def constants(steps: tuple[PlanStep, ...]) -> list[Constant]:
     """Every constant of the plan, once, in order of appearance."""
     found: dict[Constant, None] = {}
 

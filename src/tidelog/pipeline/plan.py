@@ -16,11 +16,13 @@ from tidelog.analysis.dependencies import dependencies
 from tidelog.analysis.passes import passes
 from tidelog.data.schema import Schema, schemas
 from tidelog.errors import DataError
+from tidelog.evaluation.layout import Layout
+from tidelog.evaluation.rows import Relation
 from tidelog.language.printer import print_rule
 from tidelog.language.program import Program
 from tidelog.logic.normalise import Core
+from tidelog.pipeline.kernel import WaveJob
 from tidelog.streaming.clock import Emission, Pace
-from tidelog.streaming.layout import Layout, Relation
 from tidelog.streaming.offline import enough_window, least_delays
 from tidelog.streaming.options import StreamOptions
 from tidelog.streaming.schedule import Schedule
@@ -65,6 +67,11 @@ class OfflineWork:
     @property
     def core(self) -> Core:
         return self.schedule.deps.core
+
+    @property
+    def job(self) -> WaveJob:
+        """What is done in the partitions."""
+        return WaveJob(self.layout, self.schedule)
 
     @cached_property
     def delays(self) -> dict[str, int]:

@@ -17,9 +17,9 @@ from tidelog.data.readers.places import FactsLike
 from tidelog.data.schema import resolve_and_check, schemas
 from tidelog.errors import DataError
 from tidelog.evaluation.duckdb import Engine
+from tidelog.evaluation.spark.sources import spark_type
 from tidelog.language.program import Program, Type
 from tidelog.logic.normalise import Core
-from tidelog.pipeline.sources import spark_type
 
 # Rows of a rigid input up to which it is sent to every worker.
 LARGE = 1_000_000
