@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import tidelog
-from tidelog.analysis.stages import Kind
+from tidelog.analysis.stages import StageKind
 from tidelog.errors import DataError
 from tidelog.evaluation.layout import Layout
 from tidelog.evaluation.spark import given
@@ -44,7 +44,7 @@ SHAPES = {
 }
 
 
-def check(spark: SparkSession, rules: str, tmp_path: Path, **options: Any) -> list[Kind]:
+def check(spark: SparkSession, rules: str, tmp_path: Path, **options: Any) -> list[StageKind]:
     program = tidelog.parse(f"{INPUTS} {rules}")
     asked = tuple(dict.fromkeys(rule.head.predicate for rule in program.rules))
     want = naive.evaluate(program, FACTS, asked, 0, 71)
@@ -88,11 +88,11 @@ def check(spark: SparkSession, rules: str, tmp_path: Path, **options: Any) -> li
 def test_no_shape_is_refused(shape: str, spark: SparkSession, tmp_path: Path) -> None:
     kinds = check(spark, SHAPES[shape], tmp_path)
     expected = {
-        "changes the key": [Kind.KEYED, Kind.KEYED],
-        "shares nothing": [Kind.CATALYST, Kind.KEYED],
-        "recursion across keys": [Kind.KEYED],
-        "gathers facts": [Kind.CATALYST],
-        "recursion over gathered": [Kind.WHOLE],
+        "changes the key": [StageKind.KEYED, StageKind.KEYED],
+        "shares nothing": [StageKind.CATALYST, StageKind.KEYED],
+        "recursion across keys": [StageKind.KEYED],
+        "gathers facts": [StageKind.CATALYST],
+        "recursion over gathered": [StageKind.WHOLE],
     }
     assert kinds == expected.get(shape, kinds)
 
@@ -100,7 +100,7 @@ def test_no_shape_is_refused(shape: str, spark: SparkSession, tmp_path: Path) ->
 def test_large_rigid_inputs_are_joined_by_catalyst(spark: SparkSession, tmp_path: Path) -> None:
     with patch.object(given, "LARGE", 2):
         kinds = check(spark, SHAPES["changes the key"], tmp_path)
-    assert kinds == [Kind.CATALYST, Kind.KEYED]
+    assert kinds == [StageKind.CATALYST, StageKind.KEYED]
 
 
 def test_the_strict_style_keeps_input_facts_only(spark: SparkSession, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any, assert_never
 
 from tidelog.analysis.dependencies import Class, Dependencies
-from tidelog.analysis.stages import Kind, Stage
+from tidelog.analysis.stages import Stage, StageKind
 from tidelog.evaluation.plan import Scan
 from tidelog.language.printer import print_literal, print_term
 from tidelog.language.program import Constant
@@ -202,7 +202,7 @@ def _online(work: OnlineWork) -> dict[str, Any]:
         "rigid": [p.source for p in core.inputs if not p.temporal],
         "stages": [
             {
-                "kind": (Kind.WHOLE if shards.positions is None else Kind.KEYED).value,
+                "kind": (StageKind.WHOLE if shards.positions is None else StageKind.KEYED).value,
                 "derives": [name for name, p in core.predicates.items() if not p.input],
                 "sends": [],
                 "key": {
