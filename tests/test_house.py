@@ -62,9 +62,8 @@ def test_workers_get_the_versions_that_the_driver_has() -> None:
 def link_needs(folder: Path) -> None:
     """Links to the distributions that an installed tidelog asks for, and to those they ask for."""
     (metadata,) = folder.glob("tidelog-*.dist-info/METADATA")
-    needs = [
-        line[15:] for line in metadata.read_text("utf-8").splitlines() if "Requires-Dist: " in line
-    ]
+    needs = re.findall(r"^Requires-Dist: (.+)$", metadata.read_text("utf-8"), re.MULTILINE)
+    assert needs
     seen: set[str] = set()
     while needs:
         need = needs.pop()
