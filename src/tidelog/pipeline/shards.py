@@ -299,4 +299,4 @@ def _between(facts: Mapping[str, RowsByTime], after: float, until: float) -> dic
     return {name: times for name, times in parts.items() if times}
 
 
-__all__ = ["ShardReport", "Shards", "Turn"]
+__all__ = ["Shards"]
