@@ -25,10 +25,9 @@ from tidelog.evaluation.spark.kernel import Kernel, Worker
 from tidelog.evaluation.sql import Writer
 from tidelog.logic.normalise import core
 from tidelog.pipeline.kernel import WaveJob
-from tidelog.streaming.clock import Clock, Emission, Pace
+from tidelog.streaming.clock import Clock, Emission, Pace, Span
 from tidelog.streaming.offline import Endless, enough_window, least_delay
 from tidelog.streaming.schedule import WHOLE, Blocking, Schedule
-from tidelog.streaming.wave import Span
 
 
 def literal(value: object) -> str:

@@ -16,8 +16,9 @@ from tidelog.evaluation.spark.kernel import Kernel, Worker
 from tidelog.evaluation.spark.stages import ARRIVED, StageOutput, StageTables
 from tidelog.evaluation.sql import Writer
 from tidelog.evaluation.steps import StepRunner
+from tidelog.streaming.clock import Span
 from tidelog.streaming.schedule import WHOLE, Schedule
-from tidelog.streaming.wave import Span, Wave
+from tidelog.streaming.wave import Wave
 
 # What to do about a tick far ahead, where facts may be put aside.
 AHEAD = (

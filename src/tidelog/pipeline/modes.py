@@ -29,10 +29,10 @@ from tidelog.pipeline.commit import Commit, StatePart
 from tidelog.pipeline.kernel import WaveWorker
 from tidelog.pipeline.places import Driver, Executors
 from tidelog.pipeline.plan import OfflineWork
+from tidelog.pipeline.shards import Shards
 from tidelog.pipeline.state import StateFiles, chunks_of
 from tidelog.streaming.clock import Clock, Pace, ShardReport, Span, Turn
 from tidelog.streaming.joins import Row
-from tidelog.streaming.shards import Shards
 
 # A time after all others.
 EVER = 2**62
