@@ -85,7 +85,6 @@ def stream(
         given.program,
         asked,
         options,
-        needed=given.core,
         large=given.large,
         settled=point.identity(),
     )

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from tidelog import Stream
+from tidelog.analysis.passes import passes
 from tidelog.data.schema import schemas
 from tidelog.data.ticks import Ticks
 from tidelog.data.writers import timestamps
@@ -15,7 +16,6 @@ from tidelog.errors import DataError
 from tidelog.evaluation.duckdb import Engine
 from tidelog.language.diagnostics import visible
 from tidelog.language.program import Program
-from tidelog.logic.normalise import core
 from tidelog.streaming import feeds
 from tidelog.streaming.clock import Pace
 from tidelog.streaming.offline import Endless
@@ -61,7 +61,7 @@ def in_process(
             else [()] * engine.one(f"SELECT count(*) FROM {engine.loaded[name].view}")[0]
             for name in timeless
         }
-    needed = {p.source for p in core(program, asked).below(asked).inputs if p.temporal}
+    needed = {p.base for p in passes(program, asked).dependencies.core.inputs if p.temporal}
     inputs = {name: known[name] for name in sorted(needed)}
     with warnings.catch_warnings(record=True) as growing:
         warnings.simplefilter("always", Growing)

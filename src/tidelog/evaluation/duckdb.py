@@ -11,8 +11,8 @@ from typing import assert_never
 import duckdb
 import pyarrow as pa
 
-from tidelog.analysis.containment import reduced
 from tidelog.analysis.dependencies import dependencies
+from tidelog.analysis.passes import passes
 from tidelog.data.loader import Loader
 from tidelog.data.packed import CHUNK, chunk
 from tidelog.data.readers.places import FactsLike
@@ -30,14 +30,13 @@ from tidelog.evaluation.plan import (
     Scan,
     Unbounded,
     plan,
-    planning_budget,
     uses,
 )
 from tidelog.evaluation.ranges import times_in_rules
 from tidelog.evaluation.recursion import Recursion
 from tidelog.evaluation.sql import Writer
 from tidelog.language.program import TIME_COLUMN, Program
-from tidelog.logic.normalise import Core, Predicate, core
+from tidelog.logic.normalise import Core, Predicate
 
 # Facts a packed row must take for packing to pay, and chunks of data that make it worth a look.
 _DENSE = 1.25
@@ -114,8 +113,7 @@ class Engine(Database):
         high = span.high if to is None else to
         asked = Range(low, high)
         queries = tuple(queries)
-        needed, _ = reduced(core(self.typed, queries), queries, planning_budget())
-        return self.plan_core(needed, queries, asked)
+        return self.plan_core(passes(self.typed, queries).reduced, queries, asked)
 
     def plan_core(
         self, whole: Core, queries: Iterable[str], asked: Range, until: int | None = None

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tidelog.analysis.containment import Budget
 from tidelog.analysis.dependencies import Dependencies
 from tidelog.evaluation.ranges import ALWAYS, EMPTY, Range, ranges
 from tidelog.language.program import (
@@ -149,11 +148,6 @@ def plan(
 def stream_plan(deps: Dependencies) -> Plan:
     """The steps of the queries without any range: a stream sets them as time goes on."""
     return _Planner(deps, {}, {}, EMPTY).plan()
-
-
-def planning_budget() -> Budget:
-    """What may be spent on leaving redundant rules out: steps, so that plans never vary."""
-    return Budget(math.inf, 500)
 
 
 def _carrier(deps: Dependencies, name: str) -> Rule:

@@ -15,7 +15,8 @@ from tidelog.analysis.analyze import simplified
 from tidelog.analysis.containment import Budget
 from tidelog.analysis.definitive import Pending
 from tidelog.analysis.delay import delay
-from tidelog.analysis.dependencies import Dependencies, dependencies
+from tidelog.analysis.dependencies import Dependencies
+from tidelog.analysis.passes import passes
 from tidelog.analysis.window import window
 from tidelog.data.packed import pack, unpack
 from tidelog.data.readers.memory import arrow_schema
@@ -27,7 +28,6 @@ from tidelog.evaluation.ranges import EMPTY, Range
 from tidelog.evaluation.sql import Writer
 from tidelog.evaluation.steps import StepRunner
 from tidelog.language.program import Program
-from tidelog.logic.normalise import core
 from tidelog.streaming.algorithm import AnswerRows, FactsByTime, RowsByTime
 from tidelog.streaming.clock import Emission, Span
 from tidelog.streaming.joins import Row, at
@@ -318,8 +318,7 @@ class OfflineAlgorithm:
 
 
 def _simple(program: Program, query: str, budget: Budget) -> Dependencies:
-    deps = dependencies(core(program, [query]), [query])
-    return simplified(deps, budget.share(0.3))[0]
+    return simplified(passes(program, [query]).dependencies, budget.share(0.3))[0]
 
 
 def enough_window(program: Program, delays: Mapping[str, int]) -> int:

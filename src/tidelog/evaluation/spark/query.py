@@ -11,8 +11,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidelog.analysis.dependencies import dependencies
-from tidelog.analysis.stages import staged
+from tidelog.analysis.passes import passes
 from tidelog.data.readers.memory import in_memory
 from tidelog.data.schema import Schema, schemas
 from tidelog.data.ticks import EMPTY, Range, Ticks
@@ -67,7 +66,7 @@ def answer_frame(
     low = span.low if question.low is None else question.low
     high = span.high if question.high is None else question.high
     endless = isinstance(question.low, float) or isinstance(question.high, float)
-    split = staged(dependencies(given.core, (name,)), given.large)
+    split = passes(given.program, (name,)).stages(given.large)
     if not split.stages or endless:
         return _in_process(spark, question, name, given, facts)
     known = {p.name: data.get(p.source, EMPTY) for p in split.deps.core.inputs if p.temporal}
