@@ -155,7 +155,7 @@ def data_errors() -> Iterator[None]:
         sys.exit(1)
     except Unbounded as error:
         console.print(f"error: {visible(str(error))}")
-        console.print(f"  {visible(print_rule(error.rule))}")
+        console.print(f"  {visible(print_rule(error.clause.as_rule))}")
         sys.exit(1)
     except (TooHard, Blocking) as error:
         console.print(f"error: {visible(str(error))}")

@@ -196,7 +196,7 @@ class Engine(Database):
                     self.progress(f"deriving {step.predicate.name}")
                     if writer.is_copy(step):
                         # A copy of a copy looks at the first: views do not nest far.
-                        source = step.joins[0].sources[0].table
+                        source = step.joins[0].operands[0].table
                         copied[step.table] = copied.get(source, source)
                         join = writer.join(step.joins[0], {0: copied[step.table]})
                         self.view(step.table, join)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from tidelog.analysis.stages import Kind, Stage
 from tidelog.data.packed import CHUNK, slots_of
-from tidelog.evaluation.plan import Derive, Fixpoint, Join, Plan, PlanStep, Scan
+from tidelog.evaluation.plan import Derive, Fixpoint, Plan, PlanStep, Scan, joins_of
 from tidelog.evaluation.rows import Relation, partition, row_schema
 from tidelog.language.program import Constant, Type, Value
 
@@ -206,10 +206,10 @@ class Layout:
         position = stage.positions.get(step.predicate.name)
         if position is None:
             return None
-        term = step.atom.args[position]
+        term = step.premise.args[position]
         if isinstance(term, Constant):
             return term
-        kept = [step.atom.args[i] for i in step.columns]
+        kept = [step.premise.args[i] for i in step.columns]
         if term in kept:
             return kept.index(term)
         # Nothing else mentions the key, so that any split will do.
@@ -225,14 +225,4 @@ class Layout:
 
 def _read(step: PlanStep) -> Iterable[str]:
     """The tables that a step looks at."""
-    joins: list[Join] = []
-    match step:
-        case Scan():
-            pass
-        case Derive():
-            joins += step.joins
-        case Fixpoint():
-            joins += [*step.start, *step.repeat]
-            for fill in step.fills:
-                joins += [part for part in (fill.filter, fill.guard) if part is not None]
-    return dict.fromkeys(source.table for join in joins for source in join.sources)
+    return dict.fromkeys(operand.table for join in joins_of(step) for operand in join.operands)

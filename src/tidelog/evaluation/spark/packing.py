@@ -53,7 +53,7 @@ class Packing:
         slots = self.inputs.slots(name)
         bound: dict[str, Column] = {}
         condition = F.col("tag") == self.inputs.tag(name)
-        for term, slot in zip(scan.atom.args, slots, strict=True):
+        for term, slot in zip(scan.premise.args, slots, strict=True):
             if isinstance(term, Constant):
                 condition = condition & (F.col(slot) == _literal(term.value))
             elif term.name in bound:
@@ -65,7 +65,7 @@ class Packing:
             condition = F.lit(False)
         elif range_ is not None:
             condition = condition & (F.col("t") >= range_.low) & (F.col("t") <= range_.high)
-        for comparison in scan.comparisons:
+        for comparison in scan.tests:
             condition = condition & _compared(comparison, bound)
         relation = self.layout.scans[scan.name]
         kept = {
