@@ -176,13 +176,13 @@ def _kept(table: str, kept: str, because: str) -> dict[str, str]:
 
 
 def _scan(scan: Scan) -> dict[str, Any]:
-    terms = scan.atom.args
+    terms = scan.premise.args
     where = [
         f"argument {i} = {print_term(term)}"
         for i, term in enumerate(terms, 1)
         if isinstance(term, Constant)
     ]
-    where += [print_literal(c) for c in scan.comparisons]
+    where += [print_literal(c) for c in scan.tests]
     columns = [print_term(terms[i]) for i in scan.columns]
     return {"input": scan.predicate.source, "columns": columns, "where": where}
 

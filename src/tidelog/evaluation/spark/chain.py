@@ -24,7 +24,7 @@ from tidelog.evaluation.rows import NEW
 from tidelog.evaluation.spark.catalyst import Catalyst
 from tidelog.evaluation.spark.kernel import Kernel
 from tidelog.evaluation.spark.sources import arrow_struct
-from tidelog.evaluation.spark.stages import ARRIVED, A, Job, StageOutput
+from tidelog.evaluation.spark.stages import ARRIVED, A, Job, StageOutput, StageTables
 from tidelog.evaluation.sql import Writer
 from tidelog.evaluation.steps import StepRunner
 from tidelog.language.program import Value
@@ -106,7 +106,8 @@ class Chain(Generic[A]):
             inputs = {name: f"rigid{i}" for i, name in enumerate(self.rigid)}
             for name, view in inputs.items():
                 engine.offer(view, self.rigid[name])
-            outputs = self.job.outputs(StepRunner(engine), index, asked, inputs, None)
+            tables = StageTables(self.layout, StepRunner(engine), inputs)
+            outputs = self.job.outputs(tables, index, asked)
             parts = [self._as_rows(engine, output) for output in outputs]
         finally:
             engine.forget()
