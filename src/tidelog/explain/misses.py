@@ -16,7 +16,7 @@ from functools import cached_property
 from itertools import combinations, islice
 
 from tidelog.analysis.containment import Ground
-from tidelog.evaluation.goal_directed.model import Model
+from tidelog.evaluation.goal_directed.model import FactModel
 from tidelog.evaluation.goal_directed.values import is_copy
 from tidelog.explain.proofs import named
 from tidelog.language.printer import print_term
@@ -130,7 +130,7 @@ class _Partial:
 class _FirstRows:
     """The first rows of a model: all need not be tried."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: FactModel) -> None:
         self.model = model
 
     def rows(
@@ -145,7 +145,7 @@ class _FirstRows:
 class Misses:
     """The near misses of facts that do not hold in a model."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: FactModel) -> None:
         self.model = model
         self.core = model.core
         self._first_rows = _FirstRows(model)

@@ -16,7 +16,7 @@ from itertools import count, islice
 from typing import TypeAlias
 
 from tidelog.analysis.containment import Ground
-from tidelog.evaluation.goal_directed.model import Derivation, Model
+from tidelog.evaluation.goal_directed.model import Derivation, FactModel
 from tidelog.evaluation.goal_directed.values import is_copy
 from tidelog.language.program import NOWHERE, Comparison, Rule, Value
 
@@ -59,7 +59,7 @@ class Proof:
 class Derivations:
     """The derivations that can be part of proofs of some facts, and the smallest for each fact."""
 
-    def __init__(self, model: Model, goals: Iterable[Ground]) -> None:
+    def __init__(self, model: FactModel, goals: Iterable[Ground]) -> None:
         self.model = model
         self.complete = True  # whether all derivations were looked at, so that sizes are least
         goals = list(goals)
@@ -128,7 +128,7 @@ class Derivations:
 class Proofs(Derivations):
     """The proofs of one fact that holds in a model."""
 
-    def __init__(self, model: Model, goal: Ground) -> None:
+    def __init__(self, model: FactModel, goal: Ground) -> None:
         self.goal = goal
         self.exhausted = True  # whether the search for further proofs came to its end
         super().__init__(model, [goal])
@@ -236,7 +236,7 @@ def _among(fact: Ground, above: _Above) -> bool:
     return False
 
 
-def named(model: Model, fact: Ground) -> Ground:
+def named(model: FactModel, fact: Ground) -> Ground:
     """The fact under the name its predicate has in the rules."""
     return Ground(model.core.predicates[fact.predicate].source, fact.args, fact.time)
 

@@ -71,6 +71,19 @@ class Head:
         """The object variables, in order, repeated as written."""
         return (term for term in self.args if isinstance(term, Variable))
 
+    @property
+    def temporal(self) -> bool:
+        return not isinstance(self.when, Rigid)
+
+    @property
+    def point(self) -> int | None:
+        """The tick, where it is a fixed one."""
+        return self.when.tick if isinstance(self.when, FixedTick) else None
+
+    def can_be_at(self, tick: int | None) -> bool:
+        """Whether a fact at a tick can be this: a fixed one must be that tick."""
+        return not isinstance(self.when, FixedTick) or self.when.tick == tick
+
 
 @dataclass(frozen=True, slots=True)
 class Premise:

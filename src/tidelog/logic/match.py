@@ -26,7 +26,6 @@ from tidelog.logic.clause import (
     Clause,
     FixedTick,
     Free,
-    Head,
     Offset,
     Premise,
     Rigid,
@@ -233,9 +232,8 @@ class JoinOrder:
         self, constant: Callable[[Constant], V], args: Sequence[V], tick: Any
     ) -> tuple[V, ...] | None:
         """The binding at the start when the head is a fact; None where it never is."""
-        head = self.clause.head
-        values = head_values(head, args, constant)
-        if values is None or (isinstance(head.when, FixedTick) and head.when.tick != tick):
+        values = term_values(self.clause.head.args, args, constant)
+        if values is None or not self.clause.head.can_be_at(tick):
             return None
         return self.start(constant, values, tick)
 
@@ -477,15 +475,15 @@ def constant_value(constant: Constant) -> Value:
     return constant.value
 
 
-def head_values(
-    head: Head, args: Sequence[V | None], constant: Callable[[Constant], V]
+def term_values(
+    terms: Iterable[Term], args: Iterable[V | None], constant: Callable[[Constant], V]
 ) -> dict[str, V] | None:
-    """The values of a head's variables when it is a fact; None where it never is.
+    """The values of the variables among some terms that are given values; None if they never are.
 
-    None among the arguments stands for a value that is not known.
+    A None that is given stands for a value that is not known.
     """
     values: dict[str, V] = {}
-    for term, value in zip(head.args, args, strict=True):
+    for term, value in zip(terms, args, strict=True):
         if value is None:
             continue
         match term:
