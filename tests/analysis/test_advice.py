@@ -47,6 +47,7 @@ def answers(program: Program, facts: dict[str, Rows], query: str, low: int, high
 events = st.sets(st.tuples(st.sampled_from("ab"), st.integers(0, 6)), max_size=6)
 
 
+@pytest.mark.slow
 def test_every_suggestion_can_be_followed() -> None:
     count: Counter[str] = Counter()
 

@@ -83,7 +83,7 @@ def agree(one: Case, other: Case, fresh: int = 2) -> None:
     assert answer.args not in brute.answers_at(other.program, "Q", facts, answer.time)
 
 
-@examples(200)
+@examples(80)
 @given(pairs(Shape()))
 def test_contained(both: tuple[Case, Case]) -> None:
     agree(*both)
@@ -97,7 +97,7 @@ def test_contained_with_comparisons(both: tuple[Case, Case]) -> None:
     agree(*reversed(both), fresh=1)
 
 
-@examples(100)
+@examples(50)
 @given(pairs(POINTS))
 def test_contained_with_explicit_times(both: tuple[Case, Case]) -> None:
     agree(*both)

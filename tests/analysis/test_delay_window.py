@@ -68,20 +68,20 @@ def compared(case: Case, low: int, high: int, *, exact: bool, budget: float = 10
             assert kept.exact
 
 
-@examples(300)
+@examples(150)
 @given(programs())
 def test_nonrecursive_programs(case: Case) -> None:
     compared(case, *offsets(case, 2), exact=True)
 
 
-@examples(200)
+@examples(100)
 @given(programs(COMPARED))
 def test_programs_with_comparisons(case: Case) -> None:
     """Witnesses show that the bounds are least, brute force that they are enough."""
     compared(case, *offsets(case), exact=True)
 
 
-@examples(100)
+@examples(50)
 @given(programs(RECURSIVE))
 def test_recursive_programs(case: Case) -> None:
     whole = deps(case)
@@ -94,7 +94,7 @@ def test_recursive_programs(case: Case) -> None:
         assert low <= -5
 
 
-@examples(150)
+@examples(75)
 @given(programs())
 def test_decision_forms(case: Case) -> None:
     """Delay and Window as the paper asks them, for any d and s."""

@@ -199,4 +199,5 @@ def test_explain_shows_the_pipeline_as_data() -> None:
     (stage,) = malfunc["stages"]
     assert (stage["kind"], stage["key"]["Temp"]) == ("keyed", 1)
     assert [s["kept"] for s in malfunc["state"]] == ["1 tick", "1 tick"]
-    assert [s["derives"][-1] for s in at_risk["stages"]] == ["AtRisk>1", "AtRisk"]
+    assert [s["derives"][-1] for s in at_risk["stages"]] == ["Shdn", "AtRisk"]
+    assert at_risk["stages"][0]["sends"] == [{"predicate": "AtRisk", "settles": 0}]

@@ -32,7 +32,7 @@ from support.victim import RULES
 
 import tidelog
 from tidelog.pipeline import loop as pipeline
-from tidelog.pipeline import work
+from tidelog.pipeline.places import Executors
 from tidelog.spark import stream
 
 pytestmark = pytest.mark.skipif(
@@ -95,7 +95,7 @@ def run(spark: SparkSession, folder: Path, url: Callable[[Path], str] = str) -> 
         facts(folder / "facts")
     with (
         patch.object(pipeline, "LITTLE", IN_PARTITIONS),
-        patch.object(pipeline, "MOST_SLICES", 2),
+        patch.object(pipeline, "MOST_PARTS", 2),
     ):
         running = stream(
             spark,
@@ -158,7 +158,7 @@ class Killer:
 
     @contextmanager
     def about(self) -> Iterator[None]:
-        steps = [(work.There, name) for name in ("arrived", "take", "keep", "dead_letters")]
+        steps = [(Executors, name) for name in ("take_in", "take", "keep", "dead_letters")]
         with ExitStack() as stack:
             for owner, name in steps:
                 watched = self.watched(getattr(owner, name))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from itertools import product
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from oracle import naive
@@ -70,6 +71,7 @@ def brute_force(case: Case, query: str, tin: int, tout: int) -> tuple[Rows, Rows
     return pairs[0] if pairs[0] == pairs[1] else None
 
 
+@pytest.mark.slow
 def test_generated_instances() -> None:
     seen: Counter[str] = Counter()
 

@@ -136,11 +136,12 @@ def test_propositional_programs(case: Case) -> None:
 
 
 @given(twoway.cases(Shape()))
-@examples(200)
+@examples(100)
 def test_programs_with_arguments(case: Case) -> None:
     agrees(case)
 
 
+@pytest.mark.slow
 def test_the_generated_programs_reach_far() -> None:
     """Enough of them need more than the neighbourhood of the data; few are too far for us."""
     count: Counter[str] = Counter()
@@ -165,7 +166,7 @@ def test_the_generated_programs_reach_far() -> None:
 
 
 @given(programs_and_facts(huge=False))
-@examples(100)
+@examples(50)
 def test_packed_time_gives_the_same(case: AnyCase) -> None:
     whole = core(case.program, case.queries)
     if any(dependencies(whole, [q]).cls is Class.BLOCKING for q in case.queries):

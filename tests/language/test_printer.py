@@ -27,7 +27,7 @@ from tidelog.language.program import (
 from tidelog.language.tokens import quote, unquote
 
 
-@examples(600)
+@examples(300)
 @given(programs)
 def test_round_trip(program: Program) -> None:
     text = print_program(program)

@@ -72,7 +72,7 @@ def total(order: Order, type_: Type) -> Iterator[Order]:
 
 
 @pytest.mark.parametrize("type_", Type)
-@examples(150)
+@examples(75)
 @given(st.data())
 def test_entailment_and_contradiction(type_: Type, data: st.DataObject) -> None:
     assumed = data.draw(assumptions(type_))
@@ -118,7 +118,7 @@ def test_values_that_follow_are_not_given_to_others() -> None:
 
 
 @pytest.mark.parametrize("type_", Type)
-@examples(150)
+@examples(75)
 @given(st.data())
 def test_models(type_: Type, data: st.DataObject) -> None:
     """Values that meet the assumptions, distinct and new unless they must not be."""

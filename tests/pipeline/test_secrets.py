@@ -13,11 +13,11 @@ from pyspark.sql import SparkSession
 
 import tidelog
 from tidelog.cli import cli
+from tidelog.data.secrets import without_secrets
 from tidelog.errors import DataError
-from tidelog.pipeline.secrets import without_secrets
-from tidelog.pipeline.sinks import sink_of
 from tidelog.pipeline.store import Store
 from tidelog.spark import Refused, Running, stream
+from tidelog.streaming.sinks import sink_of
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -142,7 +142,7 @@ def test_a_store_that_cannot_be_reached(spark: SparkSession, address: str) -> No
 def test_sinks_that_are_none(spark: SparkSession) -> None:
     for sink in ("jsonl:s3a://me:hidden@box/x", "xml:s3a://me:hidden@box/x"):
         with pytest.raises(DataError, match=r"s3a://\*\*\*@box/x`") as wrong:
-            sink_of(spark, sink)
+            sink_of(sink, lambda root: Store(spark, root))
         assert "hidden" not in str(wrong.value)
 
 

@@ -16,7 +16,8 @@ from tidelog.analysis.stages import Kind
 from tidelog.errors import DataError
 from tidelog.pipeline import given
 from tidelog.pipeline import loop as pipeline
-from tidelog.spark import clear, query, stream
+from tidelog.pipeline.failures import clear
+from tidelog.spark import query, stream
 from tidelog.streaming.layout import Layout
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -70,7 +71,7 @@ def check(spark: SparkSession, rules: str, tmp_path: Path, **options: Any) -> li
         )
         running.awaitTermination()
         running.close()
-    shape = running._pipeline.setting.shape
+    shape = running.plan.rows
     stages = shape.stages if isinstance(shape, Layout) else ()
     for name in asked:
         table = running.answers.get(name)

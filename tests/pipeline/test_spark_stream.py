@@ -109,7 +109,7 @@ def check(
         except Blocking:
             event("blocking")
             return
-        shape = running._pipeline.setting.shape
+        shape = running.plan.rows
         if isinstance(shape, Layout):
             event(", ".join(stage.kind.value for stage in shape.stages))
         else:

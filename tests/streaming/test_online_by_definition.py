@@ -106,7 +106,7 @@ def test_online_answers_at_the_first_tick_that_is_definitive(given_: tuple[Case,
     as_early_as_possible(*given_)
 
 
-@examples(60)
+@examples(30)
 @given(streamed(POINTS))
 def test_online_answers_early_with_recursion_and_explicit_times(
     given_: tuple[Case, Facts],
@@ -240,7 +240,7 @@ def offline_by_definition(case: Case, facts: Facts, history: Literal["derived", 
             assert all(tick - window < f.time <= tick for f in kept(stream) if f.time is not None)
 
 
-@examples(30)
+@examples(15)
 @given(streamed(), st.sampled_from(["derived", "strict"]))
 def test_offline_answers_at_the_least_delay(
     given_: tuple[Case, Facts], history: Literal["derived", "strict"]

@@ -132,7 +132,7 @@ class Driver:
         return answers
 
 
-@examples(100)
+@examples(40)
 @given(
     programs_and_facts(connected=True, huge=False),
     st.integers(1, 4),

@@ -8,6 +8,7 @@ sets stand for all data over the domain. `test_brute.py` compares that with real
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
@@ -241,16 +242,19 @@ def _value(term: Variable | Constant, binding: dict[str, Value]) -> Value:
     return term.value if isinstance(term, Constant) else binding[term.name]
 
 
+_COMPARE: dict[Operator, Callable[[Value, Value], bool]] = {
+    Operator.EQ: operator.eq,
+    Operator.NE: operator.ne,
+    Operator.LT: operator.lt,
+    Operator.LE: operator.le,
+    Operator.GT: operator.gt,
+    Operator.GE: operator.ge,
+}
+
+
 def _true(c: Comparison, binding: dict[str, Value]) -> bool:
     left, right = _value(c.left, binding), _value(c.right, binding)
-    return {
-        Operator.EQ: lambda: left == right,
-        Operator.NE: lambda: left != right,
-        Operator.LT: lambda: left < right,
-        Operator.LE: lambda: left <= right,
-        Operator.GT: lambda: left > right,
-        Operator.GE: lambda: left >= right,
-    }[c.operator]()
+    return _COMPARE[c.operator](left, right)
 
 
 # The problems

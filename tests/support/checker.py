@@ -24,7 +24,7 @@ def as_fact(data: dict[str, Any]) -> Fact:
 
 def given(facts: dict[str, list[tuple[Value, ...]]], temporal: set[str]) -> set[Fact]:
     return {
-        (name, row[:-1], row[-1]) if name in temporal else (name, row, None)
+        (name, row[:-1], int(row[-1])) if name in temporal else (name, row, None)
         for name, rows in facts.items()
         for row in rows
     }

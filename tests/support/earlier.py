@@ -249,8 +249,9 @@ def _told(case: Earlier, running: Any, folder: Path) -> Answers:
             answers: Answers = defaultdict(list)
             for path in sorted((folder / "told").glob("*/batch=*/*.csv")):
                 with path.open(encoding="utf-8", newline="") as file:
-                    found = [(*row[:-1], int(row[-1])) for row in list(csv.reader(file))[1:]]
-                answers[path.parts[-3]] += found
+                    _, *rows = csv.reader(file)
+                for row in rows:
+                    answers[path.parts[-3]].append((*row[:-1], int(row[-1])))
             return answers
         case "jsonl":
             return lines(folder / "told.jsonl")

@@ -141,10 +141,10 @@ class Cluster:
         return self.drivers[-1]
 
     def stop(self) -> None:
-        for process in self.drivers:
-            if process.poll() is None:  # a test gave up on it
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+        for driver in self.drivers:
+            if driver.poll() is None:  # a test gave up on it
+                os.killpg(driver.pid, signal.SIGKILL)
+                driver.wait()
         if self.spark is not None:
             self.spark.stop()
         os.environ.clear()

@@ -76,7 +76,7 @@ class _Generator:
         return self.draw(st.sampled_from(options))
 
     def term(self) -> str:
-        return self.one_of((*"XXXYYZ", "a"))
+        return self.one_of(["X", "X", "X", "Y", "Y", "Z", "a"])
 
     def atom(self, p: _Predicate, time: str) -> tuple[str, list[str]]:
         args = [self.term() for _ in range(p.arity)]

@@ -14,12 +14,14 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import tidelog
 from tidelog.pipeline import loop as pipeline
-from tidelog.pipeline import sinks, work
+from tidelog.pipeline.places import SparkAnswers
 from tidelog.pipeline.store import Store
 from tidelog.spark import Commit, session, stream
+from tidelog.streaming.sinks.sink import LocalAnswers
 
 RULES = """
 input Temp(device: text, level: text) @ time.
@@ -63,12 +65,12 @@ def main(folder: Path, fatal: int, there: bool, soak: bool, master: str) -> None
     writes = Writes(fatal)
     for name in ("write", "rename", "make", "delete"):
         writes.watch(Store, name)
-    for module in (sinks, work, pipeline):
-        writes.watch(module, "save")
+    for kind in (LocalAnswers, SparkAnswers):
+        writes.watch(kind, "save")
     if there:
-        pipeline.LITTLE = -1  # type: ignore[misc]
+        patch.object(pipeline, "LITTLE", -1).start()
     if not soak:
-        pipeline.MOST_SLICES = 2  # type: ignore[misc]
+        patch.object(pipeline, "MOST_PARTS", 2).start()
     options = {"spark.sql.shuffle.partitions": "2", "spark.sql.codegen.wholeStage": "false"}
     spark = session(master, **options)
 

@@ -140,10 +140,10 @@ def replace_file(path: Path, content: bytes) -> None:
 @contextmanager
 def data_errors() -> Iterator[None]:
     """What is wrong with rules or data, as lines on standard error and exit code 1."""
+    from tidelog.data.secrets import without_secrets
     from tidelog.errors import DataError
     from tidelog.evaluation.plan import Unbounded
     from tidelog.evaluation.timeline import TooHard
-    from tidelog.pipeline.secrets import without_secrets
     from tidelog.streaming.schedule import Blocking
 
     console = terminal.stderr()

@@ -19,8 +19,9 @@ from tidelog.logic.normalise import core
 from tidelog.streaming import feeds
 from tidelog.streaming.clock import Pace
 from tidelog.streaming.offline import Endless
-from tidelog.streaming.outputs import output_of
 from tidelog.streaming.schedule import Blocking
+from tidelog.streaming.sinks import sink_of
+from tidelog.streaming.sinks.sink import LocalAnswers
 from tidelog.streaming.snapshot import Checkpoint
 from tidelog.streaming.stream import Growing
 from tidelog.streaming.watch import Watch
@@ -72,6 +73,7 @@ def in_process(
             raise DataError(f"{error}; --mode online streams it, and keeps every fact") from None
     for warning in growing:
         terminal.stderr().print(f"warning: {visible(str(warning.message))}", highlight=False)
+    output = sink_of(sink)
     kept = None if checkpoint is None else Checkpoint(checkpoint)
     lines = feeds.Lines(
         inputs, known, Pace(tuple(inputs), options["lateness"], frozenset(sparse)), ticks
@@ -86,7 +88,12 @@ def in_process(
             raise DataError(f"{checkpoint}: the stream is closed: name a new checkpoint")
         pushed, written = note["pushed"], note["written"]
         lines.seen, lines.tin, lines.taken = note["seen"], note["tin"], note["lines"]
-    output = output_of(sink, asked, written)
+    if kept is not None and output.cannot_resume is not None:
+        raise DataError(output.cannot_resume)
+    output.check("", fresh=written is None)
+    output.prepare(asked, fresh=written is None)
+    if written is not None:
+        output.discard(0, asked, written)
 
     watch = Watch(stream) if pending and not as_json else None
 
@@ -94,7 +101,7 @@ def in_process(
         assert kept is not None
         note = {
             "sink": sink,
-            "written": output.lengths(),
+            "written": output.state(),
             "pushed": pushed,
             "seen": lines.seen,
             "tin": lines.tin,
@@ -115,7 +122,7 @@ def in_process(
                 else table
                 for query, table in answers.items()
             }
-        output.write(answers)
+        output.write(told.batches, {q: LocalAnswers(table) for q, table in answers.items()})
         for change in watch.after(found) if watch is not None else ():
             terminal.stderr().print(visible(str(change)), markup=False, highlight=False)
         late = sum(len(rows) for rows in found.late.values())

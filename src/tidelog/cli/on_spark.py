@@ -50,7 +50,8 @@ def on_spark(
     from py4j.protocol import Py4JNetworkError
     from pyspark.errors import PySparkException
 
-    from tidelog.spark import stream, summary
+    from tidelog.pipeline.failures import summary
+    from tidelog.spark import stream
     from tidelog.streaming.offline import Endless
     from tidelog.streaming.schedule import Blocking
     from tidelog.streaming.stream import Growing
@@ -130,8 +131,8 @@ def query_on_spark(
 
     from tidelog.evaluation.engine import Evaluated
     from tidelog.pipeline.batch import query
+    from tidelog.pipeline.failures import clear, summary
     from tidelog.pipeline.shipping import prepare
-    from tidelog.spark import clear, summary
 
     prepare(spark)
     found: dict[str, pa.Table] = {}

@@ -23,8 +23,8 @@ from tidelog.cli.common import (
     tick_option,
     ticks_of,
 )
+from tidelog.data.secrets import without_secrets
 from tidelog.language.diagnostics import visible
-from tidelog.pipeline.secrets import without_secrets
 from tidelog.views import terminal
 
 if TYPE_CHECKING:

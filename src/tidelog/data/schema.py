@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from tidelog.data.packed import columns
 from tidelog.errors import DataError
 from tidelog.language.checks import Similar, check_program
 from tidelog.language.diagnostics import Severity
@@ -31,26 +32,26 @@ class Schema:
 
         A fact without arguments and time still needs a column to be a row of: `z`.
         """
-        names = [f"a{i}" for i in range(1, len(self.columns) + 1)]
+        names = columns(len(self.columns))
         return [*names, "t"] if self.time is not None else names or ["z"]
 
 
 def schemas(program: Program) -> dict[str, Schema]:
     """The layout of every input, from its declaration or else from its use in the rules."""
     layouts: dict[str, Schema] = {}
-    inferred = infer(program).columns
+    known = infer(program).columns
     temporal = {a.predicate: a.time is not None for r in program.rules for a in r.atoms}
     for name in program.inputs:
         declaration = program.declarations.get(name)
-        types = inferred[name]
+        types = known[name]
         if declaration is not None:
-            columns = tuple(
+            declared = tuple(
                 replace(c, type=t) for c, t in zip(declaration.columns, types, strict=True)
             )
-            layouts[name] = Schema(name, columns, declaration.time, True)
+            layouts[name] = Schema(name, declared, declaration.time, True)
         else:
-            columns = tuple(Column(f"arg{i}", t) for i, t in enumerate(types, 1))
-            layouts[name] = Schema(name, columns, TIME_COLUMN if temporal[name] else None, False)
+            inferred = tuple(Column(f"arg{i}", t) for i, t in enumerate(types, 1))
+            layouts[name] = Schema(name, inferred, TIME_COLUMN if temporal[name] else None, False)
     return layouts
 
 
@@ -91,12 +92,12 @@ def resolve(program: Program, types: Mapping[str, tuple[Type, ...]]) -> Program:
     statements = []
     for name, schema in schemas(program).items():
         known = types.get(name, tuple(Type.TEXT for _ in schema.columns))
-        columns = tuple(
+        typed = tuple(
             Column(c.name, c.type or t, c.origin)
             for c, t in zip(schema.columns, known, strict=True)
         )
         origin = program.declarations[name].origin if schema.declared else NOWHERE
-        statements.append(Input(name, columns, schema.time, origin))
+        statements.append(Input(name, typed, schema.time, origin))
     rest = tuple(s for s in program.statements if not isinstance(s, Input))
     return Program((*statements, *rest))
 

@@ -41,13 +41,13 @@ class Ticks:
         >>> Ticks.of("10m", "2014-01-01T00:00:00Z").tick("2014-01-01T00:25:00Z")
         2
         """
-        found = re.fullmatch(r"([0-9]{1,12})\s*(us|ms|s|m|h|d)", length.strip())
-        if not found or int(found.group(1)) == 0:
+        written = re.fullmatch(r"([0-9]{1,12})\s*(us|ms|s|m|h|d)", length.strip())
+        if not written or int(written.group(1)) == 0:
             raise ValueError(
                 f"`{length}` is not a tick length: write a number and us, ms, s, m, h or d: 10m"
             )
         start = 0 if origin is None else micros(origin)
-        return Ticks(int(found.group(1)) * _UNITS[found.group(2)], start)
+        return Ticks(int(written.group(1)) * _UNITS[written.group(2)], start)
 
     def tick(self, moment: Any) -> int:
         """The tick a timestamp is in."""

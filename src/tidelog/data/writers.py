@@ -30,7 +30,7 @@ def _csv_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return _quoted(column)
     if pa.types.is_integer(column.type):
         return pc.fill_null(column.cast(pa.string()), "")
-    return pa.chunked_array([pa.array([plain(v) for v in column.to_pylist()], pa.string())])
+    return pa.chunked_array([pa.array([as_text(v) for v in column.to_pylist()], pa.string())])
 
 
 def _quoted(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -40,7 +40,7 @@ def _quoted(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.if_else(awkward, pc.binary_join_element_wise('"', escaped, '"', ""), column)
 
 
-def plain(value: object) -> str:
+def as_text(value: object) -> str:
     match value:
         case None:  # the period of a single answer
             return ""
@@ -62,7 +62,7 @@ def json_lines(predicate: str | None, answers: pa.Table) -> Iterator[str]:
         for row in batch.to_pylist():
             values = {
                 # The key that says which predicate it is stays what it is.
-                "predicate2" if k == "predicate" and told else k: plain(v)
+                "predicate2" if k == "predicate" and told else k: as_text(v)
                 if isinstance(v, datetime)
                 else v
                 for k, v in row.items()

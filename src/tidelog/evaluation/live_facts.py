@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import assert_never
 
 import pyarrow as pa
 
-from tidelog.analysis.containment import Budget, Ground, explicit_times
+from tidelog.analysis.containment import Budget, Ground
 from tidelog.analysis.dependencies import Dependencies
 from tidelog.analysis.forgetting import Forgettable, decidable, forgettable
 from tidelog.analysis.possible import DUE, Open, Possible, possible
@@ -17,13 +19,23 @@ from tidelog.evaluation.plan import Unbounded
 from tidelog.evaluation.query_over_data import QueryOverData
 from tidelog.evaluation.ranges import Range
 from tidelog.evaluation.timeline import history
-from tidelog.language.program import Atom, Rule, TimeOffset, TimePoint, Variable
-from tidelog.logic.normalise import Core, Predicate
+from tidelog.language.program import Variable
+from tidelog.logic.clause import (
+    AT_HEAD,
+    Clause,
+    FixedTick,
+    Free,
+    Head,
+    HeadTime,
+    Offset,
+    Premise,
+    Rigid,
+    When,
+)
+from tidelog.logic.core import Core, Predicate, Role
 
 # Output times that are listed one by one when explicit times matter.
 MOST_DUE = 1_000
-
-_T = Variable("T")
 
 
 class LiveFacts(QueryOverData):
@@ -35,7 +47,7 @@ class LiveFacts(QueryOverData):
         The selects give the arguments and the time. Rigid facts are always live and not listed.
         """
         deps = self.deps
-        everything = {p.source: self._everything(p, tin) for p in deps.core.inputs if p.temporal}
+        everything = {p.base: self._everything(p, tin) for p in deps.core.inputs if p.temporal}
         # Where any fact may matter at any later time, all of them are kept.
         due = None if self.blocking else self._due(deps, tin, tout)
         if due is None:
@@ -46,31 +58,31 @@ class LiveFacts(QueryOverData):
             return everything
 
     def _used(
-        self, deps: Dependencies, tin: int, due: list[Rule], bounded: bool, until: int | None
+        self, deps: Dependencies, tin: int, due: list[Clause], bounded: bool, until: int | None
     ) -> dict[str, str]:
         made = possible(deps)
         deps = made.deps
-        seeds = list(_seeds(made, deps, everything=not bounded))
+        inputs = [p for p in deps.core.inputs if p.temporal]
+        if not inputs:
+            return {}
+        whole = made.core(tin, until)
+        used = {name: predicate.made(Role.USED) for name, predicate in whole.predicates.items()}
         # Where every possible fact of a recursive predicate counts as used, none need be derived.
         settled = frozenset() if bounded else deps.recursive
-        rules = [*due, *seeds, *_used(made, settled)]
-        predicates = _used_predicates(made, rules)
-        whole = made.core(tin, until)
-        whole = Core(whole.program, (*whole.rules, *rules), {**whole.predicates, **predicates})
-        if not any(p.temporal for p in deps.core.inputs):
-            return {}
-        asked = {
-            p.name: f"{p.name}!"
-            for p in deps.core.inputs
-            if p.temporal and f"{p.name}!" in predicates
-        }
-        low = min(
-            (self.engine.loaded[p.source].range.low for p in deps.core.inputs if p.temporal),
-            default=math.inf,
+        clauses = [*_seeds(made, used, everything=not bounded), *_users(made, used, settled)]
+        heads = {clause.head.predicate for clause in clauses}
+        predicates = {p.name: p for p in used.values() if p.name in heads}
+        predicates[DUE] = Predicate(DUE, True, (), Role.DUE, DUE)
+        core = Core(
+            whole.program,
+            (*whole.clauses, *due, *clauses),
+            {**whole.predicates, **predicates},
         )
-        plan = self.engine.plan_core(whole, asked.values(), Range(low, tin), tin)
+        asked = {p.base: used[p.name].name for p in inputs if used[p.name].name in heads}
+        low = min(self.engine.loaded[p.base].range.low for p in inputs)
+        plan = self.engine.plan_core(core, asked.values(), Range(low, tin), tin)
         writer = self.engine.evaluate(plan)
-        return {whole.predicates[p].source: writer.rows(name) for p, name in asked.items()}
+        return {base: writer.rows(name) for base, name in asked.items()}
 
     def table(self, name: str, select: str) -> pa.Table:
         """The facts a select of `live` gives, under the names of the input's columns."""
@@ -104,27 +116,27 @@ class LiveFacts(QueryOverData):
 
     def _everything(self, predicate: Predicate, tin: int) -> str:
         names = ", ".join([*columns(len(predicate.types)), "t"])
-        view = self.engine.loaded[predicate.source].view
+        view = self.engine.loaded[predicate.base].view
         return f"SELECT DISTINCT {names} FROM {view} WHERE t <= {tin} ORDER BY t, {names}"
 
     def _due(
         self, deps: Dependencies, tin: int, tout: int
-    ) -> tuple[list[Rule], bool, int | None] | None:
-        """Rules for the open output times; whether a fact's reach is bounded; until when later
+    ) -> tuple[list[Clause], bool, int | None] | None:
+        """Clauses for the open output times; whether a fact's reach is bounded; until when later
         input matters (None: for ever). None when there are too many times to look at.
         """
         low = deps.input_offsets[self.query].low
         bounded = low > -math.inf
         if not deps.pinned:
-            first = Rule(Atom(DUE, (), TimePoint(tout)))
-            on = Rule(Atom(DUE, (), TimeOffset(_T, 1)), (Atom(DUE, (), TimeOffset(_T)),))
+            first = Clause(Head(DUE, when=FixedTick(tout)))
+            on = Clause(Head(DUE, when=AT_HEAD), (Premise(DUE, when=Offset(-1)),))
             return [first, on], bounded, None
         # One output time beyond the reach of every offset stands for all later ones.
         reach = _reach(deps)
-        last = max(tout, tin, *explicit_times(deps.core)) + reach
+        last = max(tout, tin, *deps.core.fixed_ticks) + reach
         if last - tout > MOST_DUE:
             return None
-        due = [Rule(Atom(DUE, (), TimePoint(t))) for t in range(tout, last + 1)]
+        due = [Clause(Head(DUE, when=FixedTick(t))) for t in range(tout, last + 1)]
         return due, bounded, last + reach
 
 
@@ -133,46 +145,73 @@ def _reach(deps: Dependencies) -> int:
     return sum(abs(edge.offset or 0) for edge in deps.edges) + 1
 
 
-def _seeds(made: Possible, deps: Dependencies, *, everything: bool) -> Iterator[Rule]:
+def _seeds(made: Possible, used: Mapping[str, Predicate], *, everything: bool) -> Iterator[Clause]:
     """Possible answers at open output times are used; with `everything`, recursion always is.
 
     A fact reaches an answer over recursion only through a recursive predicate near it, whatever
     the answer's time.
     """
     for name, patterns in made.patterns.items():
-        predicate = deps.core.predicates[name]
+        predicate = made.deps.core.predicates[name]
         if predicate.input or not predicate.temporal:
             continue
         for pattern in patterns:
-            spec = made.name(name, pattern)
+            possible_name = made.name(name, pattern)
             args = tuple(Variable(f"X{i}") for i, label in enumerate(pattern) if label is None)
-            at = TimeOffset(_T)
+            head = Head(used[possible_name].name, args, AT_HEAD)
+            holds = Premise(possible_name, args, AT_HEAD)
             if name == made.query:
-                yield Rule(Atom(f"{spec}!", args, at), (Atom(spec, args, at), Atom(DUE, (), at)))
-            if everything and name in deps.recursive:
-                yield Rule(Atom(f"{spec}!", args, at), (Atom(spec, args, at),))
+                yield Clause(head, (holds, Premise(DUE, when=AT_HEAD)))
+            if everything and name in made.deps.recursive:
+                yield Clause(head, (holds,))
 
 
-def _used(made: Possible, settled: frozenset[str]) -> Iterator[Rule]:
-    """A body atom of a possible match is used when the head is."""
-    for one in made.rules:
-        head = one.rule.head
-        used = Atom(f"{head.predicate}!", head.args, head.time)
-        for atom, meaning in zip(one.rule.atoms, one.body, strict=True):
-            if not isinstance(meaning, Open) and meaning.predicate not in settled:
-                yield Rule(
-                    Atom(f"{atom.predicate}!", atom.args, atom.time),
-                    (used, *one.rule.body),
-                    one.origin.origin,
-                )
+def _users(
+    made: Possible, used: Mapping[str, Predicate], settled: frozenset[str]
+) -> Iterator[Clause]:
+    """A premise of a possible match is used when the head is."""
+    for rule in made.rules:
+        clause = rule.clause
+        head = Premise(used[clause.head.predicate].name, clause.head.args, clause.head.when)
+        for premise, meaning in zip(clause.premises, rule.body, strict=True):
+            if isinstance(meaning, Open) or meaning.predicate in settled:
+                continue
+            yield Clause(
+                Head(used[premise.predicate].name, premise.args, _as_head(premise.when)),
+                tuple(
+                    replace(p, when=_told_from(premise.when, p.when))
+                    for p in (head, *clause.premises)
+                ),
+                clause.tests,
+                rule.origin.origin,
+            )
 
 
-def _used_predicates(made: Possible, rules: Iterable[Rule]) -> dict[str, Predicate]:
-    known = made.core(0).predicates
-    predicates = {DUE: Predicate(DUE, True, (), False, DUE)}
-    for rule in rules:
-        name = rule.head.predicate
-        if name.endswith("!"):
-            base = known[name[:-1]]
-            predicates[name] = Predicate(name, base.temporal, base.types, False, base.source)
-    return predicates
+# A variable for the time of a clause's head, where another head takes its place.
+_FORMER = "[head]"
+
+
+def _as_head(when: When) -> HeadTime:
+    """The time of a premise that becomes the head."""
+    match when:
+        case Offset() | Free():
+            return AT_HEAD
+        case FixedTick() | Rigid():
+            return when
+        case _:
+            assert_never(when)
+
+
+def _told_from(new: When, when: When) -> When:
+    """A time of a clause, told from that of the premise which becomes the head."""
+    match when:
+        case Offset(ticks):
+            return Offset(ticks - new.ticks) if isinstance(new, Offset) else Free(_FORMER, ticks)
+        case Free(variable, ticks):
+            if isinstance(new, Free) and new.variable == variable:
+                return Offset(ticks - new.ticks)
+            return when
+        case FixedTick() | Rigid():
+            return when
+        case _:
+            assert_never(when)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from tidelog.analysis.containment import Ground
-from tidelog.analysis.definitive import Definitive, Pending, Premise
+from tidelog.analysis.definitive import Awaited, Definitive, Pending
 from tidelog.analysis.possible import Pattern, Possible, possible
 from tidelog.data.packed import ticks_of
 from tidelog.evaluation.duckdb import Engine
@@ -19,7 +19,7 @@ from tidelog.evaluation.ranges import Range
 from tidelog.evaluation.sql import Writer
 from tidelog.evaluation.timeline import Limit, evaluate, history
 from tidelog.language.program import Row, Type, Value
-from tidelog.logic import clause
+from tidelog.logic.clause import Premise
 from tidelog.logic.match import AnyTick
 
 # Pending answers that are explained one by one; all are counted.
@@ -72,9 +72,9 @@ class OpenAnswers(QueryOverData):
         waits = list(pending.waits_for)
         if len(waits) < 2:
             return pending
-        types = {p.source: p.types for p in self.deps.core.predicates.values()}
+        types = {p.base: p.types for p in self.deps.core.predicates.values()}
 
-        def comes(awaited: Iterable[Premise]) -> bool:
+        def comes(awaited: Iterable[Awaited]) -> bool:
             more = tuple(
                 Ground(p.predicate, _filled(p.args, types[p.predicate]), p.time) for p in awaited
             )
@@ -154,7 +154,7 @@ class PossibleModel:
 
     def rows(
         self,
-        premise: clause.Premise,
+        premise: Premise,
         tick: int | AnyTick | None,
         positions: tuple[int, ...],
         key: Row,
@@ -169,6 +169,9 @@ class PossibleModel:
 
     def is_settled(self, predicate: str, tick: int | None) -> bool:
         return self.possible.deps.settled(predicate, tick or 0) <= self.tin
+
+    def decided_at(self, query: str, time: int) -> int | None:
+        return None
 
     def _is_input(self, name: str) -> bool:
         return self.writer.plan.deps.core.predicates[name].input

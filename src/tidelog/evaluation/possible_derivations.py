@@ -12,11 +12,11 @@ from itertools import islice
 from typing import Protocol, TypeAlias
 
 from tidelog.analysis.containment import Ground
-from tidelog.analysis.definitive import Pending, Premise
+from tidelog.analysis.definitive import Awaited, Pending
 from tidelog.analysis.possible import Open, Possible, PossibleRule
 from tidelog.language.program import Constant, Row, Term, Value
+from tidelog.logic.core import Role
 from tidelog.logic.match import JoinOrder, RowSource, constant_value, matches, term_values
-from tidelog.logic.normalise import clause_of
 from tidelog.logic.order import decide
 
 # Steps from a pending answer down to facts that are taken one by one.
@@ -37,13 +37,16 @@ class PossibleFacts(RowSource[Value], Protocol):
     def is_settled(self, predicate: str, tick: int | None) -> bool:
         """Whether it does so where no derivation of it is at hand."""
 
+    def decided_at(self, query: str, time: int) -> int | None:
+        """The input time by which an answer is decided, where that is to be told."""
+
 
 @dataclass
 class _Leaves:
     """What a derivation rests on: facts that hold, and facts it waits for."""
 
     holds: dict[Ground, None] = field(default_factory=dict)
-    waits: dict[Premise, None] = field(default_factory=dict)
+    waits: dict[Awaited, None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ class _Match:
     @property
     def rows(self) -> list[Row]:
         """The rows that its premises are."""
-        return [self.order.values(p.args, self.binding) for p in self.order.clause.premises]
+        return [self.order.values(p.args, self.binding) for p in self.rule.clause.premises]
 
     def value(self, term: Term) -> Value | None:
         if isinstance(term, Constant):
@@ -79,23 +82,21 @@ class PossibleDerivations:
         }
         self._rules: dict[str, list[tuple[PossibleRule, JoinOrder]]] = {}
         for rule in possible.rules:
-            clause = clause_of(rule.rule)
-            order = JoinOrder.from_head(clause)
-            self._rules.setdefault(clause.head.predicate, []).append((rule, order))
+            order = JoinOrder.from_head(rule.clause)
+            self._rules.setdefault(rule.clause.head.predicate, []).append((rule, order))
 
     def whole(self, name: str, row: Row) -> PossibleArgs:
         """All arguments of a possible fact, of which a row has those that are known."""
         values = iter(row)
         return tuple(next(values) if label is None else None for label in self._patterns[name])
 
-    def pending(
-        self, query: str, name: str, row: Row, time: int, until: int | None = None
-    ) -> Pending:
+    def pending(self, query: str, name: str, row: Row, time: int) -> Pending:
         """A possible answer with a derivation of it."""
         args = self.whole(name, row)
         leaves = _Leaves()
         self._derive(name, args, time, leaves, frozenset())
         waits = sorted(leaves.waits, key=lambda p: (p.time, p.predicate, str(p.args)))
+        until = self.facts.decided_at(query, time)
         return Pending(query, args, time, tuple(leaves.holds), tuple(waits), until)
 
     def _derive(
@@ -122,7 +123,7 @@ class PossibleDerivations:
         """The matches of rules for one head; those of a rule by the rows of its premises."""
         for rule, order in self._rules.get(name, ()):
             values: dict[str, Value] | None = term_values(rule.head.args, args, constant_value)
-            if values is None or not order.clause.head.can_be_at(time):
+            if values is None or not rule.clause.head.can_be_at(time):
                 continue
             start = order.start(constant_value, values, time)
             bindings = islice(matches(order, self.facts, start, decide), MOST_TRIED)
@@ -130,22 +131,22 @@ class PossibleDerivations:
             yield from sorted(some, key=lambda match: match.rows)
 
     def _leaf(self, match: _Match, number: int, leaves: _Leaves, above: frozenset[object]) -> bool:
-        meaning, premise = match.rule.body[number], match.order.clause.premises[number]
-        whole = meaning.atom if isinstance(meaning, Open) else meaning
-        source = self.possible.deps.core.predicates[whole.predicate].source
+        meaning, premise = match.rule.body[number], match.rule.clause.premises[number]
+        whole = meaning.premise if isinstance(meaning, Open) else meaning
+        predicate = self.possible.deps.core.predicates[whole.predicate]
         args = tuple(map(match.value, whole.args))
         tick = match.order.known_tick(premise, match.binding)
         if isinstance(meaning, Open):
             assert tick is not None, "only facts with a time are waited for"
-            leaves.waits[Premise(source, args, tick)] = None
+            leaves.waits[Awaited(predicate.base, args, tick)] = None
             return True
+        is_fact = predicate.role is not Role.STEP  # a step within a rule is none of its own
         stands = self.facts.is_given(premise.predicate, tick)
         if not stands:
             if self._derive(premise.predicate, args, tick, leaves, above):
                 return True
-            # A step within a rule is not a fact of its own.
-            stands = bool(source) and self.facts.is_settled(whole.predicate, tick)
-        if stands:
+            stands = is_fact and self.facts.is_settled(whole.predicate, tick)
+        if stands and is_fact:
             known = tuple(value for value in args if value is not None)
-            leaves.holds[Ground(source, known, tick)] = None
+            leaves.holds[Ground(predicate.base, known, tick)] = None
         return stands

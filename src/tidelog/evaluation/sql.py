@@ -26,6 +26,7 @@ from tidelog.data.packed import (
     shift_sql,
     unpack_sql,
 )
+from tidelog.data.types import SQL_TYPES
 from tidelog.evaluation.plan import (
     Derive,
     Fill,
@@ -53,8 +54,6 @@ from tidelog.logic.normalise import Predicate
 
 # Text constants that cannot stand in a SQL text of either engine: `tidelog_text(i, v)`.
 TEXTS = "tidelog_text"
-
-_TYPES = {Type.TEXT: "STRING", Type.INT: "BIGINT", Type.FLOAT: "DOUBLE", Type.BOOL: "BOOLEAN"}
 
 
 class Writer:
@@ -269,7 +268,7 @@ class Writer:
 
     def empty(self, predicate: Predicate) -> str:
         values = [
-            f"CAST(NULL AS {_TYPES[type_ or Type.TEXT]}) AS {name}"
+            f"CAST(NULL AS {SQL_TYPES[type_ or Type.TEXT]}) AS {name}"
             for name, type_ in zip(columns(len(predicate.types)), predicate.types, strict=True)
         ]
         if predicate.temporal:

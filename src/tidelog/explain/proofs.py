@@ -17,7 +17,6 @@ from typing import TypeAlias
 
 from tidelog.analysis.containment import Ground
 from tidelog.evaluation.goal_directed.model import Derivation, FactModel
-from tidelog.evaluation.goal_directed.values import is_copy
 from tidelog.language.program import NOWHERE, Comparison, Rule, Value
 
 # Derivations of one fact by one rule, and in all, that are looked at: usually all there are; where
@@ -122,7 +121,7 @@ class Derivations:
 
     def _own(self, way: Derivation) -> int:
         """What a step adds to the size: nothing where it merely names an input by its own name."""
-        return 0 if is_copy(way.clause) else 1
+        return 0 if self.model.core.is_copy(way.clause) else 1
 
 
 class Proofs(Derivations):
@@ -200,17 +199,17 @@ class Proofs(Derivations):
         steps = []
         for fact in order:
             way = chosen.get(fact)
-            if way is None or is_copy(way.clause):
+            if way is None or self.model.core.is_copy(way.clause):
                 steps.append(ProofStep(self._named(fact), None, kept=self._kept(fact)))
                 continue
-            rule = self.model.written(way.clause)
+            rule = way.clause.shown
             premises = tuple(order[p] for p in way.premises)
             steps.append(ProofStep(self._named(fact), rule, premises, sides(rule, way)))
         return Proof(tuple(steps), size)
 
     def _below(self, fact: Ground, chosen: dict[Ground, Derivation]) -> tuple[Ground, ...]:
         way = chosen.get(fact)
-        return () if way is None or is_copy(way.clause) else way.premises
+        return () if way is None or self.model.core.is_copy(way.clause) else way.premises
 
     def _kept(self, fact: Ground) -> bool:
         """Whether an input was declared by no one: it stands for what a rule once derived."""
@@ -238,7 +237,7 @@ def _among(fact: Ground, above: _Above) -> bool:
 
 def named(model: FactModel, fact: Ground) -> Ground:
     """The fact under the name its predicate has in the rules."""
-    return Ground(model.core.predicates[fact.predicate].source, fact.args, fact.time)
+    return Ground(model.core.predicates[fact.predicate].base, fact.args, fact.time)
 
 
 def sides(written: Rule, way: Derivation) -> tuple[tuple[Comparison, Value, Value], ...]:

@@ -19,13 +19,13 @@ from tidelog.errors import DataError
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.goal_directed.goal import whole_model
 from tidelog.evaluation.goal_directed.model import Derivation, FactModel
-from tidelog.evaluation.goal_directed.values import is_copy
 from tidelog.evaluation.open_answers import OpenAnswers
 from tidelog.evaluation.ranges import EMPTY, Range
 from tidelog.evaluation.timeline import Limit
 from tidelog.explain.proofs import Derivations, named, sides
 from tidelog.language.program import Comparison, Rule, Type, Value
-from tidelog.logic.normalise import Predicate, core
+from tidelog.logic.core import Predicate, Role
+from tidelog.logic.normalise import core
 
 # Lanes of a predicate, stretches of time in all, and facts with their proofs that are recorded.
 MOST_LANES = 5_000
@@ -115,7 +115,7 @@ def _all_lanes(
     if asked.empty:
         return ()
     temporal = [p for p in model.core.predicates.values() if p.temporal]
-    temporal = [p for p in temporal if not p.name.endswith("[in]")]
+    temporal = [p for p in temporal if p.role is not Role.GIVEN]
     found: dict[str, list[Lane]] = {p.name: [] for p in temporal}
     left = MOST_STRETCHES
     for predicate in sorted(temporal, key=lambda p: (p.name not in queries, p.input)):
@@ -221,16 +221,16 @@ def _recorded(
             continue
         place[fact] = len(place)
         way = derivations.best.get(fact)
-        todo += () if way is None or is_copy(way.clause) else way.premises
+        todo += () if way is None or model.core.is_copy(way.clause) else way.premises
     return [_step(model, derivations.best.get(fact), fact, place) for fact in place]
 
 
 def _step(
     model: FactModel, way: Derivation | None, fact: Ground, place: dict[Ground, int]
 ) -> Recorded:
-    if way is None or is_copy(way.clause):
+    if way is None or model.core.is_copy(way.clause):
         return Recorded(named(model, fact), None, (), ())
-    rule = model.written(way.clause)
+    rule = way.clause.shown
     premises = tuple(place[p] for p in way.premises)
     return Recorded(named(model, fact), rule, premises, sides(rule, way))
 

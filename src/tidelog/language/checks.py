@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tidelog.language.diagnostics import (
@@ -452,32 +452,38 @@ def _underivable(program: Program) -> Iterator[Diagnostic]:
             )
 
 
-def derivable_predicates(program: Program, inputs: Iterable[str] | None = None) -> set[str]:
-    """Inputs, and heads of rules all of whose body predicates are derivable.
+def derivable_predicates(program: Program) -> set[str]:
+    """Inputs, and heads of rules all of whose body predicates are derivable."""
+    uses = [(rule.head.predicate, {a.predicate for a in rule.atoms}) for rule in program.rules]
+    return derivable(uses, program.inputs)
 
-    Inputs are the program's, or others where they are known better.
+
+def derivable(uses: Sequence[tuple[str, set[str]]], given: Iterable[str]) -> set[str]:
+    """What is given, and heads all of whose needs are derivable.
+
+    >>> sorted(derivable([("P", {"E"}), ("Q", {"P", "R"}), ("R", {"R"})], ["E"]))
+    ['E', 'P']
     """
     waiting: dict[str, list[int]] = {}
     missing: list[int] = []
-    ready = list(program.inputs if inputs is None else inputs)
-    for i, rule in enumerate(program.rules):
-        needs = {atom.predicate for atom in rule.atoms}
+    ready = list(given)
+    for i, (head, needs) in enumerate(uses):
         missing.append(len(needs))
         for name in needs:
             waiting.setdefault(name, []).append(i)
         if not needs:
-            ready.append(rule.head.predicate)
-    found: set[str] = set()
+            ready.append(head)
+    reached: set[str] = set()
     while ready:
         name = ready.pop()
-        if name in found:
+        if name in reached:
             continue
-        found.add(name)
+        reached.add(name)
         for i in waiting.get(name, ()):
             missing[i] -= 1
             if missing[i] == 0:
-                ready.append(program.rules[i].head.predicate)
-    return found
+                ready.append(uses[i][0])
+    return reached
 
 
 def _unused(program: Program) -> Iterator[Diagnostic]:

@@ -195,9 +195,9 @@ class JoinOrder:
         self.known = tuple(known)
         self.constants = tuple(dict.fromkeys(_constants(clause)))
         start: list[_Place] = [*self.constants, *self.known]
-        if at_head and isinstance(clause.head.when, Offset):
+        if at_head:
             start.append(HEAD_TIME)
-        self._at_head = start[-1:] == [HEAD_TIME]
+        self._at_head = at_head
         self.places: dict[_Place, int] = {place: i for i, place in enumerate(start)}
         self._tests = list(clause.tests)
         self.due = self._due()
@@ -218,7 +218,8 @@ class JoinOrder:
     ) -> tuple[V, ...]:
         """The binding at the start."""
         binding = [*map(constant, self.constants), *(values[name] for name in self.known)]
-        if head is not None and self._at_head:
+        if self._at_head:
+            assert head is not None, "the head's time is known"
             binding.append(head)
         return tuple(binding)
 
@@ -226,7 +227,7 @@ class JoinOrder:
     def from_head(clause: Clause, left_out: Collection[int] = ()) -> JoinOrder:
         """An order for when the head is given: its variables and its time are known."""
         known = dict.fromkeys(variable.name for variable in clause.head.variables)
-        return JoinOrder(clause, known, left_out=left_out)
+        return JoinOrder(clause, known, at_head=clause.head.temporal, left_out=left_out)
 
     def start_from(
         self, constant: Callable[[Constant], V], args: Sequence[V], tick: Any

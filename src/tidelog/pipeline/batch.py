@@ -24,8 +24,8 @@ from tidelog.pipeline.chain import Chain
 from tidelog.pipeline.given import Given
 from tidelog.pipeline.kernel import Kernel
 from tidelog.pipeline.packing import Packing
+from tidelog.pipeline.places import unpacked
 from tidelog.pipeline.sources import Files, Inputs
-from tidelog.pipeline.work import unpacked
 from tidelog.streaming.layout import Layout
 
 

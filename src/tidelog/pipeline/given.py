@@ -67,6 +67,18 @@ class Given:
             tables = {p.name: _rigid(engine, p.source) for p in needed.inputs if not p.temporal}
         return Given(program, needed, tables)
 
+    def rigid_facts(self) -> dict[str, Any]:
+        """Rigid facts under the names that users give inputs and columns."""
+        known = schemas(self.program)
+        facts: dict[str, Any] = {}
+        for name, table in self.rigid.items():
+            schema = known[self.core.predicates[name].source]
+            columns = [column.name for column in schema.columns]
+            facts[schema.predicate] = (
+                table.rename_columns(columns) if columns else [()] * table.num_rows
+            )
+        return facts
+
     @property
     def large(self) -> list[str]:
         """Rigid inputs that are not sent to every worker."""

@@ -19,7 +19,7 @@ from tidelog.evaluation.plan import Scan
 from tidelog.evaluation.runner import Runner
 from tidelog.evaluation.sql import Writer
 from tidelog.language.program import Type
-from tidelog.logic.normalise import Predicate
+from tidelog.logic.normalise import Predicate, Role
 from tidelog.streaming.layout import DONE, KEPT, NEW, Layout, Relation, as_rows, partition
 from tidelog.streaming.schedule import WHOLE, Schedule
 from tidelog.streaming.wave import Span, Wave
@@ -340,7 +340,7 @@ class _Home:
 
 
 def _shape(relation: Relation) -> Predicate:
-    return Predicate(relation.name, True, relation.types, False, relation.name)
+    return Predicate(relation.name, True, relation.types, Role.DERIVED, relation.name)
 
 
 def _select(relation: Relation, part: int) -> str:

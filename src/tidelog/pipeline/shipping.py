@@ -29,7 +29,7 @@ from pyspark.sql import SparkSession
 
 from tidelog.errors import DataError
 
-KERNEL = "tidelog.pipeline.turns"  # what the partitions run, with all it imports
+KERNEL = "tidelog.pipeline.modes"  # what the partitions run, with all it imports
 
 _prepared: dict[str, set[str]] = {}  # executors that were looked at, by application
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -23,23 +23,16 @@ from pyspark.sql import types as S
 
 from tidelog.data.packed import slots_of
 from tidelog.data.readers import parquet
-from tidelog.data.readers.csv import NOT_FINITE, PATTERNS, read_header, read_texts
+from tidelog.data.readers.csv import facts_of_texts, read_header, read_texts
 from tidelog.data.readers.json import parse_line, predicate_of, typed_values
 from tidelog.data.readers.memory import Table
-from tidelog.data.readers.places import find_facts
+from tidelog.data.readers.places import FORMATS, HIDDEN, find_facts, input_of
 from tidelog.data.schema import Schema, positions
-from tidelog.data.ticks import PATTERN, Ticks
-from tidelog.data.types import arrow_type
+from tidelog.data.ticks import Ticks
+from tidelog.data.types import SQL_TYPES, arrow_type
 from tidelog.errors import DataError
 from tidelog.language.program import TIME_COLUMN, TIME_MAX, Program, Type
 
-_SPARK = {
-    Type.TEXT: S.StringType(),
-    Type.INT: S.LongType(),
-    Type.FLOAT: S.DoubleType(),
-    Type.BOOL: S.BooleanType(),
-}
-_BLANKS = " \t"
 # Of the DuckDB that reads files in a worker.
 _READING: dict[str, str | bool | int | float | list[str]] = {
     "threads": 1,
@@ -69,11 +62,11 @@ class Inputs:
 
     @property
     def all_slots(self) -> dict[str, Type]:
-        found: dict[str, Type] = {}
+        slots: dict[str, Type] = {}
         for name in self.names:
             types = [column.type or Type.TEXT for column in self.schemas[name].columns]
-            found.update(zip(self.slots(name), types, strict=True))
-        return dict(sorted(found.items()))
+            slots.update(zip(self.slots(name), types, strict=True))
+        return dict(sorted(slots.items()))
 
     @property
     def arrow(self) -> pa.Schema:
@@ -81,28 +74,22 @@ class Inputs:
         ends = [("t", pa.int64()), ("problem", pa.string()), ("file", pa.string())]
         return pa.schema([("tag", pa.int32()), *slots, *ends])
 
-    def rows(
-        self,
-        frame: DataFrame,
-        name: str,
-        values: list[Column],
-        time: Column,
-        problems: list[Column],
-        file: Column,
+    def _tagged(
+        self, frame: DataFrame, name: str, values: list[Column], time: Column, file: Column
     ) -> DataFrame:
         """A frame as rows, its arguments and time already of their types."""
         schema = self.schemas[name]
-        missing = [
+        problems = [
             F.when(value.isNull(), F.lit(f"no value in column `{column.name}`"))
             for value, column in zip(values, schema.columns, strict=True)
         ]
-        missing += [
+        problems += [
             F.when(F.isnan(value), F.lit(f"NaN in column `{column.name}`"))
             for value, column in zip(values, schema.columns, strict=True)
             if column.type is Type.FLOAT
         ]
         far = F.concat(F.lit("time "), time.cast("string"), F.lit(" does not fit 62 bits"))
-        missing += [
+        problems += [
             F.when(time.isNull(), F.lit(f"no value in column `{schema.time}`")),
             F.when(~time.between(-TIME_MAX, TIME_MAX), far),
         ]
@@ -110,11 +97,11 @@ class Inputs:
         return frame.select(
             F.lit(self.tag(name)).cast("int").alias("tag"),
             *(
-                named.get(slot, F.lit(None)).cast(_SPARK[type_]).alias(slot)
+                named.get(slot, F.lit(None)).cast(SQL_TYPES[type_]).alias(slot)
                 for slot, type_ in self.all_slots.items()
             ),
             time.cast("bigint").alias("t"),
-            F.coalesce(*problems, *missing).alias("problem"),
+            F.coalesce(*problems).alias("problem"),
             file.cast("string").alias("file"),
         )
 
@@ -124,9 +111,9 @@ class Inputs:
         chosen = positions(frame.columns, schema, where)
         fields = frame.schema.fields
         for column, position in zip(schema.columns, chosen, strict=False):
-            found = spark_type(fields[position].dataType)
+            actual = spark_type(fields[position].dataType)
             wanted = column.type or Type.TEXT
-            if not (found is wanted or (found is Type.INT and wanted is Type.FLOAT)):
+            if not (actual is wanted or (actual is Type.INT and wanted is Type.FLOAT)):
                 kind = fields[position].dataType.simpleString()
                 raise DataError(
                     f"{where}: column `{column.name}` is {kind}, and the rules need {wanted.value}"
@@ -137,11 +124,11 @@ class Inputs:
         plain = [f"c{i}" for i in range(len(fields))]
         frame = frame.select("*", *extra).toDF(*plain, *(["file"] if extra else []))
         values = [
-            F.col(plain[position]).cast(_SPARK[column.type or Type.TEXT])
+            F.col(plain[position]).cast(SQL_TYPES[column.type or Type.TEXT])
             for column, position in zip(schema.columns, chosen, strict=False)
         ]
         time = self._time(F.col(plain[chosen[-1]]), time_type, where, str(schema.time))
-        return self.rows(frame, name, values, time, [], F.col("file") if extra else F.lit(None))
+        return self._tagged(frame, name, values, time, F.col("file") if extra else F.lit(None))
 
     def _time(self, column: Column, type_: S.DataType, where: str, name: str) -> Column:
         ticks = self.ticks
@@ -164,65 +151,13 @@ class Inputs:
         kind = type_.simpleString()
         raise DataError(f"{where}: time column `{name}` is {kind}; times are {wanted}")
 
-    def texts(self, frame: DataFrame, name: str, chosen: list[int], file: Column) -> DataFrame:
-        """A frame of texts `c0..cn` as rows: what cannot be read is a problem of its row."""
-        schema = self.schemas[name]
-        values: list[Column] = []
-        problems = [F.col("broken")]
-        for column, position in zip(schema.columns, chosen, strict=False):
-            value, problem = _read(F.col(f"c{position}"), column.type or Type.TEXT, column.name)
-            values.append(value)
-            problems += [] if problem is None else [problem]
-        text = F.col(f"c{chosen[-1]}")
-        if self.ticks is None:
-            time, problem = _read(text, Type.INT, str(schema.time))
-        else:
-            trimmed = F.btrim(text, F.lit(_BLANKS))
-            fits = trimmed.rlike(f"\\A(?:{PATTERN})\\z")
-            moment = F.when(fits, F.try_to_timestamp(trimmed))
-            time = _ticked(F.unix_micros(moment), self.ticks)
-            problem = F.when((text != "") & moment.isNull(), _not(text, "a timestamp", schema))
-        assert problem is not None
-        return self.rows(frame, name, values, time, [*problems, problem], file)
-
-    def lines(self, frame: DataFrame, only: Callable[[str], str | None]) -> DataFrame:
-        """JSON lines, read as `tidelog query` reads them; `frame` has `value` and `file`."""
-        parse = _Lines(self, only)
-        return frame.mapInArrow(parse, arrow_struct(self.arrow))
-
 
 def _ticked(micros: Column, ticks: Ticks) -> Column:
     since = micros - F.lit(ticks.origin)
+    if ticks.length == 1:
+        return since
     length = F.lit(ticks.length).cast("bigint")
-    return (
-        ((since - F.pmod(since, length)) / length).cast("bigint")
-        if ticks.length == 1
-        else (F.call_function("div", since - F.pmod(since, length), length))
-    )
-
-
-def _not(text: Column, what: str, schema: Schema | str) -> Column:
-    name = schema if isinstance(schema, str) else schema.time
-    shown = F.substring(text, 1, 40)
-    return F.concat(F.lit(f"column `{name}`: `"), shown, F.lit(f"` is not {what}"))
-
-
-def _read(text: Column, type_: Type, name: str) -> tuple[Column, Column | None]:
-    """A text as a value of a type, and what is wrong where it is not one."""
-    if type_ is Type.TEXT:
-        return text, None
-    trimmed = F.btrim(text, F.lit(_BLANKS))
-    fits = text.rlike(f"\\A(?:{PATTERNS[type_]})\\z")
-    if type_ is Type.FLOAT:
-        endless = text.rlike(f"\\A(?:{NOT_FINITE})\\z")
-        number = F.when(fits | endless, trimmed.try_cast("double"))
-        value = F.when(F.abs(number) != float("inf"), number).when(endless, number)
-    elif type_ is Type.INT:
-        value = F.when(fits, trimmed.try_cast("bigint"))
-    else:
-        value = F.when(fits, F.lower(trimmed) == "true")
-    bad = (text != "") & value.isNull()
-    return value, F.when(bad, _not(text, type_.value, name))
+    return F.call_function("div", since - F.pmod(since, length), length)
 
 
 def spark_type(type_: S.DataType) -> Type | None:
@@ -252,38 +187,39 @@ def arrow_struct(schema: pa.Schema) -> S.StructType:
 
 @dataclass(frozen=True)
 class _Lines:
-    """Reads JSON lines inside the partitions."""
+    """Reads JSON lines inside the partitions, as `tidelog query` reads them."""
 
     inputs: Inputs
-    only: Callable[[str], str | None]
+    facts: Path
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             rows = [
                 row
                 for text, file in zip(
-                    batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True
+                    *(column.to_pylist() for column in batch.columns), strict=True
                 )
-                if (row := self._row(text, unquote(file))) is not None
+                if text.strip() and (row := self._row(text, unquote(file))) is not None
             ]
             yield pa.RecordBatch.from_pylist(rows, schema=self.inputs.arrow)
 
     def _row(self, text: str, file: str) -> dict[str, Any] | None:
-        if not text.strip():
-            return None
-        named = self.only(file)
-        row: dict[str, Any] = {"tag": -1 if named is None else self.inputs.tag(named), "file": file}
+        """A line as a row; None when no query needs it."""
+        inputs = self.inputs
+        place = input_of(_local(file), self.facts)
+        named = place if place in inputs.schemas else None
+        row: dict[str, Any] = {"tag": -1 if named is None else inputs.tag(named), "file": file}
         try:
             record = parse_line(text)
             if list(record) == [TIME_COLUMN]:
                 return None  # all before has arrived: files say so by ending
             name = predicate_of(record, named)
-            schema = self.inputs.schemas.get(name)
+            schema = inputs.schemas.get(name)
             if schema is None:
-                return None  # no query needs it
-            row["tag"] = self.inputs.tag(name)
-            values = typed_values(record, schema, self.inputs.ticks)
-            row |= zip([*self.inputs.slots(name), "t"], values, strict=True)
+                return None
+            row["tag"] = inputs.tag(name)
+            values = typed_values(record, schema, inputs.ticks)
+            row |= zip([*inputs.slots(name), "t"], values, strict=True)
             if None in values:
                 raise ValueError(f"no value in column `{schema.names[values.index(None)]}`")
         except ValueError as error:
@@ -292,35 +228,45 @@ class _Lines:
 
 
 @dataclass(frozen=True)
-class _Texts:
-    """Reads CSV files inside the partitions, as `tidelog query` reads them."""
+class _Csv:
+    """Reads CSV files of one input inside the partitions, as `tidelog query` reads them."""
 
+    inputs: Inputs
+    name: str
     size: int
-
-    @property
-    def schema(self) -> pa.Schema:
-        names = [f"c{i}" for i in range(self.size)]
-        return pa.schema([(name, pa.string()) for name in (*names, "broken", "file")])
+    chosen: tuple[int, ...]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        names = ", ".join(f"c{i}" for i in range(self.size))
         for batch in batches:
             for uri, ending in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                path = _local(uri)
-                file = f"file://{quote(str(path))}"  # as Spark names the files it reads itself
                 with (
                     tempfile.TemporaryDirectory(prefix="tidelog-") as spill,
                     duckdb.connect(config={**_READING, "temp_directory": spill}) as connection,
                 ):
-                    problems = read_texts(connection, "texts", path, self.size, ending)
-                    reader = connection.sql(f"SELECT {names} FROM texts").to_arrow_reader(65_536)
-                    assert reader is not None
-                    for part in reader:
-                        n = part.num_rows
-                        more = [pa.nulls(n, pa.string()), pa.repeat(file, n)]
-                        yield pa.RecordBatch.from_arrays([*part.columns, *more], schema=self.schema)
-                broken = [{"broken": problem, "file": file} for problem in problems]
-                yield pa.RecordBatch.from_pylist(broken, schema=self.schema)
+                    yield from self._file(connection, _local(uri), ending)
+
+    def _file(
+        self, connection: duckdb.DuckDBPyConnection, path: Path, ending: str
+    ) -> Iterator[pa.RecordBatch]:
+        inputs, schema = self.inputs, self.inputs.schemas[self.name]
+        file = f"file://{quote(str(path))}"  # as Spark names the files it reads itself
+        connection.execute("SET TimeZone = 'UTC'")
+        broken = read_texts(connection, "texts", path, self.size, ending)
+        select = facts_of_texts("texts", schema, self.chosen, inputs.ticks)
+        reader = connection.sql(select).to_arrow_reader(65_536)
+        assert reader is not None
+        names = [*inputs.slots(self.name), "t", "problem"]
+        for part in reader:
+            n = part.num_rows
+            columns = dict(zip(names, part.columns, strict=True))
+            columns |= {
+                "tag": pa.repeat(pa.scalar(inputs.tag(self.name), pa.int32()), n),
+                "file": pa.repeat(file, n),
+            }
+            arrays = [columns.get(f.name, pa.nulls(n, f.type)) for f in inputs.arrow]
+            yield pa.RecordBatch.from_arrays(arrays, schema=inputs.arrow)
+        rows = [{"tag": inputs.tag(self.name), "problem": p, "file": file} for p in broken]
+        yield pa.RecordBatch.from_pylist(rows, schema=inputs.arrow)
 
 
 class Frames:
@@ -377,51 +323,39 @@ class Files:
         if not self.folder.exists():
             raise DataError(f"{self.folder}: no such file or folder")
         paths = [self.folder] if self.folder.is_file() else sorted(self.folder.rglob("*"))
-        hidden = (".", "_")
         return self._rows(
             self.spark,
             [
                 path.as_uri()
                 for path in paths
                 if path.is_file()
-                and not any(part.startswith(hidden) for part in path.relative_to(self.folder).parts)
+                and not any(part.startswith(HIDDEN) for part in path.relative_to(self.folder).parts)
             ],
         )
 
     def _rows(self, spark: SparkSession, paths: list[str]) -> DataFrame:
         groups: dict[tuple[str, str, tuple[object, ...]], list[str]] = {}
         for path in paths:
-            name, ending = self._name(path), Path(path).suffix
-            known = name is None or name in self.inputs.schemas
-            if known and ending in (".csv", ".parquet", ".jsonl", ".tdl"):
-                key = (ending, name or "", self._columns(ending, name, path))
+            local = _local(path)
+            ending, name = local.suffix, input_of(local, self.folder)
+            # The lines of a single file may say themselves what they are facts of.
+            mixed = local == self.folder and ending in (".jsonl", ".tdl")
+            if ending in (*FORMATS, ".tdl") and (mixed or name in self.inputs.schemas):
+                key = (ending, name, self._columns(ending, name, path))
                 groups.setdefault(key, []).append(path)
         parts = [self._read(spark, *key, paths) for key, paths in groups.items()]
-        empty = spark.createDataFrame([], arrow_struct(self.inputs.arrow))
-        return (
-            reduce(DataFrame.unionByName, parts, empty)
-            if not parts
-            else reduce(DataFrame.unionByName, parts)
-        )
+        if not parts:
+            return spark.createDataFrame([], arrow_struct(self.inputs.arrow))
+        return reduce(DataFrame.unionByName, parts)
 
-    def _name(self, path: str) -> str | None:
-        """The input that a file's place says it is of; None when its lines say so."""
-        if self.folder.is_file():
-            stem = self.folder.stem
-            return stem if self.folder.suffix not in (".jsonl", ".tdl") else None
-        first = _local(path).relative_to(self.folder).parts[0]
-        return first if "." not in first else Path(first).stem
-
-    def _columns(self, ending: str, name: str | None, path: str) -> tuple[object, ...]:
+    def _columns(self, ending: str, name: str, path: str) -> tuple[object, ...]:
         """What tells files apart that cannot be read together: their columns."""
-        local = _local(path)
         if ending == ".csv":
-            assert name is not None
-            header = read_header(local, self.inputs.schemas[name])
+            header = read_header(_local(path), self.inputs.schemas[name])
             self.endings[path] = header.ending
-            return (len(header.names), *header.positions)
+            return (len(header.names), header.positions)
         if ending == ".parquet":
-            return tuple((f.name, str(f.type)) for f in parquet.read_schema(local))
+            return tuple((f.name, str(f.type)) for f in parquet.read_schema(_local(path)))
         return ()
 
     def _read(
@@ -429,31 +363,28 @@ class Files:
         spark: SparkSession,
         ending: str,
         name: str,
-        columns: tuple[object, ...],
+        columns: tuple[Any, ...],
         paths: list[str],
     ) -> DataFrame:
         places = [_glob(path) for path in paths]
         file = F.col("_metadata.file_path")
+        rows = arrow_struct(self.inputs.arrow)
         if ending == ".csv":
-            size, *chosen = [int(str(n)) for n in columns]
-            read = _Texts(size)
             files = [(path, self.endings.pop(path)) for path in paths]
-            found = spark.createDataFrame(files, "path STRING, ending STRING")
-            frame = found.mapInArrow(read, arrow_struct(read.schema))
-            return self.inputs.texts(frame, name, chosen, F.col("file"))
+            frame = spark.createDataFrame(files, "path STRING, ending STRING")
+            return frame.mapInArrow(_Csv(self.inputs, name, *columns), rows)
         if ending == ".parquet":
-            frame = spark.read.parquet(*places)
-            return self.inputs.typed(frame, name, paths[0], file)
+            return self.inputs.typed(spark.read.parquet(*places), name, paths[0], file)
         if ending == ".jsonl":
             frame = spark.read.text(places).select("value", file.alias("file"))
-            return self.inputs.lines(frame, _NameOf(str(self.folder), tuple(self.inputs.names)))
+            return frame.mapInArrow(_Lines(self.inputs, self.folder), rows)
         return self._rules(spark)
 
     def _rules(self, spark: SparkSession) -> DataFrame:
         """A `.tdl` file of facts."""
-        found = find_facts(self.program, str(self.folder), self.inputs.ticks)
         rows = []
-        for name, parts in found.items():
+        facts = find_facts(self.program, str(self.folder), self.inputs.ticks)
+        for name, parts in facts.items():
             for part in parts:
                 if name in self.inputs.schemas and isinstance(part, Table):
                     names = [*self.inputs.slots(name), "t"]
@@ -462,20 +393,6 @@ class Files:
                     rows += [{**tag, **row} for row in table.to_pylist()]
         table = pa.Table.from_pylist(rows, schema=self.inputs.arrow)
         return spark.createDataFrame(table, arrow_struct(self.inputs.arrow))
-
-
-@dataclass(frozen=True)
-class _NameOf:
-    """The input that the place of a file names."""
-
-    folder: str
-    names: tuple[str, ...]
-
-    def __call__(self, uri: str) -> str | None:
-        path = _local(uri)
-        place = path.name if str(path) == self.folder else path.relative_to(self.folder).parts[0]
-        stem = place.split(".")[0]
-        return stem if stem in self.names else None
 
 
 def _local(uri: str) -> Path:

@@ -9,8 +9,8 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from tidelog.data.secrets import without_secrets
 from tidelog.errors import DataError
-from tidelog.pipeline.secrets import without_secrets
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ def fits(deps: Dependencies) -> bool:
     They cannot where rules recurse through fixed times or look very far ahead.
     """
     clauses = deps.core.clauses
-    if any(len(c.premises) > MOST_PREMISES for c in clauses if not c.temporal):
+    if any(len(c.premises) > MOST_PREMISES for c in clauses if not c.head.temporal):
         return False
     if any(deps.offsets[n].high + max(0, deps.phi[n]) > FAR for n in deps.carrying):
         return False

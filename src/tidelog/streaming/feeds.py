@@ -48,7 +48,7 @@ def from_files(
 
 @dataclass
 class Lines:
-    """JSON lines as they come: a tick may be split, so that one is complete when all are past it.
+    """JSON lines as they come; a tick is complete once every input has lines of a later one.
 
     `{"time": 7}` alone says that everything before 7 has arrived.
     """

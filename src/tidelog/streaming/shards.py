@@ -34,6 +34,7 @@ from tidelog.streaming.layout import (
     schema_of,
 )
 from tidelog.streaming.online import OnlineAlgorithm
+from tidelog.streaming.schedule import check_streamed
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,9 @@ class Shards:
     deps: Dependencies
     eager: bool
     budget: float = 10.0
+
+    def __post_init__(self) -> None:
+        check_streamed(self.deps)
 
     @property
     def whole(self) -> bool:

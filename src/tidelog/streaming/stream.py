@@ -32,6 +32,7 @@ from tidelog.streaming.joins import Row
 from tidelog.streaming.offline import OfflineAlgorithm
 from tidelog.streaming.online import OnlineAlgorithm
 from tidelog.streaming.options import Emit, History, Mode, StreamOptions
+from tidelog.streaming.schedule import check_streamed
 from tidelog.streaming.snapshot import State, as_facts, plain, plain_facts, read, write
 
 Late: TypeAlias = list[Row]
@@ -111,6 +112,7 @@ class Stream:
         whole = core(self.program, self.queries)
         needed, _ = reduced(whole, self.queries, planning_budget())
         self.deps = dependencies(needed, self.queries)
+        check_streamed(self.deps)
         self._sources = {p.source: p.name for p in self.deps.core.inputs if p.temporal}
         self._pace = Pace(tuple(self._sources), lateness, from_=from_)
         self._intakes = {n: Intake(s) for n, s in self.schemas.items() if s.time is not None}

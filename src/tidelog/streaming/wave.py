@@ -8,12 +8,14 @@ state is all that is kept; where state lies in files it is the new slices only (
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import assert_never
 
 import duckdb
 import pyarrow as pa
 
+from tidelog.analysis.graph import Bound
 from tidelog.data.packed import chunks_sql
 from tidelog.evaluation.plan import Derive, Fixpoint, Plan, Scan, Step
 from tidelog.evaluation.ranges import EMPTY, Range
@@ -76,8 +78,7 @@ class Wave(Runner):
         by table, and of answers given early by query. Of the `steps` of the plan, all are run
         unless some are chosen. Answers are `packed` or a row each.
         """
-        ahead = span.to + span.ahead
-        ranges = schedule.ranges(span.tin, ahead, span.start)
+        ranges = schedule.ranges(span.tin, span.to + span.ahead, span.start)
         data = {name: r for name, r in ranges.items() if schedule.deps.core.predicates[name].input}
         plan = replace(schedule.plan, ranges=ranges, data=data)
         steps = plan.steps if steps is None else tuple(steps)
@@ -89,43 +90,30 @@ class Wave(Runner):
         for step in steps:
             match step:
                 case Scan():
-                    if step.predicate.temporal:
-                        narrow = narrowed(step.predicate, step.columns)
-                        first = schedule.kept_from(step.name, span.to, span.start)
-                        first = span.to + 1 if first is None else min(first, span.to + 1)
-                        if span.window is not None:
-                            first = span.to - span.window + 1
-                        table = new[step.name] if fresh else step.name
-                        ranges_ = _kept(schedule, step.name, first, None, math.inf)
-                        _keep(kept, narrow, step.name, table, ranges_, writer)
-                case Derive(predicate=predicate, table=table):
-                    self._keep_derived(schedule, span, predicate, table, kept, writer, fresh)
-                    if table in wanted:
-                        known[table] = _passed(schedule, span, predicate, table, writer)
-                case Fixpoint():
-                    for predicate, table in zip(step.predicates, step.tables, strict=True):
-                        self._keep_derived(schedule, span, predicate, table, kept, writer, fresh)
+                    table = new[step.name] if fresh else step.name
+                    kept |= _kept_facts(schedule, span, step, table, writer)
+                case Derive() | Fixpoint():
+                    for predicate, table in _derived(step):
+                        kept |= _kept_slices(schedule, span, predicate, table, writer, fresh=fresh)
                         if table in wanted:
                             known[table] = _passed(schedule, span, predicate, table, writer)
-        here = {p.name for step in steps for p in _derived(step)}
+                case _:
+                    assert_never(step)
+        here = {predicate.name for step in steps for predicate, _ in _derived(step)}
         answers: dict[str, str] = {}
         given: dict[str, str] = {}
         for query in schedule.deps.queries:
             if query not in here:
                 continue
             asked = Writer(replace(plan, asked=span.asked.get(query, EMPTY)))
-            if query not in span.asked:
-                # A rigid query is answered once, when what it draws on is known.
-                pin = schedule.pins[query]
-                since = span.tin if span.window is None else span.since
-                begun = since is not None and (span.window is not None or since > span.start)
-                due = pin <= span.to and (not begun or (since is not None and since < pin))
-                rows = asked.rows(query)
-                answers[query] = rows if due else f"SELECT * FROM ({rows}) AS r LIMIT 0"
-            elif query in span.early:
+            if query in span.early:
                 answers[query], given[query] = self._early(asked, query, state, span.early[query])
-            else:
+            elif query in span.asked:
                 answers[query] = asked.answers(query) if packed else asked.rows(query)
+            else:
+                rows = asked.rows(query)
+                due = _rigid_due(span, schedule.pins[query])
+                answers[query] = rows if due else f"SELECT * FROM ({rows}) AS r LIMIT 0"
         return Waved(answers, kept, given, known)
 
     def steps(
@@ -150,6 +138,8 @@ class Wave(Runner):
                     self._derive(step, writer, state)
                 case Fixpoint():
                     self.fixpoint(step, writer, state)
+                case _:
+                    assert_never(step)
         return new
 
     def _scan(
@@ -185,25 +175,6 @@ class Wave(Runner):
             f" UNION ALL SELECT {names} FROM {step.table}_now",
         )
 
-    def _keep_derived(
-        self,
-        schedule: Schedule,
-        span: Span,
-        predicate: Predicate,
-        table: str,
-        kept: dict[str, str],
-        writer: Writer,
-        fresh: bool,
-    ) -> None:
-        if not predicate.temporal or span.window is not None:
-            return
-        first = schedule.kept_from(table, span.to, span.start)
-        known = schedule.frontier(predicate.name, span.tin, span.start) if fresh else None
-        if known is not None and first is not None:
-            first = max(first, known + 1)
-        last = schedule.frontier(predicate.name, span.to, span.start)
-        _keep(kept, predicate, table, table, _kept(schedule, table, first, known, last), writer)
-
     def _early(
         self, writer: Writer, query: str, state: Mapping[str, str], final: int
     ) -> tuple[str, str]:
@@ -219,14 +190,26 @@ class Wave(Runner):
         return f"SELECT * FROM {table}", later
 
 
-def _derived(step: Step) -> tuple[Predicate, ...]:
+def _derived(step: Step) -> Iterator[tuple[Predicate, str]]:
+    """The predicates that a step derives, each with its table."""
     match step:
         case Derive():
-            return (step.predicate,)
+            yield step.predicate, step.table
         case Fixpoint():
-            return step.predicates
+            yield from zip(step.predicates, step.tables, strict=True)
         case Scan():
-            return ()
+            pass
+        case _:
+            assert_never(step)
+
+
+def _rigid_due(span: Span, pin: Bound) -> bool:
+    """A rigid query is answered once, in the wave that passes all that it draws on."""
+    if span.window is None:
+        begun, since = span.tin > span.start, span.tin
+    else:
+        begun, since = span.since is not None, span.to if span.since is None else span.since
+    return pin <= span.to and (not begun or since < pin)
 
 
 def _passed(
@@ -238,32 +221,63 @@ def _passed(
     return _clipped(writer, predicate, table, Range(low, high) if low <= high else EMPTY)
 
 
-def _kept(
+def _kept_facts(
+    schedule: Schedule, span: Span, scan: Scan, table: str, writer: Writer
+) -> dict[str, str]:
+    """What later waves look at of the facts of a scan, as a select by its name."""
+    if not scan.predicate.temporal:
+        return {}
+    first = schedule.kept_from(scan.name, span.to, span.start)
+    first = span.to + 1 if first is None else min(first, span.to + 1)
+    if span.window is not None:
+        first = span.to - span.window + 1
+    ranges = _kept_ranges(schedule, scan.name, first, None, math.inf)
+    return _kept(narrowed(scan.predicate, scan.columns), scan.name, table, ranges, writer)
+
+
+def _kept_slices(
+    schedule: Schedule,
+    span: Span,
+    predicate: Predicate,
+    table: str,
+    writer: Writer,
+    *,
+    fresh: bool,
+) -> dict[str, str]:
+    """What later waves look at of a derived predicate; of a `fresh` wave, only what is new."""
+    if not predicate.temporal or span.window is not None:
+        return {}
+    first = schedule.kept_from(table, span.to, span.start)
+    known = schedule.frontier(predicate.name, span.tin, span.start) if fresh else None
+    if known is not None and first is not None:
+        first = max(first, known + 1)
+    last = schedule.frontier(predicate.name, span.to, span.start)
+    ranges = _kept_ranges(schedule, table, first, known, last)
+    return _kept(predicate, table, table, ranges, writer)
+
+
+def _kept_ranges(
     schedule: Schedule, table: str, first: int | None, known: int | None, last: float
 ) -> list[Range]:
     """The times of a table that later waves look at: from `first` on, and pinned ones."""
-    found = []
+    ranges = []
     if first is not None and first <= last:
-        found.append(Range(max(first, -TIME_MAX), min(last, TIME_MAX)))
-    found += [
+        ranges.append(Range(max(first, -TIME_MAX), min(last, TIME_MAX)))
+    ranges += [
         Range(tick, tick)
         for tick in sorted(schedule.pinned.get(table, ()))
         if (first is None or tick < first) and (known is None or tick > known) and tick <= last
     ]
-    return found
+    return ranges
 
 
-def _keep(
-    kept: dict[str, str],
-    predicate: Predicate,
-    name: str,
-    table: str,
-    ranges: list[Range],
-    writer: Writer,
-) -> None:
-    if ranges:
-        parts = [_clipped(writer, predicate, table, range_) for range_ in ranges]
-        kept[name] = parts[0] if len(parts) == 1 else writer.merge(predicate, parts, None)
+def _kept(
+    predicate: Predicate, name: str, table: str, ranges: list[Range], writer: Writer
+) -> dict[str, str]:
+    if not ranges:
+        return {}
+    parts = [_clipped(writer, predicate, table, range_) for range_ in ranges]
+    return {name: parts[0] if len(parts) == 1 else writer.merge(predicate, parts, None)}
 
 
 def _clipped(writer: Writer, predicate: Predicate, table: str, clip: Range) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidelog.data.writers import csv_lines, json_lines, plain
+from tidelog.data.writers import as_text, csv_lines, json_lines
 from tidelog.language.diagnostics import visible
 from tidelog.views.terminal import plural, table
 
@@ -47,7 +47,7 @@ def write_lines(path: Path, text: Iterable[str]) -> None:
 def table_lines(predicate: str, answers: pa.Table) -> list[str]:
     shown = answers.slice(0, MOST_ROWS)
     rows = [tuple(visible(name) for name in answers.column_names)]
-    rows += [tuple(visible(plain(v)) for v in row.values()) for row in shown.to_pylist()]
+    rows += [tuple(visible(as_text(v)) for v in row.values()) for row in shown.to_pylist()]
     out = [f"{predicate}: {plural(answers.num_rows, 'answer')}"]
     if answers.num_rows:
         out += ["  " + line for line in table(rows)]

@@ -222,7 +222,7 @@ def _key(deps: Dependencies) -> str:
     key = deps.key
     if key.positions is not None:
         return ", ".join(f"{name}[{i + 1}]" for name, i in key.positions.items())
-    return f"none: {key.reason}{f' ({key.rule.origin})' if key.rule else ''}"
+    return f"none: {key.reason}{f' ({key.clause.origin})' if key.clause else ''}"
 
 
 def _phi_lines(deps: Dependencies) -> list[str]:

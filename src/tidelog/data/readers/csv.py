@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -223,6 +223,40 @@ def read_texts(
     ]
 
 
+def facts_of_texts(table: str, schema: Schema, chosen: Sequence[int], ticks: Ticks | None) -> str:
+    """A select of the facts in a table of texts; its column `problem` says why a row is none."""
+    names = schema.sql_names()
+    columns = list(zip(names, schema.names, chosen, strict=True))
+    types = [column.type or Type.TEXT for column in schema.columns]
+    values = [_value_sql(f"c{i}", type_) for type_, i in zip(types, chosen, strict=False)]
+    time = f"c{chosen[-1]}"
+    values.append(_value_sql(time, Type.INT) if ticks is None else _tick_sql(time, ticks))
+    kinds = [*(type_.value for type_ in types), "int" if ticks is None else "a timestamp"]
+    wrong = [
+        f"WHEN c{i} <> '' AND {name} IS NULL THEN concat({sql_text(f'column `{column}`: `')},"
+        f" left(c{i}, 40), {sql_text(f'` is not {kind}')})"
+        for (name, column, i), kind in zip(columns, kinds, strict=True)
+        if kind != Type.TEXT.value
+    ]
+    missing = [
+        f"WHEN {name} IS NULL THEN {sql_text(f'no value in column `{column}`')}"
+        for name, column, _ in columns
+    ]
+    nan = [
+        f"WHEN isnan({name}) THEN {sql_text(f'NaN in column `{column}`')}"
+        for (name, column, _), type_ in zip(columns, types, strict=False)
+        if type_ is Type.FLOAT
+    ]
+    far = (
+        f"WHEN t NOT BETWEEN {-TIME_MAX} AND {TIME_MAX}"
+        " THEN concat('time ', t, ' does not fit 62 bits')"
+    )
+    cases = [*wrong, *missing[:-1], *nan, missing[-1], far]
+    read = ", ".join(f"{v} AS {n}" for v, n in zip(values, names, strict=True))
+    problem = f"CASE {' '.join(cases)} END AS problem"
+    return f"SELECT {', '.join(names)}, {problem} FROM (SELECT *, {read} FROM {table}) AS x"
+
+
 def _source(path: Path, names: list[str], ending: str | None, more: str = "") -> str:
     """A file's texts as a source in SQL; without an ending, lines may be long and end in any way.
 
@@ -261,6 +295,10 @@ def _time_sql(column: str, ticks: Ticks | None) -> str:
     if ticks is None:
         value = _value_sql(column, Type.INT)
         return f"CASE WHEN {value} BETWEEN {-TIME_MAX} AND {TIME_MAX} THEN {value} END"
+    return _tick_sql(column, ticks)
+
+
+def _tick_sql(column: str, ticks: Ticks) -> str:
     moment = f"trim({column}, ' \t')"
     tick = ticks.sql(f"epoch_us(TRY_CAST({moment} AS TIMESTAMPTZ))")
     return f"CASE WHEN regexp_full_match({moment}, {sql_text(PATTERN)}) THEN {tick} END"

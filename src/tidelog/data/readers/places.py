@@ -65,6 +65,18 @@ def find_facts(
     )
 
 
+def input_of(path: Path, facts: Path) -> str:
+    """The input that the place of a file among the facts names: its folder there, or its stem.
+
+    >>> [input_of(Path(path), Path("facts")) for path in ("facts/E.csv", "facts/E/2024/a.csv")]
+    ['E', 'E']
+    """
+    if path == facts:
+        return path.stem
+    first, *deeper = path.relative_to(facts).parts
+    return first if deeper else path.stem
+
+
 def _parts(tables: Mapping[str, Table]) -> dict[str, list[Part]]:
     return {name: [table] for name, table in tables.items()}
 

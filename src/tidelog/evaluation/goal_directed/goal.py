@@ -10,7 +10,7 @@ from functools import cached_property
 import duckdb
 
 from tidelog.analysis.containment import Ground
-from tidelog.analysis.dependencies import Dependencies, dependencies
+from tidelog.analysis.dependencies import Dependencies, dependencies, unsupported
 from tidelog.data.packed import columns
 from tidelog.errors import NoAnswer
 from tidelog.evaluation.duckdb import Engine
@@ -44,11 +44,10 @@ class Goal:
     def deps(self) -> Dependencies:
         name = self.fact.predicate
         deps = dependencies(core(self.engine.typed, [name]), [name])
-        for clause in deps.core.clauses:
-            if clause.negative:
-                # Facts are cut down to what a proof can use: what is not there may hold all the
-                # same.
-                raise NoAnswer(f"{clause.origin}: what rests on negation cannot be explained yet")
+        # Facts are cut down to what a proof can use: what is not there may hold all the same.
+        refusal = unsupported(deps.core, "an explanation")
+        if refusal is not None:
+            raise NoAnswer(refusal.message)
         return deps
 
     @cached_property

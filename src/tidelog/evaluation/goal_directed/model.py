@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 from tidelog.analysis.containment import Ground
 from tidelog.data.packed import COUNT, columns, holds_at_sql, ticks_of
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.ranges import ALWAYS, Range
-from tidelog.language.program import Row, Rule, Value
+from tidelog.language.program import Row, Value
 from tidelog.logic.clause import Clause, Premise
+from tidelog.logic.core import Core
 from tidelog.logic.match import AnyTick, IndexedRows, JoinOrder, constant_value, matches
-from tidelog.logic.normalise import Core
 from tidelog.logic.order import decide
 
 # Facts of a predicate that are looked up in memory; beyond, the tables are asked.
@@ -167,23 +166,3 @@ class FactModel:
                 yield from ((*args, tick) for tick in ticks_of(c, b))
             else:
                 yield row if chosen else ()
-
-    # Rules as they were written
-
-    @cached_property
-    def _written(self) -> dict[int, Rule]:
-        """The rules of the program by the clauses that the core made of them."""
-        program = self.core.program.rules
-        made = {(r.origin, r.head.predicate): r for r in program}
-        unique = len(made) == len(program)
-        return {
-            id(clause): made[clause.origin, clause.head.predicate]
-            for clause in self.core.clauses
-            if unique and (clause.origin, clause.head.predicate) in made
-        }
-
-    def written(self, clause: Clause) -> Rule:
-        """The rule as it was written: in the core, integers may have become floats."""
-        rule = self._written.get(id(clause), clause.written)
-        assert rule is not None, "what proofs are made of was written by someone"
-        return rule

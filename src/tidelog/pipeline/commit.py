@@ -2,7 +2,7 @@
 
 tidelog.json       program, queries, inputs, time: a restart with any difference is refused
 rigid/             the rigid facts, copied at the first start
-state/N/           packed slices that batch N added; never changed afterwards
+state/N/           packed rows that batch N added; never changed afterwards
 dead_letters/      rows that are not used, with the reason
 commits/N.json     the commit point of batch N
 spark/             Spark's own
@@ -28,8 +28,8 @@ COMMITS = 100  # so many are kept, for people to look at
 
 
 @dataclass(frozen=True)
-class Slice:
-    """The state files of one batch: per table the first and last chunk and the rows in them."""
+class StatePart:
+    """The state files of one batch: by table the first and last chunk, and the rows of it."""
 
     folder: str
     tables: dict[int, tuple[int, int, int]]
@@ -39,10 +39,14 @@ class Slice:
     def size(self) -> int:
         return sum(size for _, size, _ in self.files)
 
+    @property
+    def rows(self) -> int:
+        return sum(rows for _, _, rows in self.tables.values())
+
     @staticmethod
-    def of(value: dict[str, Any]) -> Slice:
+    def of(value: dict[str, Any]) -> StatePart:
         tables = {int(tab): (int(a), int(b), int(n)) for tab, (a, b, n) in value["tables"].items()}
-        return Slice(value["folder"], tables, tuple((n, s, h) for n, s, h in value["files"]))
+        return StatePart(value["folder"], tables, tuple((n, s, h) for n, s, h in value["files"]))
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,7 @@ class Commit:
     late: int = 0
     dead: int = 0  # unreadable, or too far ahead
     answers: dict[str, int] = field(default_factory=dict)
-    state: tuple[Slice, ...] = ()
+    state: tuple[StatePart, ...] = ()
     sink: dict[str, Any] = field(default_factory=dict)
     totals: dict[str, int] = field(default_factory=dict)  # since the first batch
     answered: dict[str, int] = field(default_factory=dict)  # by query, since the first batch
@@ -71,7 +75,7 @@ class Commit:
         known = dict(value)
         clock = {**value["clock"], "answered": tuple(value["clock"].get("answered", ()))}
         known["clock"] = Clock(**clock)
-        known["state"] = tuple(Slice.of(part) for part in value["state"])
+        known["state"] = tuple(StatePart.of(part) for part in value["state"])
         return Commit(**known)
 
 
@@ -85,13 +89,11 @@ class Checkpoint:
         self._lock: int | None = None  # a file that is locked while it is open
         self._made: tuple[str, ...] = ()  # what there was not before
 
-    def stored(self, name: str, find: Callable[[], Any]) -> Any:
-        """What the first start found out, so that later ones do not find out differently."""
+    def identity(self) -> dict[str, Any]:
+        """What the first start wrote down about the stream; empty before that."""
         if not self.store.exists("tidelog.json"):
-            return find()
-        where = self.store.shown("tidelog.json")
-        known = unsealed(self.store.read("tidelog.json"), where)
-        return known[name] if name in known else find()
+            return {}
+        return unsealed(self.store.read("tidelog.json"), self.store.shown("tidelog.json"))
 
     def recognise(self, identity: dict[str, Any]) -> None:
         """See whether this stream may go on from what is there; nothing is written."""
@@ -157,19 +159,18 @@ class Checkpoint:
         self._lock = None
 
     def _recognise(self, identity: dict[str, Any]) -> None:
-        where = self.store.shown("tidelog.json")
-        found = unsealed(self.store.read("tidelog.json"), where)
-        self.id = found.pop("id")
-        version = found.pop("format")
+        was, where = self.identity(), self.store.shown("tidelog.json")
+        self.id = was.pop("id")
+        version = was.pop("format")
         if version != FORMAT:
             raise Refused(
                 f"{where} has format {version}, and this version writes {FORMAT}:"
                 " finish with the version that started it, or start with a new checkpoint"
             )
         identity = json.loads(json.dumps(identity))
-        for name in {**identity, **found}:
-            if found.get(name) != identity.get(name):
-                raise Refused(_difference(name, found.get(name), identity.get(name), self.store))
+        for name in {**identity, **was}:
+            if was.get(name) != identity.get(name):
+                raise Refused(_difference(name, was.get(name), identity.get(name), self.store))
 
     def _last(self) -> Commit | None:
         numbers = [
