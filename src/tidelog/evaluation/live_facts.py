@@ -12,7 +12,7 @@ import pyarrow as pa
 from tidelog.analysis.containment import Budget, Ground
 from tidelog.analysis.dependencies import Dependencies
 from tidelog.analysis.forgetting import Forgettable, decidable, forgettable
-from tidelog.analysis.possible import DUE, Open, Possible, possible
+from tidelog.analysis.possible import DUE, Open, Possible
 from tidelog.data.packed import columns
 from tidelog.data.schema import schemas
 from tidelog.evaluation.plan import Unbounded
@@ -60,7 +60,7 @@ class LiveFacts(QueryOverData):
     def _used(
         self, deps: Dependencies, tin: int, due: list[Clause], bounded: bool, until: int | None
     ) -> dict[str, str]:
-        made = possible(deps)
+        made = self.possible
         deps = made.deps
         inputs = [p for p in deps.core.inputs if p.temporal]
         if not inputs:

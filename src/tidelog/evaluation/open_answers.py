@@ -8,7 +8,7 @@ from functools import cached_property
 
 from tidelog.analysis.containment import Ground
 from tidelog.analysis.definitive import Awaited, Definitive, Pending
-from tidelog.analysis.possible import Pattern, Possible, possible
+from tidelog.analysis.possible import Pattern, Possible
 from tidelog.data.packed import ticks_of
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.goal_directed.goal import Goal
@@ -60,7 +60,7 @@ class OpenAnswers(QueryOverData):
         return sorted(p for p in points if from_ <= p <= to)
 
     def _possible(self, tin: int, asked: Range) -> PossibleModel:
-        made = possible(self.deps)
+        made = self.possible
         names = [made.name(self.query, p) for p in made.patterns[self.query]]
         whole = made.core(tin)
         plan = self.engine.plan_core(whole, [self.query, *names], asked, tin)
@@ -90,7 +90,7 @@ class OpenAnswers(QueryOverData):
 
     def _on_timeline(self, tin: int, asked: Range, budget: float) -> tuple[Possible, list[Pending]]:
         """The paper's critical query, fresh objects as arbitrary arguments, on the timeline."""
-        made = possible(self.deps)
+        made = self.possible
         names = {made.name(self.query, p): p for p in made.patterns[self.query]}
         whole = made.core(tin).below([self.query, *names])
         limit = Limit.of(self.deps, budget, self.engine.progress)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from tidelog.analysis.dependencies import Class, Dependencies, dependencies
+from tidelog.analysis.dependencies import Class, Dependencies
+from tidelog.analysis.passes import passes
+from tidelog.analysis.possible import Possible
 from tidelog.errors import NoAnswer
 from tidelog.evaluation.duckdb import Engine
-from tidelog.logic.normalise import core
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,12 @@ class QueryOverData:
 
     @cached_property
     def deps(self) -> Dependencies:
-        return dependencies(core(self.engine.typed, [self.query]), [self.query])
+        return passes(self.engine.typed, [self.query]).dependencies
+
+    @cached_property
+    def possible(self) -> Possible:
+        """What may still come to hold."""
+        return passes(self.engine.typed, [self.query]).possible
 
     @property
     def blocking(self) -> bool:

@@ -173,9 +173,7 @@ class Misses:
         return tuple(self._fact(goal.predicate, row) for row in near)
 
     def _clauses(self, goal: Ground) -> list[Clause]:
-        return [
-            c for c in self.core.clauses_for.get(goal.predicate, ()) if not self.core.is_copy(c)
-        ]
+        return [c for c in self.core.clauses_for.get(goal.predicate, ()) if not c.copies_input]
 
     def _nearest(self, goal: Ground, depth: int, above: frozenset[Ground]) -> Miss | None:
         key = (goal, depth)

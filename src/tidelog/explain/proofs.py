@@ -121,7 +121,7 @@ class Derivations:
 
     def _own(self, way: Derivation) -> int:
         """What a step adds to the size: nothing where it merely names an input by its own name."""
-        return 0 if self.model.core.is_copy(way.clause) else 1
+        return 0 if way.clause.copies_input else 1
 
 
 class Proofs(Derivations):
@@ -199,7 +199,7 @@ class Proofs(Derivations):
         steps = []
         for fact in order:
             way = chosen.get(fact)
-            if way is None or self.model.core.is_copy(way.clause):
+            if way is None or way.clause.copies_input:
                 steps.append(ProofStep(self._named(fact), None, kept=self._kept(fact)))
                 continue
             rule = way.clause.shown
@@ -209,7 +209,7 @@ class Proofs(Derivations):
 
     def _below(self, fact: Ground, chosen: dict[Ground, Derivation]) -> tuple[Ground, ...]:
         way = chosen.get(fact)
-        return () if way is None or self.model.core.is_copy(way.clause) else way.premises
+        return () if way is None or way.clause.copies_input else way.premises
 
     def _kept(self, fact: Ground) -> bool:
         """Whether an input was declared by no one: it stands for what a rule once derived."""

@@ -102,7 +102,7 @@ def as_table(plain: Mapping[str, Any]) -> pa.Table:
 # Checkpoints: a snapshot in a folder of its own, for one process at a time
 
 
-class Checkpoint:
+class CheckpointFolder:
     """A folder with the latest snapshot of a stream and what its run had read and written."""
 
     # Seconds between two snapshots, so that they do not hold up the stream.

@@ -40,7 +40,7 @@ def needed_values(core: Core, goal: Ground, joined: Engine | None) -> dict[str, 
                 _through_rigid(core, clause, known, joined)
             # Of a negated premise too: that it does not hold must be known for the same values.
             for premise in clause.premises:
-                if joined is None and core.is_copy(clause):
+                if joined is None and clause.copies_input:
                     here: tuple[Values, ...] = tuple(None for _ in premise.args)
                 else:
                     any_constant = joined is None and core.predicates[premise.predicate].input

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tidelog.analysis.dependencies import unsupported
-from tidelog.errors import NoAnswer
+from tidelog.analysis.dependencies import positive_only
 from tidelog.evaluation.ranges import Range
 from tidelog.evaluation.timeline.clauses import mirrored, separated, span
 from tidelog.evaluation.timeline.half_line import HalfLine
@@ -55,9 +54,7 @@ class _Line:
     ) -> None:
         self.limit = limit
         self.core = core
-        refusal = unsupported(core, "the timeline")
-        if refusal is not None:
-            raise NoAnswer(refusal.message)
+        positive_only(core, "the timeline")
         clauses = separated(core.clauses)
         self.firings = Firings(clauses)
         self.mirrored = Firings(mirrored(clauses))
