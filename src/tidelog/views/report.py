@@ -22,7 +22,7 @@ from tidelog.language.printer import print_rule, print_value
 from tidelog.language.program import Value
 from tidelog.logic.core import Role
 from tidelog.views.pictures import escaped, graph_svg, timeline_svg
-from tidelog.views.problems import measure_lines
+from tidelog.views.verdicts import measure_lines
 
 # What may end a script or be read as a line's end in it, wherever it stands in the data.
 _UNSAFE = {c: f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
