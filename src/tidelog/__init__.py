@@ -304,12 +304,11 @@ def live(
 
 
 def _dependencies(program: _program.Program, query: str) -> Dependencies:
-    from tidelog.analysis.dependencies import dependencies
-    from tidelog.logic.normalise import core
+    from tidelog.analysis.passes import passes
 
     if query not in (*program.heads, *program.inputs):
         raise ValueError(f"no predicate {query} in the rules")
-    return dependencies(core(program, [query]), [query])
+    return passes(program, [query]).dependencies
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,16 +18,16 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tidelog.analysis.definitive import Pending
 from tidelog.data.ticks import Ticks
 from tidelog.errors import DataError, Refused
-from tidelog.evaluation.engine import Moment, as_tick
+from tidelog.evaluation.engine import Moment, Question, as_tick
+from tidelog.evaluation.spark.failures import clear
+from tidelog.evaluation.spark.given import Given
+from tidelog.evaluation.spark.query import answer_frame
+from tidelog.evaluation.spark.session import session
 from tidelog.language.program import Program
-from tidelog.pipeline import batch
 from tidelog.pipeline.commit import Checkpoint, Commit
-from tidelog.pipeline.failures import clear
-from tidelog.pipeline.given import Given
 from tidelog.pipeline.metrics import Board
 from tidelog.pipeline.plan import OnlineWork, PipelinePlan, pipeline_plan
 from tidelog.pipeline.publishing import Publisher, publisher
-from tidelog.pipeline.shipping import prepare
 from tidelog.pipeline.start import AnyPipeline, FactSource, source_of, start, streams_of
 from tidelog.pipeline.store import Store, said
 from tidelog.streaming.options import Emit, History, Mode, StreamOptions
@@ -38,30 +37,6 @@ from tidelog.streaming.sinks.sink import Sink
 from tidelog.streaming.stream import warn_growing
 
 __all__ = ["Commit", "Refused", "Running", "query", "session", "stream"]
-
-
-def session(master: str = "local[*]", **options: str) -> SparkSession:
-    """A quiet Spark session; on this machine, loopback only and with this Python in its workers.
-
-    On a cluster the workers' Python is what PYSPARK_PYTHON or the option `spark.pyspark.python`
-    names, else their `python3`.
-    """
-    if "spark.pyspark.python" in options:  # Spark itself looks at it in spark-submit only
-        os.environ["PYSPARK_PYTHON"] = options["spark.pyspark.python"]
-    builder = SparkSession.builder.master(master).appName("tidelog")
-    defaults = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "ERROR",
-        "spark.sql.streaming.metricsEnabled": "false",
-    }
-    if master.startswith("local"):
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        defaults |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-    for name, value in (defaults | options).items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
 
 
 def stream(
@@ -110,7 +85,6 @@ def stream(
         given.program,
         asked,
         options,
-        needed=given.core,
         large=given.large,
         settled=point.identity(),
     )
@@ -176,20 +150,12 @@ def query(
     once, within a budget of seconds.
     """
     ticks = None if tick is None else Ticks.of(tick, origin)
-    prepare(spark)
-    return batch.query(
-        spark,
-        program,
-        query,
-        inputs if isinstance(inputs, Mapping) else str(inputs),
-        from_=as_tick(from_, ticks),
-        to=as_tick(to, ticks),
-        ticks=ticks,
-        timestamps=timestamps,
-        partitions=partitions,
-        memory=memory,
-        budget=budget,
+    facts = inputs if isinstance(inputs, Mapping) else str(inputs)
+    low, high = as_tick(from_, ticks), as_tick(to, ticks)
+    question = Question(
+        program, (query,), facts, low, high, ticks, timestamps, budget, lambda _: None
     )
+    return answer_frame(spark, question, query, partitions, memory)
 
 
 class Running:

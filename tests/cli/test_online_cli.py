@@ -28,15 +28,6 @@ def run(*args: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize(
-    "how",
-    [
-        ["--mode", "online"],
-        ["--mode", "online", "--emit", "eager"],
-        ["--history", "strict", "--query", "Malfunc"],
-        ["--emit", "eager"],
-    ],
-)
 def test_pending_answers_are_told(tmp_path: Path) -> None:
     found = run(
         RULES, "--engine", "duckdb", "--facts", FACTS, "--query", "Malfunc",

@@ -18,12 +18,14 @@ from tidelog.analysis.dependencies import dependencies
 from tidelog.analysis.stages import Kind, Stage, staged
 from tidelog.data.readers.memory import in_memory, typed_table
 from tidelog.data.schema import resolve, schemas
+from tidelog.evaluation.layout import Layout
 from tidelog.evaluation.plan import Scan
+from tidelog.evaluation.rows import DONE, KEPT, NEW, as_rows
+from tidelog.evaluation.spark.kernel import Kernel, Worker
 from tidelog.evaluation.sql import Writer
 from tidelog.logic.normalise import core
-from tidelog.pipeline.kernel import Kernel, Worker
+from tidelog.pipeline.kernel import WaveJob
 from tidelog.streaming.clock import Clock, Emission, Pace
-from tidelog.streaming.layout import DONE, KEPT, NEW, Layout, as_rows
 from tidelog.streaming.offline import Endless, enough_window, least_delay
 from tidelog.streaming.schedule import WHOLE, Blocking, Schedule
 from tidelog.streaming.wave import Span
@@ -55,7 +57,7 @@ class Emulated:
             for p in self.schedule.deps.core.inputs
             if not p.temporal
         }
-        kernel = Kernel.of("test", self.layout, self.schedule, rigid, partitions, "1GB")
+        kernel = Kernel.of("test", WaveJob(self.layout, self.schedule), rigid, partitions, "1GB")
         self.workers = [Worker(kernel) for _ in range(partitions)]
         self.clock = Clock()
         self.state = self.layout.schema.empty_table()

@@ -15,8 +15,8 @@ from support.places import ROOT
 
 import tidelog
 from tidelog.errors import DataError
-from tidelog.pipeline import shipping
-from tidelog.pipeline.shipping import KERNEL, Found, archive, check_shared, prepare, unable
+from tidelog.evaluation.spark import shipping
+from tidelog.evaluation.spark.shipping import KERNEL, Found, archive, check_shared, prepare, unable
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -44,7 +44,7 @@ def test_the_kernel_needs_pyarrow_duckdb_and_pyspark_only() -> None:
         f"import sys; sys.path.insert(0, {archive()!r})\n"
         f"sys.modules.update(dict.fromkeys({others}))\n"
         f"import {KERNEL}, tidelog; print(tidelog.__file__)\n"
-        "from tidelog.pipeline.shipping import archive; print(archive())"
+        "from tidelog.evaluation.spark.shipping import archive; print(archive())"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd="/")
     assert done.stdout.startswith(archive()), done.stderr

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from tidelog.cli import cli
 from tidelog.errors import DataError
-from tidelog.pipeline.failures import clear, summary
+from tidelog.evaluation.spark.failures import clear, summary
 
 pytestmark = pytest.mark.xdist_group("spark")
 

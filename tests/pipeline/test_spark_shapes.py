@@ -14,11 +14,11 @@ from pyspark.sql import SparkSession
 import tidelog
 from tidelog.analysis.stages import Kind
 from tidelog.errors import DataError
-from tidelog.pipeline import given
+from tidelog.evaluation.layout import Layout
+from tidelog.evaluation.spark import given
+from tidelog.evaluation.spark.failures import clear
 from tidelog.pipeline import loop as pipeline
-from tidelog.pipeline.failures import clear
 from tidelog.spark import query, stream
-from tidelog.streaming.layout import Layout
 
 pytestmark = pytest.mark.xdist_group("spark")
 

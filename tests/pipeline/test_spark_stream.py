@@ -22,10 +22,10 @@ from support.deep import examples
 
 from tidelog.data.schema import resolve, schemas
 from tidelog.data.types import arrow_type
+from tidelog.evaluation.layout import Layout
 from tidelog.logic.normalise import core
 from tidelog.pipeline import loop as pipeline
 from tidelog.spark import query, stream
-from tidelog.streaming.layout import Layout
 from tidelog.streaming.schedule import Blocking
 
 pytestmark = pytest.mark.xdist_group("spark")

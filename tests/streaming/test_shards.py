@@ -18,11 +18,11 @@ from tidelog.analysis.dependencies import dependencies
 from tidelog.analysis.stages import staged
 from tidelog.data.packed import pack
 from tidelog.data.schema import resolve, schemas
+from tidelog.evaluation.rows import NEW, as_rows, home, partition
 from tidelog.language.program import Type
 from tidelog.logic.normalise import core
 from tidelog.streaming.clock import ShardReport, Turn
 from tidelog.streaming.intake import Intake
-from tidelog.streaming.layout import NEW, as_rows, home, partition
 from tidelog.streaming.shards import Shards
 
 

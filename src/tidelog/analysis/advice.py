@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import NamedTuple, assert_never
 
-from tidelog.analysis.dependencies import Class, Dependencies, dependencies
+from tidelog.analysis.dependencies import Class, Dependencies
+from tidelog.analysis.passes import Passes
 from tidelog.language.checks import check
 from tidelog.language.printer import print_program
 from tidelog.language.program import (
@@ -27,7 +28,7 @@ from tidelog.language.program import (
     TimePoint,
     Variable,
 )
-from tidelog.logic.normalise import clause_of, core
+from tidelog.logic.normalise import clause_of
 
 # How far ahead the unrolled variant of a rule looks that looks ahead without end.
 STEPS_AHEAD = 2
@@ -95,7 +96,7 @@ def _class(program: Program, query: str) -> Class:
 
 
 def _dependencies(program: Program, query: str) -> Dependencies:
-    return dependencies(core(program, [query]), [query])
+    return Passes(program, (query,)).dependencies
 
 
 def _changes(program: Program, query: str) -> Iterator[_Change]:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from tidelog.analysis.containment import Budget, Redundant, Witness, reduced
 from tidelog.analysis.delay import Measure, delay
 from tidelog.analysis.dependencies import Dependencies, dependencies
+from tidelog.analysis.passes import passes
 from tidelog.analysis.window import window
 from tidelog.errors import NoAnswer
 from tidelog.language.printer import print_literal, print_rule
 from tidelog.language.program import Program
-from tidelog.logic.normalise import core
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Analysis:
 
 def analyze(program: Program, query: str, budget: Budget) -> Analysis:
     """Analyse one query within a budget."""
-    deps = dependencies(core(program, [query]), [query])
+    deps = passes(program, [query]).dependencies
     simple, redundant = simplified(deps, budget.share(0.3))
     try:
         least_delay = delay(simple, budget.share(0.5))

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TypeAlias
 
-from tidelog.analysis.dependencies import Dependencies, unsupported
+from tidelog.analysis.dependencies import Dependencies, positive_only
 from tidelog.analysis.graph import Arc, Bound, longest
-from tidelog.errors import NoAnswer
 from tidelog.language.program import Constant, Operator, Type
 from tidelog.logic.clause import Clause, Offset, Premise
 from tidelog.logic.core import Core
@@ -42,14 +42,21 @@ MOST_WORK = 200_000
 
 
 class _Join:
-    """A clause as it is matched; what only has to exist is not multiplied out."""
+    """A clause and the order in which it is matched, made when it is first needed."""
 
     def __init__(self, clause: Clause) -> None:
         self.clause = clause
         self.at_head = isinstance(clause.head.when, Offset)
-        wanted = {variable.name for variable in clause.head.variables}
-        self.order = JoinOrder(clause, at_head=self.at_head, wanted=wanted)
-        self.head: Picker = self.order.picker(clause.head.args)
+
+    @cached_property
+    def order(self) -> JoinOrder:
+        # What only has to exist is not multiplied out: variables are dropped as soon as possible.
+        wanted = {variable.name for variable in self.clause.head.variables}
+        return JoinOrder(self.clause, at_head=self.at_head, wanted=wanted)
+
+    @cached_property
+    def head(self) -> Picker:
+        return self.order.picker(self.clause.head.args)
 
 
 @dataclass
@@ -62,9 +69,7 @@ class Canonical:
 
     def __post_init__(self) -> None:
         self.core = self.deps.core
-        refusal = unsupported(self.core, "this question")
-        if refusal is not None:
-            raise NoAnswer(refusal.message)
+        positive_only(self.core, "containment")
         nodes = tuple(self.core.predicates)
         arcs = [Arc(e.body, e.head, e.offset) for e in self.deps.edges if e.offset is not None]
         everywhere = dict.fromkeys(nodes, 0)
@@ -189,8 +194,13 @@ class _Run:
 
     def apply(self, join: _Join, tick: int | None) -> Iterable[_Objects]:
         """Head rows of a clause at a time."""
-        if not join.clause.head.can_be_at(tick):
+        clause, tables = join.clause, self.tables
+        if not clause.head.can_be_at(tick):
             return ()
+        for premise in clause.premises:
+            table = tables.get((premise.predicate, premise.tick(tick)))
+            if table is None or not table.rows:
+                return ()
         at: Any = tick if join.at_head else None  # the one value of a binding that is no object
         start = join.order.start(self.order.same, {}, at)
         return map(join.head, joined(join.order, self, start, self.compare))
@@ -204,9 +214,7 @@ class _Run:
     ) -> Sequence[_Objects]:
         """What the matcher asks for."""
         assert not isinstance(tick, AnyTick), "clauses of class 1 and 2 are connected"
-        table = self.tables.get((premise.predicate, tick))
-        if table is None:
-            return ()
+        table = self.tables[premise.predicate, tick]
         if self.bools:
             self.look_for_open_bools(premise, table, positions, key)
         rows = table.matching(positions, key)

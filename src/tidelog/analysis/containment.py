@@ -212,19 +212,21 @@ class Searcher:
     def _expanded(self, unfolded: Unfolded, cut: Cut) -> list[Unfolded]:
         """One atom resolved every way; first the one that can leave the cut furthest."""
 
-        def outside(fact: FrozenFact) -> tuple[Bound, str, str]:
+        def outside(fact: FrozenFact) -> Bound:
             reach = self.unfolder.reach(fact)
-            far = 0.0 if reach.low > reach.high else max(reach.high - cut.high, cut.low - reach.low)
-            return (far, fact.predicate, str(fact))
+            return 0 if reach.low > reach.high else max(reach.high - cut.high, cut.low - reach.low)
 
         if unfolded.open:
-            atom, pinned = max(unfolded.open, key=outside), False
+            atom, pinned = (
+                max(unfolded.open, key=lambda f: (outside(f), f.predicate, str(f))),
+                False,
+            )
         else:
             atom, pinned = min(unfolded.open_pinned, key=str), True
         ways = list(self.unfolder.expand(unfolded, atom, pinned=pinned))
 
         def promise(way: Unfolded) -> tuple[bool, Bound]:
-            far = max((outside(f)[0] for f in (*way.atoms, *way.open)), default=0)
+            far = max((outside(f) for f in (*way.atoms, *way.open)), default=0)
             return (not math.isinf(far), far)
 
         # The last one is looked at first: the furthest that ends, then what recurses on.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from tidelog.analysis.canonical import Exhausted
 from tidelog.analysis.containment import Budget, Cut, Searcher, Verdict, Witness
-from tidelog.analysis.dependencies import Class, Dependencies, Edge, unsupported
+from tidelog.analysis.dependencies import Class, Dependencies, Edge, positive_only
 from tidelog.analysis.unfolding import Unfolder
 from tidelog.errors import NoAnswer
 from tidelog.language.program import Variable
@@ -83,9 +83,7 @@ def checked(deps: Dependencies) -> str:
                 f"{edge.clause.origin}: `{edge.body}` at the fixed time {edge.point} makes"
                 " delay and window depend on the clock; ask `definitive` for one time point"
             )
-    refusal = unsupported(deps.core, "delay and window")
-    if refusal is not None:
-        raise NoAnswer(refusal.message)
+    positive_only(deps.core, "delay and window")
     return query
 
 

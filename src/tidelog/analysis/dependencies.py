@@ -10,11 +10,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
+from typing import assert_never
 
 from tidelog.analysis.graph import Arc, Bound, components, longest
 from tidelog.analysis.partition import PartitionKey, partition_key
+from tidelog.errors import NoAnswer
 from tidelog.language.program import Rule
-from tidelog.logic.clause import Clause, FixedTick, Offset, Sign, When
+from tidelog.logic.clause import Clause, FixedTick, Free, Offset, Rigid, Sign, When
 from tidelog.logic.core import Core
 
 
@@ -62,6 +64,21 @@ class Edge:
         return self.when.tick if isinstance(self.when, FixedTick) else None
 
     @property
+    def distance(self) -> str:
+        """How far the body lies from the head, for people: `+1`, `0`, `@ 5`, `any` or `rigid`."""
+        match self.when:
+            case Offset(ticks):
+                return f"{ticks:+d}" if ticks else "0"
+            case FixedTick(tick):
+                return f"@ {tick}"
+            case Free():
+                return "any"
+            case Rigid():
+                return "rigid"
+            case _:
+                assert_never(self.when)
+
+    @property
     def rule(self) -> Rule:
         return self.clause.as_rule
 
@@ -80,16 +97,20 @@ class Reason:
 
 
 def unsupported(core: Core, task: str) -> Reason | None:
-    """Why a task that takes positive premises only cannot be done for a core, if so.
-
-    Every pass and question that has not learnt about absence asks here before it starts.
-    """
+    """Why a task that takes positive premises only cannot be done for a core, if so."""
     for clause in core.clauses:
         if clause.negative:
             name = clause.negative[0].predicate
             message = f"{clause.origin}: {task} cannot take `not {name}` into account yet"
             return Reason(message, (clause,))
     return None
+
+
+def positive_only(core: Core, task: str) -> None:
+    """Every question that has not learnt about absence asks here before it starts."""
+    reason = unsupported(core, task)
+    if reason is not None:
+        raise NoAnswer(reason.message)
 
 
 @dataclass(frozen=True)
@@ -161,7 +182,7 @@ class Dependencies:
             return None
         rank = dict.fromkeys(self.core.predicates, 0)
         for (name,) in self.components:
-            uses = (e for e in self._uses.get(name, ()) if not self.core.is_copy(e.clause))
+            uses = (e for e in self._uses.get(name, ()) if not e.clause.copies_input)
             rank[name] = max((rank[e.body] + 1 for e in uses), default=0)
         return max(rank[query] for query in self.queries)
 
@@ -173,7 +194,7 @@ class Dependencies:
         """
         if self.unconnected is not None:
             return None
-        own = [clause for clause in self.core.clauses if not self.core.is_copy(clause)]
+        own = [clause for clause in self.core.clauses if not clause.copies_input]
         return len(own) * max((clause.radius for clause in own), default=0)
 
     @cached_property

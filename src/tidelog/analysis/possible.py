@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import TypeAlias
 
-from tidelog.analysis.dependencies import Dependencies, unsupported
-from tidelog.errors import NoAnswer
+from tidelog.analysis.dependencies import Dependencies, positive_only
 from tidelog.language.program import (
     Comparison,
     Constant,
@@ -138,9 +137,7 @@ def possible(deps: Dependencies, *, anything: bool = False) -> Possible:
     >>> possible(dependencies(core(program), ["P"])).patterns["P"]
     [(None,), (0,)]
     """
-    refusal = unsupported(deps.core, "what may still come")
-    if refusal is not None:
-        raise NoAnswer(refusal.message)
+    positive_only(deps.core, "what may still come")
     deps = _shortened(deps)
     made = Possible(deps, deps.queries[0], [], {}, True)
     core = deps.core

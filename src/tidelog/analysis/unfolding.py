@@ -13,7 +13,7 @@ from itertools import count
 from typing import assert_never
 
 from tidelog.analysis.canonical import FrozenFact
-from tidelog.analysis.dependencies import Dependencies, Reach
+from tidelog.analysis.dependencies import Dependencies, Reach, positive_only
 from tidelog.language.printer import print_value
 from tidelog.language.program import Constant, Term, Type
 from tidelog.logic.clause import Clause, FixedTick, Free, Offset, Rigid
@@ -73,6 +73,7 @@ class Unfolder:
     def __init__(self, deps: Dependencies) -> None:
         self.deps = deps
         self.core: Core = deps.core
+        positive_only(self.core, "unfolding")
         self._numbers = count(1)
 
     def start(self, query: str) -> Unfolded:

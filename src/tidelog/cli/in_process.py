@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tidelog import Step, Stream
+from tidelog.analysis.passes import passes
 from tidelog.cli.running import RunLog, StreamTask, starting
 from tidelog.data.schema import schemas
 from tidelog.data.writers import timestamps
@@ -16,7 +17,6 @@ from tidelog.errors import DataError
 from tidelog.evaluation.duckdb import Engine
 from tidelog.language.diagnostics import visible
 from tidelog.language.program import TIME_COLUMN
-from tidelog.logic.normalise import core
 from tidelog.streaming import feeds
 from tidelog.streaming.clock import Pace
 from tidelog.streaming.sinks import sink_of
@@ -57,8 +57,8 @@ class _Run:
         options, asked = task.options, task.queries
         known = schemas(task.program)
         rigid = self._rigid()
-        below = core(task.program, asked).below(asked).inputs
-        needed = sorted({predicate.source for predicate in below if predicate.temporal})
+        below = passes(task.program, asked).dependencies.core.inputs
+        needed = sorted({predicate.base for predicate in below if predicate.temporal})
         self.inputs = {name: known[name] for name in needed}
         with starting():
             self.stream = Stream(task.program, asked, rigid=rigid, **options.pushed())

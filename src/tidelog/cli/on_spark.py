@@ -18,7 +18,6 @@ from tidelog.errors import DataError
 from tidelog.language.program import Program
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from tidelog.analysis.definitive import Pending
@@ -37,7 +36,7 @@ def on_spark(
     from py4j.protocol import Py4JNetworkError
     from pyspark.errors import PySparkException
 
-    from tidelog.pipeline.failures import summary
+    from tidelog.evaluation.spark.failures import summary
     from tidelog.spark import stream
 
     def commit(done: Commit) -> None:
@@ -102,44 +101,21 @@ def query_on_spark(
     budget: float,
 ) -> Evaluated:
     """`tidelog query --engine spark`: one query after the other, in the order of time."""
-    spark = started(master, progress)
-    from py4j.protocol import Py4JNetworkError
-    from pyspark.errors import PySparkException
+    started(master, progress)
+    from tidelog.evaluation.engine import evaluate
 
-    from tidelog.evaluation.engine import Evaluated
-    from tidelog.pipeline.batch import query
-    from tidelog.pipeline.failures import clear, summary
-    from tidelog.pipeline.shipping import prepare
-
-    prepare(spark)
-    found: dict[str, pa.Table] = {}
-    try:
-        for name in asked:
-            progress(f"answers of {name}")
-            frame = query(
-                spark,
-                program,
-                name,
-                {} if facts is None else facts,
-                from_=from_,
-                to=to,
-                ticks=ticks,
-                timestamps=timestamps,
-                partitions=None,
-                memory="1GB",
-                budget=budget,
-            )
-            table = frame.toArrow()
-            order = sorted(table.column_names, key=lambda column: column != "time")
-            found[name] = table.sort_by([(column, "ascending") for column in order])
-    except (Py4JNetworkError, ConnectionError):
-        raise DataError("Spark's process has ended before it had the answers") from None
-    except PySparkException as error:
-        told = clear(error)
-        raise (
-            told if isinstance(told, DataError) else DataError(f"Spark stopped: {summary(error)}")
-        ) from None
-    return Evaluated(found, {})
+    return evaluate(
+        program,
+        asked,
+        facts,
+        from_=from_,
+        to=to,
+        engine="spark",
+        ticks=ticks,
+        timestamps=timestamps,
+        budget=budget,
+        progress=progress,
+    )
 
 
 def started(master: str, show: Callable[[str], None]) -> SparkSession:

@@ -254,13 +254,13 @@ def contained_command(
 ) -> None:
     """Say whether ONE's answers are always among OTHER's."""
     from tidelog.analysis.containment import Budget, Cut, contained
-    from tidelog.analysis.dependencies import Class, dependencies
-    from tidelog.logic.normalise import core
+    from tidelog.analysis.dependencies import Class
+    from tidelog.analysis.passes import passes
 
     programs = [accepted(path).program for path in (one, other)]
     asked = _one_query(programs[0], query)
     _one_query(programs[1], asked)
-    deps = [dependencies(core(p, [asked]), [asked]) for p in programs]
+    deps = [passes(p, [asked]).dependencies for p in programs]
     for path, found in zip((one, other), deps, strict=True):
         if found.cls is not Class.NONRECURSIVE:
             raise click.ClickException(
@@ -286,11 +286,9 @@ def _print_verdict(verdict: Verdict, cut: object, as_json: bool, about: dict[str
 
 def _simplified(program: Program, query: str, budget: Budget) -> Dependencies:
     from tidelog.analysis.analyze import simplified
-    from tidelog.analysis.dependencies import dependencies
-    from tidelog.logic.normalise import core
+    from tidelog.analysis.passes import passes
 
-    deps = dependencies(core(program, [query]), [query])
-    return simplified(deps, budget.share(0.3))[0]
+    return simplified(passes(program, [query]).dependencies, budget.share(0.3))[0]
 
 
 def _one_query(program: Program, query: str | None) -> str:

@@ -94,14 +94,12 @@ def fmt_command(rules: str, only_check: bool, as_json: bool) -> None:
 @json_option
 def explain_command(rules: str, queries: tuple[str, ...], show: str, as_json: bool) -> None:
     """Say what kind of query each output of RULES is, and why."""
-    from tidelog.analysis.dependencies import dependencies
-    from tidelog.logic.normalise import core
+    from tidelog.analysis.passes import passes
 
     sections = choices("--show", show, terminal.SECTIONS)
     report = accepted(rules)
     asked = chosen_queries(report.program, queries)
-    whole = core(report.program, asked)
-    found = [dependencies(whole, [q]) for q in asked]
+    found = [passes(report.program, asked).dependencies_of(query) for query in asked]
     if as_json:
         queries_json = [terminal.explain_json(d) for d in found]
         if "pipeline" in sections:

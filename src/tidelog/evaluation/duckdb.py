@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
+from typing import assert_never
 
 import duckdb
 import pyarrow as pa
 
-from tidelog.analysis.containment import reduced
 from tidelog.analysis.dependencies import dependencies
+from tidelog.analysis.passes import passes
 from tidelog.data.loader import Loader
 from tidelog.data.packed import CHUNK, chunk
 from tidelog.data.readers.places import FactsLike
@@ -19,20 +20,23 @@ from tidelog.data.schema import resolve_and_check
 from tidelog.data.ticks import EMPTY, Range, Ticks
 from tidelog.data.writers import timestamps
 from tidelog.errors import DataError
+from tidelog.evaluation.database import Database
+from tidelog.evaluation.engine import Evaluated, Question
 from tidelog.evaluation.interrupts import interruptible
 from tidelog.evaluation.plan import (
     Derive,
     Fixpoint,
     Plan,
     Scan,
+    Unbounded,
     plan,
-    planning_budget,
     uses,
 )
-from tidelog.evaluation.runner import Runner
-from tidelog.evaluation.sql import TEXTS, Writer
-from tidelog.language.program import TIME_COLUMN, Program, TimePoint
-from tidelog.logic.normalise import Core, Predicate, core
+from tidelog.evaluation.ranges import times_in_rules
+from tidelog.evaluation.recursion import Recursion
+from tidelog.evaluation.sql import Writer
+from tidelog.language.program import TIME_COLUMN, Program
+from tidelog.logic.normalise import Core, Predicate
 
 # Facts a packed row must take for packing to pay, and chunks of data that make it worth a look.
 _DENSE = 1.25
@@ -40,7 +44,7 @@ _WORTH_A_LOOK = 12
 
 
 @dataclass
-class Engine(Runner):
+class Engine(Database):
     """One DuckDB connection with the facts of one program.
 
     >>> from tidelog.language.checks import check
@@ -97,12 +101,9 @@ class Engine(Runner):
     @property
     def span(self) -> Range:
         """First to last tick of the data and of the facts in the rules."""
-        span = EMPTY
+        span = times_in_rules(self.program)
         for loaded in self.loaded.values():
             span = span | loaded.range
-        for rule in self.program.rules:
-            if not rule.body and isinstance(rule.head.time, TimePoint):
-                span = span | Range(rule.head.time.tick, rule.head.time.tick)
         return span
 
     def plan(self, queries: Iterable[str], from_: int | None = None, to: int | None = None) -> Plan:
@@ -112,8 +113,7 @@ class Engine(Runner):
         high = span.high if to is None else to
         asked = Range(low, high)
         queries = tuple(queries)
-        needed, _ = reduced(core(self.typed, queries), queries, planning_budget())
-        return self.plan_core(needed, queries, asked)
+        return self.plan_core(passes(self.typed, queries).reduced, queries, asked)
 
     def plan_core(
         self, whole: Core, queries: Iterable[str], asked: Range, until: int | None = None
@@ -160,37 +160,13 @@ class Engine(Runner):
         `facts` names other tables than those loaded to take the facts of inputs from.
         """
         writer = Writer(plan)
-        run = self.connection.execute
         for name, table in plan.inputs.items():
             view = self.loaded[plan.deps.core.predicates[name].source].view
             view = view if facts is None else facts.get(name, view)
-            run(f"CREATE OR REPLACE TEMP VIEW {table} AS SELECT * FROM {view}")
-        run(f"CREATE OR REPLACE TEMP TABLE {TEXTS} (i BIGINT, v VARCHAR)")
-        for text, i in writer.texts.items():
-            run(f"INSERT INTO {TEXTS} VALUES (?, ?)", [i, text])
-        copied: dict[str, str] = {}
+            self.view(table, f"SELECT * FROM {view}")
+        self.offer_texts(writer.texts)
         try:
-            for step in plan.steps:
-                match step:
-                    case Scan():
-                        self.progress(f"packing {step.predicate.source}")
-                        store = self.table
-                        if self._sparse(step, writer):
-                            writer.unpacked.add(step.name)
-                            store = self.view if uses(plan, step.name) == 1 else self.table
-                        store(step.name, writer.scan(step))
-                    case Derive():
-                        self.progress(f"deriving {step.predicate.name}")
-                        if writer.is_copy(step):
-                            # A copy of a copy looks at the first: views do not nest far.
-                            source = step.joins[0].sources[0].table
-                            copied[step.table] = copied.get(source, source)
-                            join = writer.join(step.joins[0], {0: copied[step.table]})
-                            self.view(step.table, join)
-                        else:
-                            self.table(step.table, writer.derive(step))
-                    case Fixpoint():
-                        self.fixpoint(step, writer)
+            self._run(plan, writer)
         except duckdb.OutOfRangeException:
             raise DataError(
                 "a derived time does not fit 62 bits; ask for a narrower range"
@@ -198,12 +174,38 @@ class Engine(Runner):
         except duckdb.Error:
             # Parquet is read here for the first time where its statistics said enough before.
             broken = [
-                line for found in self.loaded.values() for line in self.loader.unreadable(found)
+                line for loaded in self.loaded.values() for line in self.loader.unreadable(loaded)
             ]
             if not broken:
                 raise
             raise DataError(*broken) from None
         return writer
+
+    def _run(self, plan: Plan, writer: Writer) -> None:
+        copied: dict[str, str] = {}
+        for step in plan.steps:
+            match step:
+                case Scan():
+                    self.progress(f"packing {step.predicate.source}")
+                    store = self.table
+                    if self._sparse(step, writer):
+                        writer.unpacked.add(step.name)
+                        store = self.view if uses(plan, step.name) == 1 else self.table
+                    store(step.name, writer.scan(step))
+                case Derive():
+                    self.progress(f"deriving {step.predicate.name}")
+                    if writer.is_copy(step):
+                        # A copy of a copy looks at the first: views do not nest far.
+                        source = step.joins[0].sources[0].table
+                        copied[step.table] = copied.get(source, source)
+                        join = writer.join(step.joins[0], {0: copied[step.table]})
+                        self.view(step.table, join)
+                    else:
+                        self.table(step.table, writer.derive(step))
+                case Fixpoint():
+                    Recursion(self, self.progress).run(step, writer)
+                case _:
+                    assert_never(step)
 
     def _sparse(self, scan: Scan, writer: Writer) -> bool:
         """Whether packing would not pay: in a few chunks hardly a row takes two facts.
@@ -218,3 +220,20 @@ class Engine(Runner):
         chunks = [chunk(int(range_.low) + quarter * i) for i in (1, 2, 3)]
         facts, rows = self.one(writer.density(scan, chunks))
         return bool(0 < facts < _DENSE * rows)
+
+
+def answers(question: Question) -> Evaluated:
+    """Queries in this process; what bulk evaluation cannot answer exactly goes to the timeline."""
+    q = question
+    with Engine(q.program, q.facts, q.ticks, q.timestamps, q.progress) as engine:
+        if isinstance(q.low, float) or isinstance(q.high, float):
+            reason = "the range has no end"
+        else:
+            try:
+                return Evaluated(engine.query(q.queries, q.low, q.high), engine.nulls)
+            except Unbounded as error:
+                reason = str(error)
+        from tidelog.evaluation.timeline import answers as on_timeline
+
+        tables = on_timeline(engine, q.queries, q.low, q.high, q.budget)
+        return Evaluated(tables, engine.nulls, reason)

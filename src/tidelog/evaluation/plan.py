@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tidelog.analysis.containment import Budget
 from tidelog.analysis.dependencies import Dependencies
 from tidelog.evaluation.ranges import ALWAYS, EMPTY, Range, ranges
 from tidelog.language.program import (
@@ -110,13 +109,13 @@ class Fixpoint:
     fills: tuple[Fill, ...]
 
 
-Step: TypeAlias = Scan | Derive | Fixpoint
+PlanStep: TypeAlias = Scan | Derive | Fixpoint
 
 
 @dataclass(frozen=True)
 class Plan:
     deps: Dependencies
-    steps: tuple[Step, ...]
+    steps: tuple[PlanStep, ...]
     tables: dict[str, str]  # derived predicate to table
     inputs: dict[str, str]  # input predicate to the table its facts are in
     ranges: dict[str, Range]  # where each temporal predicate is evaluated
@@ -151,11 +150,6 @@ def stream_plan(deps: Dependencies) -> Plan:
     return _Planner(deps, {}, {}, EMPTY).plan()
 
 
-def planning_budget() -> Budget:
-    """What may be spent on leaving redundant rules out: steps, so that plans never vary."""
-    return Budget(math.inf, 500)
-
-
 def _carrier(deps: Dependencies, name: str) -> Rule:
     """The rule that carries a recursive predicate through time."""
     component = next(set(c) for c in deps.components if name in c)
@@ -173,7 +167,7 @@ class _Planner:
         self.ranges = found
         self.data = data
         self.asked = asked
-        self.steps: list[Step] = []
+        self.steps: list[PlanStep] = []
         self.scans: dict[object, Scan] = {}
         self.tables: dict[str, str] = {}
         self.inputs: dict[str, str] = {}
@@ -352,7 +346,7 @@ def uses(plan: Plan, table: str) -> int:
     return count
 
 
-def constants(steps: tuple[Step, ...]) -> list[Constant]:
+def constants(steps: tuple[PlanStep, ...]) -> list[Constant]:
     """Every constant of the plan, once, in order of appearance."""
     found: dict[Constant, None] = {}
 

@@ -12,9 +12,10 @@ import pyarrow as pa
 
 from tidelog.analysis.containment import Budget, Ground, explicit_times
 from tidelog.analysis.definitive import Awaited, Definitive, Pending
-from tidelog.analysis.dependencies import Class, Dependencies, dependencies
+from tidelog.analysis.dependencies import Class, Dependencies
 from tidelog.analysis.forgetting import Forgettable, decidable, forgettable
-from tidelog.analysis.possible import DUE, Open, Pattern, Possible, PossibleRule, possible
+from tidelog.analysis.passes import passes
+from tidelog.analysis.possible import DUE, Open, Pattern, Possible, PossibleRule
 from tidelog.data.packed import columns, holds_at_sql, ticks_of
 from tidelog.data.schema import schemas
 from tidelog.errors import NoAnswer
@@ -35,7 +36,7 @@ from tidelog.language.program import (
     Value,
     Variable,
 )
-from tidelog.logic.normalise import Core, Predicate, Role, clause_of, core
+from tidelog.logic.normalise import Core, Predicate, Role, clause_of
 
 # Pending answers that are explained one by one; all are counted.
 MOST_PENDING = 20
@@ -59,7 +60,7 @@ class Problem:
 
     @cached_property
     def deps(self) -> Dependencies:
-        return dependencies(core(self.engine.typed, [self.query]), [self.query])
+        return passes(self.engine.typed, [self.query]).dependencies
 
     # Definitive time points
 
@@ -100,7 +101,7 @@ class Problem:
         return sorted(p for p in points if from_ <= p <= to)
 
     def _possible(self, tin: int, asked: Range) -> _Open:
-        made = possible(self.deps)
+        made = passes(self.engine.typed, [self.query]).possible
         names = [made.name(self.query, p) for p in made.patterns[self.query]]
         whole = made.core(tin)
         plan = self.engine.plan_core(whole, [self.query, *names], asked, tin)
@@ -131,7 +132,7 @@ class Problem:
     def _on_timeline(self, tin: int, asked: Range, budget: float) -> tuple[Possible, list[Pending]]:
         """The paper's critical query, fresh objects as arbitrary arguments, on the timeline."""
         deps = self.deps
-        made = possible(deps)
+        made = passes(self.engine.typed, [self.query]).possible
         names = {made.name(self.query, p): p for p in made.patterns[self.query]}
         whole = made.core(tin).below([self.query, *names])
         limit = Limit.of(deps, budget, self.engine.progress)
@@ -169,7 +170,7 @@ class Problem:
     def _used(
         self, deps: Dependencies, tin: int, due: list[Rule], bounded: bool, until: int | None
     ) -> dict[str, str]:
-        made = possible(deps)
+        made = passes(self.engine.typed, [self.query]).possible
         deps = made.deps
         seeds = list(_seeds(made, deps, everything=not bounded))
         # Where every possible fact of a recursive predicate counts as used, none need be derived.

@@ -12,8 +12,18 @@ from collections.abc import Callable, Mapping
 
 from tidelog.analysis.dependencies import Dependencies
 from tidelog.data.ticks import ALWAYS, EMPTY, Range
-from tidelog.language.program import Atom, Rule, TimePoint
+from tidelog.language.program import Atom, Program, Rule, TimePoint
 from tidelog.logic.normalise import relative
+
+
+def times_in_rules(program: Program) -> Range:
+    """First to last tick of the facts that stand in the rules."""
+    ticks = [
+        rule.head.time.tick
+        for rule in program.rules
+        if not rule.body and isinstance(rule.head.time, TimePoint)
+    ]
+    return Range(min(ticks), max(ticks)) if ticks else EMPTY
 
 
 def ranges(deps: Dependencies, data: Mapping[str, Range], asked: Range) -> dict[str, Range]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from tidelog.analysis.containment import Ground
 from tidelog.analysis.dependencies import Class, Dependencies, dependencies
+from tidelog.analysis.passes import passes
 from tidelog.data.packed import columns, unpack_sql
 from tidelog.errors import DataError
 from tidelog.evaluation.duckdb import Engine
@@ -25,7 +26,7 @@ from tidelog.evaluation.ranges import EMPTY, Range
 from tidelog.evaluation.timeline import Limit
 from tidelog.explain.proofs import Derivations, named, sides
 from tidelog.language.program import Comparison, Rule, Type, Value
-from tidelog.logic.normalise import Predicate, core
+from tidelog.logic.normalise import Predicate
 
 # Lanes of a predicate, stretches of time in all, and facts with their proofs that are recorded.
 MOST_LANES = 5_000
@@ -84,7 +85,7 @@ def record(
 ) -> Record:
     """What holds from a tick to a tick (by default those of the data) below some queries."""
     queries = tuple(queries)
-    deps = dependencies(core(engine.typed, queries), queries)
+    deps = passes(engine.typed, queries).dependencies
     span = engine.span
     asked = Range(span.low if from_ is None else from_, span.high if to is None else to)
     asked = EMPTY if asked.empty else asked
@@ -247,7 +248,7 @@ def waiting(
     end = time.monotonic() + budget
     found: list[Waiting] = []
     for query in queries:
-        deps = dependencies(core(engine.typed, [query]), [query])
+        deps = passes(engine.typed, [query]).dependencies
         if not deps.core.predicates[query].temporal:
             continue
         if deps.cls is Class.BLOCKING:  # anything may still come, at any time

@@ -152,7 +152,9 @@ class Clause:
     """`head :- premises, tests.`; without either, a fact.
 
     `written` is the rule of the user's file that it comes from, for people to read; clauses that
-    come from none have none. Neither it nor origins take part in equality.
+    come from none have none. One that `copies_input` hands an input on to the predicate of the same
+    base: it is ours, people are not shown it, and measures do not count it. Only what it says takes
+    part in equality.
     """
 
     head: Head
@@ -160,6 +162,7 @@ class Clause:
     tests: tuple[Comparison, ...] = ()
     origin: Origin = field(default=NOWHERE, compare=False, repr=False)
     written: Rule | None = field(default=None, compare=False, repr=False)
+    copies_input: bool = field(default=False, compare=False, repr=False)
 
     @property
     def is_fact(self) -> bool:

@@ -64,7 +64,7 @@ class Predicate:
     @property
     def input(self) -> bool:
         """Whether its facts come from outside."""
-        return self.role in (Role.INPUT, Role.GIVEN)
+        return self.role is Role.INPUT or self.role is Role.GIVEN
 
     @property
     def source(self) -> str:
@@ -113,15 +113,6 @@ class Core:
     def input_of(self) -> dict[str, Predicate]:
         """The input by the name that the user gave it."""
         return {predicate.base: predicate for predicate in self.inputs}
-
-    def is_copy(self, clause: Clause) -> bool:
-        """Whether a clause only hands an input on to the predicate of the same base.
-
-        Such clauses are ours; people are not shown them, and measures do not count them.
-        """
-        return len(clause.premises) == 1 and (
-            self.predicates[clause.premises[0].predicate].role is Role.GIVEN
-        )
 
     @cached_property
     def fixed_ticks(self) -> tuple[int, ...]:

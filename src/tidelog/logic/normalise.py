@@ -60,7 +60,8 @@ def core(program: Program, queries: Iterable[str] = ()) -> Core:
             predicates[given.name] = given
             declaration = program.declarations.get(name)
             origin = NOWHERE if declaration is None else declaration.origin
-            clauses.append(replace(handed_on(given, predicate), origin=origin))
+            copy = handed_on(given, predicate)
+            clauses.append(replace(copy, origin=origin, copies_input=True))
         predicates[name] = predicate
     return Core(program, tuple(clauses), predicates)
 
@@ -86,10 +87,14 @@ def _typed(clause: Clause, types: Types) -> Clause:
         for term, type_ in zip(part.args, types.columns[part.predicate], strict=True):
             if isinstance(term, Variable):
                 variables[term.name] = type_
-    head = replace(clause.head, args=types.fit(clause.head.predicate, clause.head.args))
-    premises = tuple(replace(p, args=types.fit(p.predicate, p.args)) for p in clause.premises)
+    h = clause.head
+    head = Head(h.predicate, types.fit(h.predicate, h.args), h.when, h.origin)
+    premises = tuple(
+        Premise(p.predicate, types.fit(p.predicate, p.args), p.when, p.sign, p.origin)
+        for p in clause.premises
+    )
     tests = tuple(_typed_comparison(test, variables) for test in clause.tests)
-    return replace(clause, head=head, premises=premises, tests=tests)
+    return Clause(head, premises, tests, clause.origin, clause.written)
 
 
 def _typed_comparison(c: Comparison, variables: dict[str, Type | None]) -> Comparison:

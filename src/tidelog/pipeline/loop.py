@@ -17,11 +17,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidelog.analysis.definitive import Pending
 from tidelog.errors import DataError
+from tidelog.evaluation.spark.sources import Inputs
 from tidelog.pipeline.commit import Checkpoint, Commit, StatePart
 from tidelog.pipeline.modes import EVER, Derived, Mode
 from tidelog.pipeline.places import Arrived, Driver, Executors, Place, SparkAnswers, configure
 from tidelog.pipeline.plan import PipelinePlan
-from tidelog.pipeline.sources import Inputs
 from tidelog.pipeline.state import StateFiles, chunks_of
 from tidelog.streaming.clock import Clock
 from tidelog.streaming.sinks.sink import BatchAnswers, LocalAnswers, Sink

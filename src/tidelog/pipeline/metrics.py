@@ -18,9 +18,9 @@ from pyspark.sql.streaming.listener import (
 )
 from pyspark.sql.streaming.query import StreamingQuery
 
+from tidelog.evaluation.spark.shipping import version
 from tidelog.pipeline.commit import Commit
 from tidelog.pipeline.publishing import Metric, Publisher, exposition
-from tidelog.pipeline.shipping import version
 from tidelog.pipeline.start import AnyPipeline
 
 

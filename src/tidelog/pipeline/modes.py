@@ -20,17 +20,18 @@ from pyspark.sql import functions as F
 from tidelog.analysis.definitive import Pending
 from tidelog.data.packed import bit_sql, chunk, chunks_sql, mask_sql, pack_sql, place_sql
 from tidelog.data.ticks import Range
-from tidelog.pipeline.chain import Chain, literal
+from tidelog.evaluation.rows import DONE, Relation, kept_rows
+from tidelog.evaluation.spark.chain import Chain, literal
+from tidelog.evaluation.spark.kernel import Kernel, packed_tables
+from tidelog.evaluation.spark.packing import Packing
+from tidelog.evaluation.spark.sources import Inputs, arrow_struct
 from tidelog.pipeline.commit import Commit, StatePart
-from tidelog.pipeline.kernel import Kernel, Worker, kept_rows, packed_tables
-from tidelog.pipeline.packing import Packing
+from tidelog.pipeline.kernel import WaveWorker
 from tidelog.pipeline.places import Driver, Executors
 from tidelog.pipeline.plan import OfflineWork
-from tidelog.pipeline.sources import Inputs, arrow_struct
 from tidelog.pipeline.state import StateFiles, chunks_of
 from tidelog.streaming.clock import Clock, Pace, ShardReport, Span, Turn
 from tidelog.streaming.joins import Row
-from tidelog.streaming.layout import DONE, Relation
 from tidelog.streaming.shards import Shards
 
 # A time after all others.
@@ -98,7 +99,7 @@ class OfflineMode:
     pace: Pace
     inputs: Inputs
     state: StateFiles
-    kernel: Kernel
+    kernel: Kernel[Span]
     rigid: dict[str, pa.Table]
     only_in_driver = False
 
@@ -107,9 +108,10 @@ class OfflineMode:
         return Packing(self.work.layout, self.inputs)
 
     @cached_property
-    def worker(self) -> Worker:
+    def worker(self) -> WaveWorker:
         """The kernel in this process."""
-        return Worker(replace(self.kernel, partitions=1, rigid=packed_tables(self.rigid)))
+        kernel = replace(self.kernel, partitions=1, rigid=packed_tables(self.rigid))
+        return WaveWorker(kernel, self.work.job)
 
     def close(self) -> None:
         if "worker" in self.__dict__:
@@ -163,7 +165,7 @@ class OfflineMode:
             return self.state.frame(spark, parts, some)
 
         rigid = self._rigid_frames(spark)
-        chain = Chain(spark, layout, self.work.schedule, self.kernel, rigid, new, kept)
+        chain = Chain(spark, self.work.job, self.kernel, rigid, new, kept)
         executors.held.callback(chain.release)
         executors.take(chain.rows(step))
         return Derived(clock)

@@ -7,7 +7,7 @@ derived from them, and write answers, state and dead letters.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -18,15 +18,15 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
-from tidelog.data.packed import CHUNK, COUNT, HAS_PLACE, unpack_sql
-from tidelog.data.ticks import Ticks
+from tidelog.data.packed import COUNT, unpack_sql
 from tidelog.data.writers import timestamps
+from tidelog.evaluation.rows import Relation
+from tidelog.evaluation.spark.answers import unpacked
+from tidelog.evaluation.spark.sources import Inputs
 from tidelog.language.program import TIME_COLUMN
 from tidelog.pipeline.plan import PipelinePlan
-from tidelog.pipeline.sources import Inputs
 from tidelog.pipeline.store import Store
 from tidelog.streaming.clock import Clock
-from tidelog.streaming.layout import DONE, Relation
 from tidelog.streaming.sinks.sink import BatchAnswers, FileStore, LocalAnswers
 
 # Rows of state that one file may hold.
@@ -346,24 +346,6 @@ def _without_time(table: pa.Table, names: list[str]) -> pa.Table:
     if not names:
         return pa.table({"holds": pa.array([True] * table.num_rows, pa.bool_())})
     return table.rename_columns(names)
-
-
-def unpacked(
-    rows: DataFrame, relation: Relation, names: Sequence[str], ticks: Ticks | None
-) -> DataFrame:
-    """Packed answers a row each, under the names and with the times users asked for."""
-    mine = rows.where((F.col("tab") == relation.number) & (F.col("part") == DONE))
-    if not relation.temporal:
-        if not names:
-            return mine.select(F.lit(True).alias("holds"))
-        return mine.select(*relation.slots).toDF(*names)
-    bits = F.array(*(F.lit(i) for i in range(CHUNK)))
-    time = F.col("c") + F.col("i")
-    if ticks is not None:
-        time = F.timestamp_micros(time * ticks.length + ticks.origin)
-    plain = mine.select(*relation.slots, "c", "b", F.explode(bits).alias("i"))
-    plain = plain.where(HAS_PLACE)
-    return plain.select(*relation.slots, time.alias("t")).toDF(*names, TIME_COLUMN)
 
 
 def configure(spark: SparkSession, partitions: int) -> None:

@@ -12,17 +12,17 @@ from typing import Any, Protocol, TypeAlias, assert_never
 
 import pyarrow as pa
 
-from tidelog.analysis.containment import reduced
 from tidelog.analysis.dependencies import dependencies
-from tidelog.analysis.stages import staged
+from tidelog.analysis.passes import passes
 from tidelog.data.schema import Schema, schemas
 from tidelog.errors import DataError
-from tidelog.evaluation.plan import planning_budget
+from tidelog.evaluation.layout import Layout
+from tidelog.evaluation.rows import Relation
 from tidelog.language.printer import print_rule
 from tidelog.language.program import Program
-from tidelog.logic.normalise import Core, core
+from tidelog.logic.normalise import Core
+from tidelog.pipeline.kernel import WaveJob
 from tidelog.streaming.clock import Emission, Pace
-from tidelog.streaming.layout import Layout, Relation
 from tidelog.streaming.offline import enough_window, least_delays
 from tidelog.streaming.options import StreamOptions
 from tidelog.streaming.schedule import Schedule
@@ -67,6 +67,11 @@ class OfflineWork:
     @property
     def core(self) -> Core:
         return self.schedule.deps.core
+
+    @property
+    def job(self) -> WaveJob:
+        """What is done in the partitions."""
+        return WaveJob(self.layout, self.schedule)
 
     @cached_property
     def delays(self) -> dict[str, int]:
@@ -172,34 +177,26 @@ class PipelinePlan:
         }
 
 
-def needed_core(program: Program, queries: tuple[str, ...]) -> Core:
-    """The rules that some queries need, without those that others make needless."""
-    needed, _ = reduced(core(program, queries), queries, planning_budget())
-    return needed
-
-
 def pipeline_plan(
     program: Program,
     queries: tuple[str, ...],
     options: StreamOptions | None = None,
     *,
-    needed: Core | None = None,
     large: Iterable[str] = (),
     settled: Mapping[str, Any] | None = None,
 ) -> PipelinePlan:
     """The plan of some queries; raises Blocking where there is none that runs offline.
 
-    `needed` are the rules that the queries need, `large` the rigid inputs with many facts, and
-    `settled` what the first start of the stream wrote down.
+    `large` are the rigid inputs with many facts, and `settled` is what the first start of the
+    stream wrote down.
     """
     options, settled = options or StreamOptions(), settled or {}
-    needed = needed or needed_core(program, queries)
     work: Work
     if options.online:
-        work = _online(program, needed, queries, options)
+        work = _online(program, queries, options)
     else:
         many = settled.get("large", list(large))
-        split = staged(dependencies(needed, queries), many)
+        split = passes(program, queries).stages(many)
         schedule = Schedule(split.deps)
         layout = Layout(schedule.plan, split.stages)
         work = OfflineWork(program, schedule, layout, many, options, settled)
@@ -211,11 +208,9 @@ def pipeline_plan(
     return replace(plan, options=replace(options, sparse=sparse))
 
 
-def _online(
-    program: Program, needed: Core, queries: tuple[str, ...], options: StreamOptions
-) -> OnlineWork:
+def _online(program: Program, queries: tuple[str, ...], options: StreamOptions) -> OnlineWork:
     """What an online stream derives; queries that rest on nothing temporal are not among it."""
-    deps = dependencies(needed, queries)
-    derived = {name for stage in staged(deps).stages for name in stage.predicates}
+    needed = passes(program, queries)
+    derived = {name for stage in needed.stages().stages for name in stage.predicates}
     asked = tuple(query for query in queries if query in derived)
-    return OnlineWork(Shards(program, dependencies(needed.below(asked), asked), options.eager))
+    return OnlineWork(Shards(program, dependencies(needed.reduced, asked), options.eager))

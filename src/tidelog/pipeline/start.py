@@ -13,14 +13,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidelog.errors import DataError
 from tidelog.evaluation.duckdb import Engine
+from tidelog.evaluation.spark.given import Given
+from tidelog.evaluation.spark.kernel import Kernel
+from tidelog.evaluation.spark.shipping import check_shared, prepare
+from tidelog.evaluation.spark.sources import Files, Frames, Inputs
 from tidelog.pipeline.commit import Checkpoint, Commit
-from tidelog.pipeline.given import Given
-from tidelog.pipeline.kernel import Kernel
 from tidelog.pipeline.loop import Pipeline
 from tidelog.pipeline.modes import OfflineMode, OnlineMode
 from tidelog.pipeline.plan import OfflineWork, OnlineWork, PipelinePlan
-from tidelog.pipeline.shipping import check_shared, prepare
-from tidelog.pipeline.sources import Files, Frames, Inputs
 from tidelog.pipeline.state import StateFiles
 from tidelog.pipeline.store import Store
 from tidelog.streaming.clock import Span, Turn
@@ -96,7 +96,7 @@ def start(
     match plan.work:
         case OfflineWork() as work:
             sent = {n: table for n, table in given.rigid.items() if n in work.layout.rigid}
-            kernel = Kernel.of(point.id, work.layout, work.schedule, sent, count, memory)
+            kernel = Kernel.of(point.id, work.job, sent, count, memory)
             offline = OfflineMode(work, plan.pace, inputs, state, kernel, given.rigid)
             return Pipeline(spark, plan, offline, *rest)
         case OnlineWork(shards=shards) as work:

@@ -14,12 +14,12 @@ from pyspark.sql import functions as F
 
 from tidelog.data.packed import chunk
 from tidelog.data.ticks import Range
+from tidelog.evaluation.rows import DONE, KEPT
+from tidelog.evaluation.spark.sources import arrow_struct
 from tidelog.pipeline.commit import StatePart
 from tidelog.pipeline.places import Executors, Place
 from tidelog.pipeline.plan import RowFormat
-from tidelog.pipeline.sources import arrow_struct
 from tidelog.pipeline.store import Store
-from tidelog.streaming.layout import DONE, KEPT
 
 Chunks: TypeAlias = Mapping[int, list[tuple[int, int]]]  # by table: first and last chunk
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tidelog.analysis.definitive import Pending
+from tidelog.analysis.passes import passes
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.engine import evaluate
 from tidelog.evaluation.problems import Problem
 from tidelog.evaluation.timeline import TooHard
 from tidelog.language.program import Program
-from tidelog.logic.normalise import Predicate, core
+from tidelog.logic.normalise import Predicate
 from tidelog.streaming.algorithm import AnswerRows, FactsByTime, RowsByTime
 from tidelog.streaming.joins import Row, at
 from tidelog.streaming.snapshot import State, as_rows, plain
@@ -31,7 +32,7 @@ class BlockingAlgorithm:
         self.program = program
         self.queries = tuple(queries)
         self.eager, self.budget = eager, budget
-        self.predicates = core(program, self.queries).predicates
+        self.predicates = passes(program, self.queries).core.predicates
         self.known: dict[str, set[Row]] = {name: set() for name in program.inputs}
         for name, rows in rigid.items():
             self.known[self.predicates[name].source] = set(rows)

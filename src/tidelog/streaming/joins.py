@@ -133,28 +133,28 @@ def _row_tests(premise: Premise, clause: Clause, constants: dict[str, Value]) ->
     tests = tuple(t for t in clause.tests if {v.name for v in t.variables} <= own)
     order = JoinOrder(Clause(Head(""), (premise,), tests))
     (step,) = order.steps
-    names = []
+    names = {order.place(premise.args[n]): f"r[{n}]" for n in step.new}
     for constant in order.constants:
-        names.append(f"k{len(constants)}")
-        constants[names[-1]] = constant.value
-    names += ["", *(f"r[{n}]" for n in step.new)]  # the head's time has no name
-    found = [f"r[{n}] == {names[i]}" for n, i in zip(step.known, step.key, strict=True)]
-    found += [f"r[{one}] == r[{other}]" for one, other in step.same]
-    return found + [_test(due, names) for due in (*order.due, *step.due)]
+        names[order.place(constant)] = name = f"k{len(constants)}"
+        constants[name] = constant.value
+    return [
+        *(f"r[{n}] == {names[place]}" for n, place in zip(step.known, step.key, strict=True)),
+        *(f"r[{one}] == r[{other}]" for one, other in step.same),
+        *(_test(due, names.__getitem__) for due in (*order.due, *step.due)),
+    ]
 
 
 def _fire(clause: Clause, first: int) -> Callable[..., None]:
     writer = _Writer(JoinOrder(clause, first=first))
     writer.start("def made(out, {slices}):", "    add = out.add")
     writer.loops()
-    head = "".join(f"{writer.names[writer.order.place(term)]}, " for term in clause.head.args)
+    head = "".join(f"{_name(writer.order.place(term))}, " for term in clause.head.args)
     writer.put(f"add(({head}))")
     return writer.function()
 
 
 def _mark(clause: Clause) -> Callable[..., None]:
-    known = tuple(dict.fromkeys(v.name for v in clause.head.variables))
-    writer = _Writer(JoinOrder(clause, known))
+    writer = _Writer(JoinOrder.from_head(clause))
     writer.start("def made(heads, marked, {slices}):")
     writer.put("for h in heads:", nest=True)
     writer.bind_head()
@@ -166,14 +166,12 @@ def _mark(clause: Clause) -> Callable[..., None]:
 class _Writer:
     """Writes a function of nested loops along an order of premises.
 
-    `names` has a name for every place of a binding; the slice of premise i is called `b{i}`.
+    Place i of a binding is called `v{i}`, the slice of premise i `b{i}`, and a row of it `r{i}`.
     """
 
     def __init__(self, order: JoinOrder) -> None:
         self.order = order
-        self.constants = {f"k{i}": c.value for i, c in enumerate(order.constants)}
-        known = [f"v{i}" for i, _ in enumerate(order.known)]
-        self.names = [*self.constants, *known, ""]  # the head's time has no name
+        self.constants = {_name(order.place(c)): c.value for c in order.constants}
         self.lines: list[str] = []
         self.depth = 1
 
@@ -196,7 +194,7 @@ class _Writer:
         bound: set[str] = set()
         tests: list[str] = []
         for n, term in enumerate(self.order.clause.head.args):
-            name = self.names[self.order.place(term)]
+            name = _name(self.order.place(term))
             match term:
                 case Variable() if term.name not in bound:
                     bound.add(term.name)
@@ -209,12 +207,12 @@ class _Writer:
 
     def loops(self) -> dict[int, str]:
         """Nested loops over the premises; what the row of each is called inside."""
-        self.when(_test(due, self.names) for due in self.order.due)
+        self.when(_test(due, _name) for due in self.order.due)
         return {step.number: self._loop(step) for step in self.order.steps}
 
     def _loop(self, step: JoinStep) -> str:
         number = step.number
-        keys = [self.names[i] for i in step.key]
+        keys = [_name(place) for place in step.key]
         row = f"r{number}"
         if len(keys) == len(step.premise.args):
             row = f"({''.join(f'{key}, ' for key in keys)})"
@@ -228,17 +226,20 @@ class _Writer:
             self.put(f"for {row} in b{number}.rows:", nest=True)
         self.when(f"{row}[{one}] == {row}[{other}]" for one, other in step.same)
         for n in step.new:
-            self.names.append(f"v{len(self.names)}")
-            self.put(f"{self.names[-1]} = {row}[{n}]")
-        self.when(_test(due, self.names) for due in step.due)
+            self.put(f"{_name(self.order.place(step.premise.args[n]))} = {row}[{n}]")
+        self.when(_test(due, _name) for due in step.due)
         return row
 
     def function(self) -> Callable[..., Any]:
         return _compiled(self.lines, self.constants)
 
 
-def _test(due: Due, names: Sequence[str]) -> str:
-    return f"{names[due.left]} {_OPERATORS[due.operator]} {names[due.right]}"
+def _name(place: int) -> str:
+    return f"v{place}"
+
+
+def _test(due: Due, name: Callable[[int], str]) -> str:
+    return f"{name(due.left)} {_OPERATORS[due.operator]} {name(due.right)}"
 
 
 def _compiled(lines: list[str], constants: dict[str, Value]) -> Callable[..., Any]:

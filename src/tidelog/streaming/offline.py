@@ -15,16 +15,19 @@ from tidelog.analysis.analyze import simplified
 from tidelog.analysis.containment import Budget
 from tidelog.analysis.definitive import Pending
 from tidelog.analysis.delay import delay
-from tidelog.analysis.dependencies import Dependencies, dependencies
+from tidelog.analysis.dependencies import Dependencies
+from tidelog.analysis.passes import passes
 from tidelog.analysis.window import window
 from tidelog.data.packed import pack, unpack
 from tidelog.data.readers.memory import arrow_schema
 from tidelog.data.schema import Schema, schemas
 from tidelog.data.types import arrow_type
 from tidelog.errors import NoAnswer
+from tidelog.evaluation.database import Database
 from tidelog.evaluation.ranges import EMPTY, Range
+from tidelog.evaluation.sql import Writer
+from tidelog.evaluation.steps import StepRunner
 from tidelog.language.program import Program
-from tidelog.logic.normalise import core
 from tidelog.streaming.algorithm import AnswerRows, FactsByTime, RowsByTime
 from tidelog.streaming.clock import Emission, Span
 from tidelog.streaming.joins import Row, at
@@ -41,6 +44,8 @@ from tidelog.streaming.snapshot import (
 )
 from tidelog.streaming.wave import Wave, Waved, bits
 
+# What to do about a tick far ahead.
+TOO_FAR = "a tick lies that far ahead of those before it: leave its facts out"
 # Seconds to look for a delay below the settling time, or for a window, of one query.
 BUDGET = 2.0
 
@@ -67,7 +72,9 @@ class OfflineAlgorithm:
         self.connection = duckdb.connect(
             config={"autoinstall_known_extensions": False, "autoload_known_extensions": False}
         )
-        self.wave = Wave(self.connection, self.schedule.plan)
+        self.database = Database(self.connection)
+        self.database.offer_texts(Writer(self.schedule.plan).texts)
+        self.wave = Wave(StepRunner(self.database, shorter=TOO_FAR))
         self.schemas = schemas(program)
         phi = self.schedule.phi
         self.temporal = [q for q in self.queries if q in phi]
@@ -204,7 +211,7 @@ class OfflineAlgorithm:
 
     def _answers(self, waved: Waved) -> AnswerRows:
         return {
-            query: set(_rows(self.wave.arrow(select), self._width(query)))
+            query: set(_rows(self.database.arrow(select), self._width(query)))
             for query, select in waved.answers.items()
         }
 
@@ -222,7 +229,7 @@ class OfflineAlgorithm:
             self._offer(facts)
             waved = self._wave(self.slices, self.start, self.done, tin, emit)
             parts.append(self._answers(waved))
-            tables = {name: self.wave.arrow(select) for name, select in waved.state.items()}
+            tables = {name: self.database.arrow(select) for name, select in waved.state.items()}
             self.slices = {name: table for name, table in tables.items() if table.num_rows}
             self.done = tin
         if self.ahead or not parts:
@@ -311,8 +318,7 @@ class OfflineAlgorithm:
 
 
 def _simple(program: Program, query: str, budget: Budget) -> Dependencies:
-    deps = dependencies(core(program, [query]), [query])
-    return simplified(deps, budget.share(0.3))[0]
+    return simplified(passes(program, [query]).dependencies, budget.share(0.3))[0]
 
 
 def enough_window(program: Program, delays: Mapping[str, int]) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import assert_never
 
-from tidelog.analysis.dependencies import Class, Dependencies
+from tidelog.analysis.dependencies import Class, Dependencies, unsupported
 from tidelog.analysis.graph import Arc, Bound, longest
 from tidelog.errors import DataError
 from tidelog.evaluation.plan import Derive, Fill, Fixpoint, Join, Plan, Scan, Source, stream_plan
@@ -41,11 +41,9 @@ class NotStreamed(DataError):
 
 def check_streamed(deps: Dependencies) -> None:
     """Every stream asks here before it starts: nothing in a rule is left out in silence."""
-    for clause in deps.core.clauses:
-        for premise in clause.negative:
-            raise NotStreamed(
-                f"{clause.origin}: a stream cannot take `not {premise.predicate}` into account yet"
-            )
+    reason = unsupported(deps.core, "a stream")
+    if reason is not None:
+        raise NotStreamed(reason.message)
 
 
 @dataclass(frozen=True)

@@ -19,20 +19,20 @@ from tidelog.analysis.definitive import Pending
 from tidelog.analysis.dependencies import Class, Dependencies
 from tidelog.data.packed import columns, pack, slots_of, unpack
 from tidelog.data.types import arrow_type
+from tidelog.evaluation.rows import (
+    DONE,
+    Relation,
+    as_rows,
+    home,
+    partition,
+    row_schema,
+)
 from tidelog.language.program import Program, Type, Value
 from tidelog.streaming.algorithm import AnswerRows, RowsByTime
 from tidelog.streaming.blocking import BlockingAlgorithm
 from tidelog.streaming.cell_graph import fits
 from tidelog.streaming.clock import ShardReport, Turn
 from tidelog.streaming.joins import Row, at
-from tidelog.streaming.layout import (
-    DONE,
-    Relation,
-    as_rows,
-    home,
-    partition,
-    schema_of,
-)
 from tidelog.streaming.online import OnlineAlgorithm
 from tidelog.streaming.schedule import check_streamed
 
@@ -109,7 +109,7 @@ class Shards:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        return schema_of([*self.tables.values(), *self.given.values()])
+        return row_schema([*self.tables.values(), *self.given.values()])
 
     def home(self, partitions: int, literal: Callable[[Value], str], *, spark: bool) -> str:
         """SQL for the partition that a row belongs to."""

@@ -11,17 +11,15 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelog.analysis.containment import reduced
 from tidelog.analysis.definitive import Pending
-from tidelog.analysis.dependencies import Class, Dependencies, dependencies
+from tidelog.analysis.dependencies import Class, Dependencies
+from tidelog.analysis.passes import passes
 from tidelog.data.readers.memory import RowsLike
 from tidelog.data.schema import resolve, schemas
 from tidelog.data.types import arrow_type
 from tidelog.errors import DataError
-from tidelog.evaluation.plan import planning_budget
 from tidelog.language.printer import print_program
 from tidelog.language.program import TIME_COLUMN, TIME_MAX, Program
-from tidelog.logic.normalise import core
 from tidelog.streaming import offline
 from tidelog.streaming.algorithm import Algorithm, AnswerRows, RowsByTime
 from tidelog.streaming.blocking import BlockingAlgorithm
@@ -109,9 +107,7 @@ class Stream:
         self._begun = False
         self._waiting: dict[str, RowsByTime] = {}  # facts after tin
         self._rigid = self._rigid_facts(rigid or {})
-        whole = core(self.program, self.queries)
-        needed, _ = reduced(whole, self.queries, planning_budget())
-        self.deps = dependencies(needed, self.queries)
+        self.deps = passes(self.program, self.queries).lean
         check_streamed(self.deps)
         self._sources = {p.source: p.name for p in self.deps.core.inputs if p.temporal}
         self._pace = Pace(tuple(self._sources), lateness, from_=from_)

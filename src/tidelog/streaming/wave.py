@@ -8,19 +8,18 @@ state is all that is kept; where state lies in files it is the new slices only (
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
-import duckdb
 import pyarrow as pa
 
 from tidelog.analysis.graph import Bound
 from tidelog.data.packed import chunks_sql
-from tidelog.evaluation.plan import Derive, Fixpoint, Plan, Scan, Step
+from tidelog.evaluation.plan import Derive, Fixpoint, PlanStep, Scan
 from tidelog.evaluation.ranges import EMPTY, Range
-from tidelog.evaluation.runner import Runner
-from tidelog.evaluation.sql import TEXTS, Writer, narrowed
+from tidelog.evaluation.sql import Writer, narrowed
+from tidelog.evaluation.steps import StepRunner
 from tidelog.language.program import TIME_MAX
 from tidelog.logic.normalise import Predicate
 from tidelog.streaming.clock import Span
@@ -42,23 +41,11 @@ class Waved:
     passed: dict[str, str] = field(default_factory=dict)
 
 
-class Wave(Runner):
-    """Runs waves of one schedule on a connection of its own."""
+@dataclass(frozen=True)
+class Wave:
+    """Runs waves: the steps of a plan, on the times that are newly settled."""
 
-    shorter = "a tick lies that far ahead of those before it: leave its facts out"
-
-    def __init__(
-        self,
-        connection: duckdb.DuckDBPyConnection,
-        plan: Plan,
-        progress: Callable[[str], None] = lambda _: None,
-    ) -> None:
-        self.own: Callable[[Predicate, str], str] | None = None  # see Writer.own
-        self.connection = connection
-        self.progress = progress
-        self.connection.execute(f"CREATE OR REPLACE TEMP TABLE {TEXTS} (i BIGINT, v VARCHAR)")
-        for text, i in Writer(plan).texts.items():
-            self.connection.execute(f"INSERT INTO {TEXTS} VALUES (?, ?)", [i, text])
+    runner: StepRunner
 
     def run(
         self,
@@ -69,7 +56,7 @@ class Wave(Runner):
         *,
         packed: bool = True,
         fresh: bool = True,
-        steps: Iterable[Step] | None = None,
+        steps: Iterable[PlanStep] | None = None,
         passed: Iterable[str] = (),
     ) -> Waved:
         """One wave; `facts` names a table of new facts (or all rigid ones) per input.
@@ -82,7 +69,7 @@ class Wave(Runner):
         data = {name: r for name, r in ranges.items() if schedule.deps.core.predicates[name].input}
         plan = replace(schedule.plan, ranges=ranges, data=data)
         steps = plan.steps if steps is None else tuple(steps)
-        new = self.steps(plan, steps, state, facts)
+        new = self.runner.run(plan, steps, state, facts)
         writer = Writer(plan)
         kept: dict[str, str] = {}
         known: dict[str, str] = {}
@@ -116,81 +103,22 @@ class Wave(Runner):
                 answers[query] = rows if due else f"SELECT * FROM ({rows}) AS r LIMIT 0"
         return Waved(answers, kept, given, known)
 
-    def steps(
-        self,
-        plan: Plan,
-        steps: Iterable[Step],
-        state: Mapping[str, str],
-        facts: Mapping[str, str],
-    ) -> dict[str, str]:
-        """Run steps of a plan: a table for each predicate; where the new facts of scans are."""
-        writer = Writer(plan)
-        writer.own = self.own
-        for name, table in plan.inputs.items():
-            if name in facts:
-                self.view(table, f"SELECT * FROM {facts[name]}")
-        new: dict[str, str] = {}
-        for step in steps:
-            match step:
-                case Scan():
-                    new[step.name] = self._scan(step, writer, facts, state)
-                case Derive():
-                    self._derive(step, writer, state)
-                case Fixpoint():
-                    self.fixpoint(step, writer, state)
-                case _:
-                    assert_never(step)
-        return new
-
-    def _scan(
-        self, step: Scan, writer: Writer, facts: Mapping[str, str], given: Mapping[str, str]
-    ) -> str:
-        """New facts and kept ones together; the table of the new ones is returned."""
-        self.progress(f"packing {step.predicate.source}")
-        packed = facts.get(step.name)
-        new = writer.scan(step) if packed is None else f"SELECT * FROM {packed}"
-        if step.name not in given:
-            self.table(step.name, new)
-            return step.name
-        self.table(f"{step.name}_now", new)
-        narrow = narrowed(step.predicate, step.columns)
-        self.table(step.name, writer.merged(narrow, f"{step.name}_now", given[step.name]))
-        return f"{step.name}_now"
-
-    def _derive(self, step: Derive, writer: Writer, given: Mapping[str, str]) -> None:
-        self.progress(f"deriving {step.predicate.name}")
-        if not step.predicate.temporal:
-            self.table(step.table, writer.derive(step))
-            return
-        now = writer.union(step.predicate, step.joins, writer.clip(step.predicate))
-        if step.table not in given:
-            self.table(step.table, now)
-            return
-        self.table(f"{step.table}_now", now)
-        names = ", ".join(writer.names(step.predicate))
-        # Kept slices are older than new ones: both together hold every bit once.
-        self.view(
-            step.table,
-            f"SELECT {names} FROM {given[step.table]}"
-            f" UNION ALL SELECT {names} FROM {step.table}_now",
-        )
-
     def _early(
         self, writer: Writer, query: str, state: Mapping[str, str], final: int
     ) -> tuple[str, str]:
         """Answers that were not given before, and those of them at times that are not final."""
         predicate = writer.plan.deps.core.predicates[query]
         table = f"{writer.plan.tables[query]}_early"
-        self.table(f"{table}_all", writer.answers(query))
+        self.runner.engine.table(f"{table}_all", writer.answers(query))
         if query in state:
-            self.table(table, writer.news(predicate, state[query], f"{table}_all"))
+            self.runner.engine.table(table, writer.news(predicate, state[query], f"{table}_all"))
         else:
-            self.table(table, f"SELECT * FROM {table}_all")
+            self.runner.engine.table(table, f"SELECT * FROM {table}_all")
         later = _clipped(writer, predicate, table, Range(final + 1, TIME_MAX))
         return f"SELECT * FROM {table}", later
 
 
-def _derived(step: Step) -> Iterator[tuple[Predicate, str]]:
+def _derived(step: PlanStep) -> Iterator[tuple[Predicate, str]]:
     """The predicates that a step derives, each with its table."""
     match step:
         case Derive():

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import islice
 
-from tidelog.analysis.containment import reduced
-from tidelog.analysis.dependencies import Class, Dependencies, dependencies
+from tidelog.analysis.dependencies import Class, Dependencies
+from tidelog.analysis.passes import passes
 from tidelog.analysis.unfolding import Unfolder
 from tidelog.evaluation.plan import (
     Derive,
@@ -17,7 +17,6 @@ from tidelog.evaluation.plan import (
     Scan,
     Unbounded,
     plan,
-    planning_budget,
 )
 from tidelog.evaluation.ranges import Range
 from tidelog.evaluation.sql import TEXTS, Writer
@@ -30,9 +29,9 @@ ASSUMED = Range(0, 599)
 
 
 def assumed_plan(deps: Dependencies) -> Plan:
-    needed, _ = reduced(deps.core, deps.queries, planning_budget())
-    data = {p.name: ASSUMED for p in needed.inputs if p.temporal}
-    return plan(dependencies(needed, deps.queries), data, ASSUMED)
+    lean = passes(deps.core.program, deps.queries).lean
+    data = {p.name: ASSUMED for p in lean.core.inputs if p.temporal}
+    return plan(lean, data, ASSUMED)
 
 
 def plan_lines(deps: Dependencies) -> list[str]:

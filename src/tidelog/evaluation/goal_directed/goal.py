@@ -10,9 +10,9 @@ from functools import cached_property
 import duckdb
 
 from tidelog.analysis.containment import Ground
-from tidelog.analysis.dependencies import Dependencies, dependencies
+from tidelog.analysis.dependencies import Dependencies, positive_only
+from tidelog.analysis.passes import passes
 from tidelog.data.packed import columns
-from tidelog.errors import NoAnswer
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.goal_directed.model import IN_MEMORY, Model
 from tidelog.evaluation.goal_directed.values import Values, conditions, needed_values
@@ -21,7 +21,7 @@ from tidelog.evaluation.ranges import ALWAYS, EMPTY, Range
 from tidelog.evaluation.timeline import Limit, evaluate, history
 from tidelog.language.program import Value
 from tidelog.logic.match import IndexedRows
-from tidelog.logic.normalise import Predicate, core
+from tidelog.logic.normalise import Predicate
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,9 @@ class Goal:
     @cached_property
     def deps(self) -> Dependencies:
         name = self.fact.predicate
-        deps = dependencies(core(self.engine.typed, [name]), [name])
-        for clause in deps.core.clauses:
-            if clause.negative:
-                # Facts are cut down to what a proof can use: what is not there may hold all the
-                # same.
-                raise NoAnswer(f"{clause.origin}: what rests on negation cannot be explained yet")
+        deps = passes(self.engine.typed, [name]).dependencies
+        # Facts are cut down to what a proof can use: what is not there may hold all the same.
+        positive_only(deps.core, "an explanation")
         return deps
 
     @cached_property

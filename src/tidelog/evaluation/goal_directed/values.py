@@ -62,8 +62,7 @@ def needed_values(core: Core, goal: Ground, joined: Engine | None) -> dict[str, 
 
 def is_copy(clause: Clause) -> bool:
     """Whether a clause only gives an input its own name, and was not written by anyone."""
-    names = [premise.predicate for premise in clause.premises]
-    return names == [f"{clause.head.predicate}[in]"]
+    return clause.copies_input
 
 
 def _known(head: Head, needed: tuple[Values, ...]) -> dict[str, Values] | None:

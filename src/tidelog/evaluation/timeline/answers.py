@@ -8,7 +8,7 @@ from itertools import count
 
 import pyarrow as pa
 
-from tidelog.analysis.dependencies import dependencies
+from tidelog.analysis.passes import passes
 from tidelog.data.packed import columns
 from tidelog.data.types import arrow_type
 from tidelog.evaluation.duckdb import Engine
@@ -16,7 +16,7 @@ from tidelog.evaluation.ranges import EMPTY, Range
 from tidelog.evaluation.timeline.limit import Limit
 from tidelog.evaluation.timeline.line import Timeline, evaluate
 from tidelog.language.program import Row, Type
-from tidelog.logic.normalise import Core, core
+from tidelog.logic.normalise import Core
 
 # The column that says how an answer without end repeats, in ticks.
 PERIOD_COLUMN = "period"
@@ -34,8 +34,7 @@ def answers(
     Where the range has no end, a column `period` says how each answer repeats.
     """
     queries = tuple(queries)
-    whole = core(engine.typed, queries)
-    deps = dependencies(whole, queries)
+    deps = passes(engine.typed, queries).dependencies
     span = engine.span
     asked = Range(span.low if from_ is None else from_, span.high if to is None else to)
     if asked.low == math.inf or asked.high == -math.inf:

@@ -3,10 +3,27 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
+from py4j.protocol import Py4JNetworkError
 from pyspark.errors import PySparkException
 
 from tidelog.errors import DataError
+
+
+@contextmanager
+def clear_errors() -> Iterator[None]:
+    """Errors of Spark's in one sentence, and those of ours that its workers met."""
+    try:
+        yield
+    except (Py4JNetworkError, ConnectionError):
+        raise DataError("Spark's process has ended before it had the answers") from None
+    except PySparkException as error:
+        told = clear(error)
+        raise (
+            told if isinstance(told, DataError) else DataError(f"Spark stopped: {summary(error)}")
+        ) from None
 
 
 def clear(error: BaseException) -> BaseException:

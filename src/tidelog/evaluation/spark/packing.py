@@ -10,10 +10,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tidelog.data.packed import bit_sql, place_sql
+from tidelog.evaluation.layout import Layout
 from tidelog.evaluation.plan import Scan
+from tidelog.evaluation.rows import NEW
+from tidelog.evaluation.spark.sources import Inputs, arrow_struct
 from tidelog.language.program import Comparison, Constant, Operator, Term, Value, Variable
-from tidelog.pipeline.sources import Inputs, arrow_struct
-from tidelog.streaming.layout import NEW, Layout
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,7 @@
-"""One row format for every packed table of a pipeline, so that all of them travel together.
-
-A row is `tab, part, <slots>, c, b`: the table's number, the part it plays, the arguments in slots
-of their type, chunk and bits.
-"""
+"""How the tables of a plan are laid out in rows, and which of them each stage reads and makes."""
 
 from __future__ import annotations
 
-import hashlib
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,32 +9,10 @@ from functools import cached_property
 import pyarrow as pa
 
 from tidelog.analysis.stages import Kind, Stage
-from tidelog.data.packed import CHUNK, columns, slots_of
-from tidelog.data.types import arrow_type
-from tidelog.evaluation.plan import Derive, Fixpoint, Join, Plan, Scan, Step
+from tidelog.data.packed import CHUNK, slots_of
+from tidelog.evaluation.plan import Derive, Fixpoint, Join, Plan, PlanStep, Scan
+from tidelog.evaluation.rows import Relation, partition, row_schema
 from tidelog.language.program import Constant, Type, Value
-
-# The parts of rows: new in this batch, kept from before, and done: to be kept or to be told.
-NEW, KEPT, DONE = 0, 1, 2
-
-
-@dataclass(frozen=True)
-class Relation:
-    """A packed table: a scan, a derived predicate, or the answers of a query.
-
-    Answers without a time are rows of chunk 0 with one bit.
-    """
-
-    number: int
-    name: str
-    types: tuple[Type, ...]
-    slots: tuple[str, ...]  # the column of a row that holds each argument
-    temporal: bool = True
-
-    def values(self) -> str:
-        """The table's own columns, read off a row."""
-        named = [f"{s} AS {a}" for s, a in zip(self.slots, columns(len(self.slots)), strict=True)]
-        return ", ".join([*named, "c", "b"])
 
 
 @dataclass(frozen=True)
@@ -112,7 +84,7 @@ class Layout:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        return schema_of([*self.tables.values(), *self.answers.values()])
+        return row_schema([*self.tables.values(), *self.answers.values()])
 
     def _relation(
         self, number: int, name: str, types: Sequence[Type | None], temporal: bool = True
@@ -123,9 +95,9 @@ class Layout:
     # Stages
 
     @cached_property
-    def _steps(self) -> dict[str, Step]:
+    def _steps(self) -> dict[str, PlanStep]:
         """The step that makes a table."""
-        found: dict[str, Step] = {}
+        found: dict[str, PlanStep] = {}
         for step in self.plan.steps:
             match step:
                 case Scan():
@@ -136,7 +108,7 @@ class Layout:
                     found.update(dict.fromkeys(step.tables, step))
         return found
 
-    def steps(self, stage: Stage) -> tuple[Step, ...]:
+    def steps(self, stage: Stage) -> tuple[PlanStep, ...]:
         """What a stage does, in order: scans, what is known beforehand, its own predicates."""
         elsewhere = {self.plan.tables[name] for other in self.stages for name in other.predicates}
         todo = [self.plan.tables[name] for name in stage.predicates]
@@ -251,7 +223,7 @@ class Layout:
         return position, self.plan.deps.core.predicates[predicate].types[position] or Type.TEXT
 
 
-def _read(step: Step) -> Iterable[str]:
+def _read(step: PlanStep) -> Iterable[str]:
     """The tables that a step looks at."""
     joins: list[Join] = []
     match step:
@@ -264,58 +236,3 @@ def _read(step: Step) -> Iterable[str]:
             for fill in step.fills:
                 joins += [part for part in (fill.filter, fill.guard) if part is not None]
     return dict.fromkeys(source.table for join in joins for source in join.sources)
-
-
-def schema_of(relations: Iterable[Relation]) -> pa.Schema:
-    """The columns of rows that hold some tables."""
-    slots: dict[str, Type] = {}
-    for relation in relations:
-        slots.update(zip(relation.slots, relation.types, strict=True))
-    named = [(name, arrow_type(type_)) for name, type_ in sorted(slots.items())]
-    ends = [("c", pa.int64()), ("b", pa.int64())]
-    return pa.schema([("tab", pa.int32()), ("part", pa.int32()), *named, *ends])
-
-
-def as_rows(relation: Relation, table: pa.Table, part: int, schema: pa.Schema) -> pa.Table:
-    """A packed table as rows."""
-    n = table.num_rows
-    found: dict[str, pa.ChunkedArray | pa.Array] = {
-        slot: table.column(name)
-        for slot, name in zip(relation.slots, columns(len(relation.slots)), strict=True)
-    }
-    if relation.temporal:
-        found |= {"c": table.column("c"), "b": table.column("b")}
-    else:
-        found |= {"c": _same(0, n, pa.int64()), "b": _same(1, n, pa.int64())}
-    found |= {"tab": _same(relation.number, n, pa.int32()), "part": _same(part, n, pa.int32())}
-    arrays = [
-        found[f.name].cast(f.type) if f.name in found else pa.nulls(n, f.type) for f in schema
-    ]
-    return pa.table(arrays, schema=schema)
-
-
-def _same(value: Value, n: int, type_: pa.DataType) -> pa.Array:
-    return pa.repeat(pa.scalar(value, type_), n)
-
-
-def partition(key: str, type_: Type, partitions: int, *, spark: bool) -> str:
-    """SQL for the partition of a key, the same number in both engines."""
-    if type_ is Type.FLOAT:  # engines write floats differently: nearby ones go together
-        key = f"CAST(floor(greatest(least({key}, 1e15), -1e15)) AS BIGINT)"
-    digits = f"substring(md5(CAST({key} AS STRING)), 1, 8)"
-    number = (
-        f"CAST(conv({digits}, 16, 10) AS BIGINT)" if spark else f"CAST('0x' || {digits} AS BIGINT)"
-    )
-    return f"CAST({number} % {partitions} AS INT)"
-
-
-def home(key: Value, partitions: int) -> int:
-    """The partition of a key, as `partition` has it.
-
-    >>> [home(key, 8) for key in ("a", 7, 0.5, True)]
-    [1, 7, 4, 6]
-    """
-    if isinstance(key, float):
-        key = math.floor(max(min(key, 1e15), -1e15))
-    text = str(key).lower() if isinstance(key, bool) else str(key)
-    return int(hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()[:8], 16) % partitions

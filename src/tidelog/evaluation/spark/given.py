@@ -12,15 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
-from tidelog.analysis.containment import reduced
+from tidelog.analysis.passes import passes
 from tidelog.data.readers.places import FactsLike
 from tidelog.data.schema import resolve_and_check, schemas
 from tidelog.errors import DataError
 from tidelog.evaluation.duckdb import Engine
-from tidelog.evaluation.plan import planning_budget
+from tidelog.evaluation.spark.sources import spark_type
 from tidelog.language.program import Program, Type
-from tidelog.logic.normalise import Core, core
-from tidelog.pipeline.sources import spark_type
+from tidelog.logic.normalise import Core
 
 # Rows of a rigid input up to which it is sent to every worker.
 LARGE = 1_000_000
@@ -63,7 +62,7 @@ class Given:
             types = {name: loaded.types for name, loaded in engine.loaded.items()}
             types |= _types(program, frames, folder)
             program = resolve_and_check(program, types)
-            needed, _ = reduced(core(program, asked), asked, planning_budget())
+            needed = passes(program, asked).reduced
             tables = {p.name: _rigid(engine, p.source) for p in needed.inputs if not p.temporal}
         return Given(program, needed, tables)
 
