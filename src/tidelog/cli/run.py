@@ -231,7 +231,7 @@ def _report(
         console.print(f"  see {visible(without_secrets(checkpoint))}/dead_letters")
     if as_json:
         if pending is not None:
-            summary["pending"] = [found.as_json() for found in pending]
+            summary["pending"] = [answer.as_json() for answer in pending]
         print_json(summary)
         return
     batches = f"{summary['batches']} {'batch' if summary['batches'] == 1 else 'batches'}"
