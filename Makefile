@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test test-deep test-crash test-cluster test-browser test-editors vsix bench bench-flink lint clean
+.PHONY: help setup demo test test-fast test-deep test-crash test-cluster test-browser test-editors vsix bench bench-flink lint clean
 
 # An environment knows its own place: after the folder was moved or copied, or its Python is gone, it is built anew.
 ifneq ($(shell test -x $(BIN)/python && $(BIN)/python -c '' 2>&1 && cat $(READY) 2>&1),$(shell pwd -P))
@@ -40,8 +40,12 @@ lint: $(READY)  ## formatting, lint, types and layers
 test: lint  ## everything that must hold: lint, types, layers, tests
 	$(BIN)/pytest -q -n 2 --dist loadgroup
 
-test-deep: $(READY)  ## the generated tests, ten times as many
-	TIDELOG_DEEP=10 $(BIN)/pytest -q -n 2 --dist loadgroup tests
+FAST := src tests/test_cases.py $(wildcard $(addprefix tests/,language logic analysis data evaluation streaming explain))
+test-fast: $(READY)  ## while you work: no Spark, no processes, a fifth of the generated examples
+	TIDELOG_DEEP=0.2 $(BIN)/pytest -q -n 2 -m "not slow" $(FAST)
+
+test-deep: $(READY)  ## the generated tests, twenty times as many
+	TIDELOG_DEEP=20 $(BIN)/pytest -q -n 2 --dist loadgroup tests
 
 test-crash: $(READY)  ## streams on Spark killed at every write and at random moments
 	TIDELOG_CRASH=1 $(BIN)/pytest -q tests/crash

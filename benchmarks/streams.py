@@ -23,7 +23,7 @@ import pyarrow as pa
 
 import tidelog
 from benchmarks.harness import Result, cost, faster, print_table
-from tidelog.data.facts import schemas
+from tidelog.data.schema import schemas
 
 ROOT = Path(__file__).resolve().parent.parent
 DRAWN = ROOT / "build" / "bench"

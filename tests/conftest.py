@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+from support.places import ROOT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ROOT = Path(__file__).resolve().parent.parent
+# Every Spark here lives for a minute, in a process of its own or in this one: compiling its code
+# well takes longer than running it.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 # Test files of rules that are wrong on purpose: tests/testing looks at what is said of them.
 collect_ignore_glob = ["testing/failing/*"]

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from conftest import ROOT
+from support.places import ROOT
 
 TINY = """
 from benchmarks.harness import Result, cost, faster

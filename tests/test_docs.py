@@ -10,12 +10,16 @@ from __future__ import annotations
 import doctest
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from click.testing import CliRunner
+from support.places import ROOT
+
+from tidelog.cli import cli
 
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "tests/README.md")),
@@ -46,31 +50,75 @@ def steps(block: str) -> list[tuple[str, str]]:
 
 
 def run(command: str) -> str:
+    """What a command prints, as a person would run it."""
+    return shell(command, stderr=subprocess.STDOUT).decode("utf-8")
+
+
+def shell(command: str, given: bytes = b"", stderr: int | None = None) -> bytes:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     plain = {k: v for k, v in os.environ.items() if k not in ("FORCE_COLOR", "COLUMNS")}
     result = subprocess.run(
         ["sh", "-c", command],
         cwd=ROOT,
         env={**plain, "PATH": path, "PYTHONIOENCODING": "utf-8"},
+        input=given,
         stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        stderr=stderr,
         timeout=300,
         check=False,
     )
-    return result.stdout.decode("utf-8")
+    return result.stdout
+
+
+# `tidelog WORDS`, with something before or after it in a pipe.
+PLAIN = re.compile(r"(?:([^|]+) \| )?tidelog ([^|<>;&$`]+)(?: \| (.+))?")
+
+
+def run_here(command: str) -> str:
+    """The same without starting a Python, or a Spark, where the command is plain enough."""
+    found = PLAIN.fullmatch(command)
+    if found is None:
+        return run(command)
+    before, words, after = found.groups()
+    given = b"" if before is None else shell(before)
+    result = CliRunner().invoke(cli, shlex.split(words), input=given, catch_exceptions=False)
+    if after is None:
+        return str(result.output)
+    return result.stderr + shell(after, result.stdout.encode()).decode("utf-8")
+
+
+def on_spark(block: str) -> bool:
+    """Whether a block starts a stream on Spark; standard input is read in process."""
+    runs = [command for command, _ in steps(block) if "tidelog run" in command]
+    return any("duckdb" not in command and "--facts -" not in command for command in runs)
+
+
+# Typed as they are: the first page that people read, and a stream on a Spark of its own.
+AS_TYPED = ("README.md", "metrics.md")
 
 
 BLOCKS = [
-    pytest.param(block, id=f"{page.relative_to(ROOT)}:{line}")
+    pytest.param(
+        block,
+        page.name in AS_TYPED,
+        id=f"{page.relative_to(ROOT)}:{line}",
+        marks=[pytest.mark.xdist_group("spark")] if on_spark(block) else [],
+    )
     for page in PAGES
     for line, block in sessions(page.read_text("utf-8"))
 ]
 
 
-@pytest.mark.parametrize("block", BLOCKS)
-def test_session(block: str) -> None:
+@pytest.mark.parametrize(("block", "as_typed"), BLOCKS)
+def test_session(
+    block: str, as_typed: bool, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if on_spark(block) and not as_typed:
+        request.getfixturevalue("spark")
+    monkeypatch.chdir(ROOT)
     for command, expected in steps(block):
-        assert run(command).rstrip("\n") == expected.rstrip("\n"), command
+        printed = run(command) if as_typed else run_here(command)
+        assert printed.rstrip("\n") == expected.rstrip("\n"), command
 
 
 def failures(page: str, name: str) -> str:

@@ -19,6 +19,7 @@ from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, magics_class
 
 from tidelog import Program, ProgramError, analyze, check
+from tidelog.errors import DataError, NoAnswer
 from tidelog.language.diagnostics import render
 
 _USAGE = (
@@ -47,7 +48,7 @@ class TidelogMagics(Magics):
             return self._ask(words)
         except ProgramError as error:
             raise UsageError(str(error)) from None
-        except (ValueError, OSError, _data_error()) as error:
+        except (ValueError, OSError, DataError, NoAnswer) as error:
             raise UsageError(str(error)) from None
 
     @property
@@ -100,12 +101,6 @@ class TidelogMagics(Magics):
         if not words:
             return None
         return self._names.get(words[0], words[0])
-
-
-def _data_error() -> type[Exception]:
-    from tidelog.data.facts import DataError
-
-    return DataError
 
 
 def load(ipython: Any) -> None:

@@ -3,76 +3,40 @@
 from __future__ import annotations
 
 import os
-import re
-import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from py4j.protocol import Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tidelog.analysis.definitive import Pending
-from tidelog.analysis.dependencies import Dependencies, dependencies
-from tidelog.analysis.stages import staged
-from tidelog.data.facts import DataError, schemas
 from tidelog.data.ticks import Ticks
-from tidelog.evaluation.duckdb import Engine
-from tidelog.evaluation.engine import Moment, as_tick
-from tidelog.language.printer import print_rule
+from tidelog.errors import DataError, Refused
+from tidelog.evaluation.engine import Moment, Question, as_tick
+from tidelog.evaluation.spark.failures import clear
+from tidelog.evaluation.spark.given import Given
+from tidelog.evaluation.spark.query import answer_frame
+from tidelog.evaluation.spark.session import session
 from tidelog.language.program import Program
-from tidelog.pipeline import batch
-from tidelog.pipeline.checkpoint import Checkpoint, Commit
-from tidelog.pipeline.given import Given
-from tidelog.pipeline.kernel import Kernel
-from tidelog.pipeline.loop import Pipeline, Source
+from tidelog.pipeline.commit import Checkpoint, Commit
 from tidelog.pipeline.metrics import Board
-from tidelog.pipeline.publishing import publisher
-from tidelog.pipeline.shipping import check_shared, prepare
-from tidelog.pipeline.sinks import MARK, Folder, Memory, Sink, sink_of
-from tidelog.pipeline.sources import Files, Frames, Inputs
-from tidelog.pipeline.store import Refused, Store, said
-from tidelog.pipeline.turns import Online, Turns
-from tidelog.pipeline.waves import Offline, Waves
-from tidelog.streaming.clock import Emission, Pace
-from tidelog.streaming.joins import Row
-from tidelog.streaming.layout import Layout
-from tidelog.streaming.offline import enough_window, least_delay
-from tidelog.streaming.schedule import Schedule
-from tidelog.streaming.shards import Shards
-from tidelog.streaming.stream import Emit, History, Mode, one_of, warn_growing
+from tidelog.pipeline.plan import OnlineWork, PipelinePlan, pipeline_plan
+from tidelog.pipeline.publishing import Publisher, publisher
+from tidelog.pipeline.start import AnyPipeline, FactSource, source_of, start, streams_of
+from tidelog.pipeline.store import Store, said
+from tidelog.streaming.options import Emit, History, Mode, StreamOptions
+from tidelog.streaming.sinks import sink_of
+from tidelog.streaming.sinks.functions import FunctionSink, MemorySink
+from tidelog.streaming.sinks.sink import Sink
+from tidelog.streaming.stream import warn_growing
 
 __all__ = ["Commit", "Refused", "Running", "query", "session", "stream"]
-
-
-def session(master: str = "local[*]", **options: str) -> SparkSession:
-    """A quiet Spark session; on this machine, loopback only and with this Python in its workers.
-
-    On a cluster the workers' Python is what PYSPARK_PYTHON or the option `spark.pyspark.python`
-    names, else their `python3`.
-    """
-    if "spark.pyspark.python" in options:  # Spark itself looks at it in spark-submit only
-        os.environ["PYSPARK_PYTHON"] = options["spark.pyspark.python"]
-    builder = SparkSession.builder.master(master).appName("tidelog")
-    defaults = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "ERROR",
-        "spark.sql.streaming.metricsEnabled": "false",
-    }
-    if master.startswith("local"):
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        defaults |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-    for name, value in (defaults | options).items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
 
 
 def stream(
@@ -109,137 +73,58 @@ def stream(
     `told` hears of every commit. `metrics` is where numbers for Prometheus go: `FILE.prom`, or a
     port, which is served on 127.0.0.1 unless `HOST:PORT` says otherwise.
     """
-    one_of("mode", mode, ("offline", "online"))
-    one_of("emit", emit, ("definitive", "eager"))
-    one_of("history", history, ("derived", "strict"))
-    if mode == "online" and history == "strict":
-        raise ValueError("online keeps the facts that are live: strict is a style of offline")
-    if lateness < 0:
-        raise ValueError("lateness is a number of ticks, 0 or more")
-    if max_jump is not None and max_jump < 1:
-        raise ValueError("max_jump is a number of ticks, 1 or more")
-    ticks = None if tick is None else Ticks.of(tick, origin)
+    options = StreamOptions(
+        mode, emit, history, lateness, tuple(sparse), max_jump, from_, tick, origin, timestamps
+    )
     asked = tuple(queries) if queries is not None else program.outputs
-    folder = None if isinstance(inputs, Mapping) else str(inputs)
-    frames = inputs if isinstance(inputs, Mapping) else {}
-    for name, frame in frames.items():
-        if not frame.isStreaming:
-            raise DataError(
-                f"input `{name}` is not a streaming DataFrame: read it with spark.readStream, or"
-                " ask `query` for finite facts"
-            )
+    frames, folder = streams_of(inputs)
     given = Given.of(program, asked, frames, folder, folder if rigid is None else rigid)
-    program = given.program
-    temporary = None
-    if checkpoint is None:
-        temporary = tempfile.TemporaryDirectory(prefix="tidelog-checkpoint-")
-        checkpoint = temporary.name
-    point = Checkpoint(Store(spark, str(checkpoint)))
-    known = schemas(program)
-    shape: Layout | Shards
-    found: dict[str, Any] = {}
-    deps = dependencies(given.core, asked)
-    if mode == "online":
-        shape = _shards(program, deps, emit == "eager")
-        core_ = shape.deps.core
-    else:
-        large = point.stored("large", lambda: given.large)
-        split = staged(deps, large)
-        schedule = Schedule(split.deps)
-        shape = Layout(schedule.plan, split.stages)
-        core_ = split.deps.core
-        delays = point.stored("delays", lambda: _delays(program, schedule))
-        strict = history == "strict"
-        window = point.stored("window", lambda: enough_window(program, delays) if strict else None)
-        found = {"large": large, "delays": delays, "history": history, "window": window}
-    wanted = {p.source: known[p.source] for p in core_.inputs if p.temporal}
-    missing = sorted(set(wanted) - set(frames)) if folder is None else []
-    if missing:
-        raise DataError(f"no stream for input `{missing[0]}`, which {', '.join(asked)} needs")
-    unknown = sorted(set(sparse) - {n for n, schema in known.items() if schema.time is not None})
-    if unknown:
-        raise DataError(f"`{unknown[0]}` is listed as sparse and is no temporal input")
-    pace = Pace(tuple(sorted(wanted)), lateness, frozenset(sparse) & frozenset(wanted), from_)
-    sources: Source
-    feed = Inputs(wanted, ticks)
-    if folder is not None:
-        sources = Files(spark, program, folder, feed, files_per_batch)
-    else:
-        sources = Frames(frames, feed)
-    arriving = sources.stream()
-    target = sink_of(spark, sink)
-    identity: dict[str, Any] = {
-        "program": "\n".join(print_rule(rule) for rule in program.rules),
-        "queries": list(asked),
-        "inputs": {
-            name: {
-                "columns": [[c.name, str(c.type)] for c in schema.columns],
-                "time": schema.time,
-            }
-            for name, schema in sorted(known.items())
-        },
-        "tick": tick,
-        "origin": None if ticks is None else ticks.origin,
-        "timestamps": timestamps,
-        "lateness": lateness,
-        "sparse": sorted(pace.sparse),
-        "max_jump": max_jump,
-        "from": from_,
-        "mode": mode,
-        "emit": emit,
-        **found,
-        "sink": target.name,
-        "tables": {
-            name: [relation.number, *map(str, relation.types)]
-            for name, relation in shape.tables.items()
-        },
-    }
-
-    def copy_rigid() -> None:
-        for i, table in enumerate(given.rigid.values()):
-            buffer = pa.BufferOutputStream()
-            pq.write_table(table, buffer)
-            point.store.write(bytes(buffer.getvalue()), "rigid", f"{i}.parquet")
-
+    temporary = _temporary() if checkpoint is None else None
+    point = Checkpoint(Store(spark, str(checkpoint) if temporary is None else temporary.name))
+    plan = pipeline_plan(
+        given.program,
+        asked,
+        options,
+        large=given.large,
+        settled=point.identity(),
+    )
+    _warn(plan)
+    source = source_of(spark, plan, frames, folder, files_per_batch)
+    arriving, target = source.stream(), _sink(spark, sink)
     published = None if metrics is None else publisher(metrics)
+    with _closed_on_error(published):
+        pipeline = start(
+            spark, plan, given, point, target, told, partitions=partitions, memory=memory
+        )
+    return Running(pipeline, source, arriving, trigger, temporary, published)
+
+
+def _warn(plan: PipelinePlan) -> None:
+    if isinstance(plan.work, OnlineWork) and plan.work.shards.whole:
+        warn_growing(plan.work.shards.deps, stacklevel=4)
+
+
+@contextmanager
+def _closed_on_error(published: Publisher | None) -> Iterator[None]:
     try:
-        prepare(spark)
-        point.take()
-        point.recognise(identity)
-        target.check(point.id, point.last is None)
-        target.prepare()
-        point.start(identity, copy_rigid)
-        target.mark(point.id)
-        mark = target.store.here(MARK) if isinstance(target, Folder) else None
-        check_shared(spark, point.store.here("lock"), mark)
-        tables = {
-            name: pq.read_table(pa.BufferReader(point.store.read("rigid", f"{i}.parquet")))
-            for i, name in enumerate(given.rigid)
-        }
+        yield
     except BaseException:
-        point.release()
         if published is not None:
             published.close()
         raise
-    board = None
-    if published is not None:
-        board = Board(published, point.id, shape, point.last)
-        told = board.also(told)
-    count = partitions or spark.sparkContext.defaultParallelism
-    common = (spark, program, shape, feed, count, point.store, max_jump, timestamps, tables)
-    constant = _constant(program, [q for q in asked if q not in shape.answers], tables)
-    rest = (pace, point, target, constant, told)
-    pipeline: Pipeline
-    if isinstance(shape, Shards):
-        needed = {p.name for p in core_.inputs}
-        rigid_rows = {n: _tuples(table) for n, table in tables.items() if n in needed}
-        pipeline = Online(Turns(*common, shape, rigid_rows), *rest)
-    else:
-        sent = {name: table for name, table in tables.items() if name in shape.rigid}
-        kernel = Kernel.of(point.id, shape, schedule, sent, count, memory)
-        emission = Emission(delays, emit == "eager", window)
-        pipeline = Offline(Waves(*common, shape, schedule, emission, kernel), *rest)
-    return Running(pipeline, sources, arriving, trigger, temporary, board)
+
+
+def _temporary() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="tidelog-checkpoint-")
+
+
+def _sink(spark: SparkSession, sink: Any) -> Sink:
+    """A sink, a function to tell, or a text that names a sink."""
+    if isinstance(sink, Sink):
+        return sink
+    if callable(sink):
+        return FunctionSink(sink)
+    return sink_of(str(sink), lambda root: Store(spark, root))
 
 
 def query(
@@ -265,20 +150,12 @@ def query(
     once, within a budget of seconds.
     """
     ticks = None if tick is None else Ticks.of(tick, origin)
-    prepare(spark)
-    return batch.query(
-        spark,
-        program,
-        query,
-        inputs if isinstance(inputs, Mapping) else str(inputs),
-        from_=as_tick(from_, ticks),
-        to=as_tick(to, ticks),
-        ticks=ticks,
-        timestamps=timestamps,
-        partitions=partitions,
-        memory=memory,
-        budget=budget,
+    facts = inputs if isinstance(inputs, Mapping) else str(inputs)
+    low, high = as_tick(from_, ticks), as_tick(to, ticks)
+    question = Question(
+        program, (query,), facts, low, high, ticks, timestamps, budget, lambda _: None
     )
+    return answer_frame(spark, question, query, partitions, memory)
 
 
 class Running:
@@ -286,15 +163,15 @@ class Running:
 
     def __init__(
         self,
-        pipeline: Pipeline,
-        source: Source,
+        pipeline: AnyPipeline,
+        source: FactSource,
         arriving: DataFrame,
         trigger: Mapping[str, Any] | None,
         temporary: tempfile.TemporaryDirectory[str] | None,
-        board: Board | None,
+        published: Publisher | None,
     ) -> None:
         self._pipeline, self._source, self._temporary = pipeline, source, temporary
-        self._board = board
+        self._board = None if published is None else Board(published, pipeline)
         self._error: BaseException | None = None
         try:
             writer = arriving.writeStream.foreachBatch(self._batch)
@@ -302,8 +179,8 @@ class Running:
             if trigger:
                 writer = writer.trigger(**trigger)
             self.query: StreamingQuery = writer.start()
-            if board is not None:
-                board.follow(pipeline.setting.spark, self.query)
+            if self._board is not None:
+                self._board.follow(pipeline.spark, self.query)
         except BaseException as error:
             self._error = error
             self._release()
@@ -313,12 +190,17 @@ class Running:
 
     def _batch(self, frame: DataFrame, number: int) -> None:
         try:
-            self._pipeline.run(self._source.batch(frame), number)
+            self._pipeline.batch(self._source.batch(frame), number)
         except BaseException as error:
             self._error = error
             # Spark keeps the error: what its frames hold would be with us to the very end.
             traceback.clear_frames(error.__traceback__)
             raise
+
+    @property
+    def plan(self) -> PipelinePlan:
+        """What is run: what `tidelog explain --show pipeline` shows of the same rules and data."""
+        return self._pipeline.plan
 
     @property
     def id(self) -> str:
@@ -333,11 +215,11 @@ class Running:
     @property
     def status(self) -> dict[str, Any]:
         """What Spark says of the query, and where the stream stands."""
-        found: dict[str, Any] = {**self.query.status, "isActive": self.query.isActive}
+        status: dict[str, Any] = {**self.query.status, "isActive": self.query.isActive}
         commit = self.committed
         if commit is not None:
-            found |= {"tin": commit.clock.tin, "tout": commit.tout, "batch": commit.batch}
-        return found
+            status |= {"tin": commit.clock.tin, "tout": commit.tout, "batch": commit.batch}
+        return status
 
     @property
     def progress(self) -> Any:
@@ -348,18 +230,16 @@ class Running:
     def answers(self) -> dict[str, pa.Table]:
         """What a memory sink has gathered."""
         sink = self._pipeline.sink
-        if not isinstance(sink, Memory):
+        if not isinstance(sink, MemorySink):
             raise ValueError(f"answers go to {sink.name}; only a memory sink gathers them")
-        found = {query: sink.table(query) for query in self._pipeline.queries}
-        return {query: table for query, table in found.items() if table is not None}
+        tables = {query: sink.table(query) for query in self.plan.queries}
+        return {query: table for query, table in tables.items() if table is not None}
 
     def pending(self, most: int = 100) -> list[Pending]:
         """Answers at times up to tin that may still come: what each waits for, and until when.
 
         As of the last commit; at most `most` of them, the earliest first. Online only.
         """
-        if not isinstance(self._pipeline, Online):
-            raise ValueError("offline waits the same time for all answers; pending is for online")
         return self._pipeline.pending(most)
 
     @property
@@ -393,7 +273,7 @@ class Running:
                 self.awaitTermination()
             last = self.committed
             if last is None or not last.clock.closed:
-                self._pipeline.run(None, 0 if last is None else last.batch + 1)
+                self._pipeline.batch(None, 0 if last is None else last.batch + 1)
             return self.committed
         except (StreamingQueryException, PySparkException) as error:
             self._error = self._error or error
@@ -402,8 +282,7 @@ class Running:
             self._release()
 
     def _release(self) -> None:
-        self._pipeline.checkpoint.release()
-        self._pipeline.setting.close()
+        self._pipeline.close()
         if self._board is not None:
             with suppress(Py4JNetworkError, ConnectionError):  # Spark may be gone
                 self._board.close(failed=self._error is not None)
@@ -421,71 +300,3 @@ class Running:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-
-
-def clear(error: BaseException) -> BaseException:
-    """An error of our own from Spark's workers, or the name of a file that Spark could not read."""
-    if isinstance(error, PySparkException):
-        text = str(error)
-        # A worker's traceback ends with the error; its other problems follow on lines of their own.
-        ours = re.search(r"^tidelog\.[\w.]+: (.+(?:\n(?!\s|$).+)*)", text, re.MULTILINE)
-        if ours:
-            return DataError(*ours.group(1).splitlines())
-        found = re.search(r"file:(/[^\s'\"]+\.(?:csv|parquet|jsonl))", text)
-        if found and ("FAILED_READ_FILE" in text or "Could not read footer" in text):
-            return DataError(
-                f"{found.group(1)}: the file cannot be read; repair it or take it away, then go on"
-            )
-    return error
-
-
-def summary(error: BaseException) -> str:
-    """The line of an error that says most: of a worker's traceback the last, else the first."""
-    lines = [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    trace = next((i for i, line in enumerate(lines) if line.startswith("Traceback")), None)
-    if trace is None:
-        return lines[0]
-    return next(
-        line for line in [*lines[trace + 1 :], lines[0]] if not line.startswith((" ", "\t"))
-    )
-
-
-def _shards(program: Program, deps: Dependencies, eager: bool) -> Shards:
-    """What an online stream derives; queries that rest on nothing temporal are not among it."""
-    work = {name for stage in staged(deps).stages for name in stage.predicates}
-    asked = tuple(query for query in deps.queries if query in work)
-    shards = Shards(program, dependencies(deps.core.below(asked), asked), eager)
-    if shards.whole:
-        warn_growing(shards.deps, stacklevel=4)
-    return shards
-
-
-def _delays(program: Program, schedule: Schedule) -> dict[str, int]:
-    phi = schedule.phi
-    return {q: least_delay(program, q, phi[q]) for q in schedule.deps.queries if q in phi}
-
-
-def _constant(
-    program: Program, asked: list[str], tables: Mapping[str, pa.Table]
-) -> dict[str, pa.Table]:
-    """The answers of rigid queries, which no stream changes."""
-    known = schemas(program)
-    if not asked:
-        return {}
-    facts: dict[str, Any] = {}
-    for name, table in tables.items():
-        source = name.removesuffix("[in]")
-        schema = known[source]
-        if schema.columns:
-            facts[source] = table.rename_columns([c.name for c in schema.columns])
-        else:
-            facts[source] = [()] * table.num_rows
-    with Engine(program, facts) as engine:
-        return engine.query(asked)
-
-
-def _tuples(table: pa.Table) -> set[Row]:
-    """Rigid facts as rows; a fact without arguments has a column that means nothing."""
-    if table.column_names == ["z"]:
-        return {()} if table.num_rows else set()
-    return set(zip(*(column.to_pylist() for column in table.columns), strict=True))

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from deep import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from oracle import naive
 from oracle.generate import Case, programs_and_facts
+from support.deep import examples
 
 import tidelog
 from tidelog.analysis.advice import Suggestion, advice
@@ -47,6 +47,7 @@ def answers(program: Program, facts: dict[str, Rows], query: str, low: int, high
 events = st.sets(st.tuples(st.sampled_from("ab"), st.integers(0, 6)), max_size=6)
 
 
+@pytest.mark.slow
 def test_every_suggestion_can_be_followed() -> None:
     count: Counter[str] = Counter()
 

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
-from deep import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from support.deep import examples
+from support.places import ROOT
 
 import tidelog
-from tidelog.analysis.dependencies import Class, Dependencies, dependencies, is_connected
+from tidelog.analysis.dependencies import Class, Dependencies, dependencies
 from tidelog.language.checks import check
-from tidelog.logic.normalise import core
+from tidelog.logic.normalise import clause_of, core
 
 Bound = int | float
 
@@ -362,7 +362,7 @@ def test_shared_rules_have_no_errors(shared_data: Path, folder: str) -> None:
 )
 def test_connected_rules(rule: str, connected: bool) -> None:
     program = check(rule).accepted()
-    assert is_connected(program.rules[0]) is connected
+    assert clause_of(program.rules[0]).connected is connected
     deps = dependencies(core(program), ["P"])
     assert (deps.cls is not Class.BLOCKING) is connected
     assert (deps.radius is not None) is connected

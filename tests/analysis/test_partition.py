@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
-from deep import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from support.deep import examples
 
 from tidelog.analysis.dependencies import dependencies
 from tidelog.analysis.partition import PartitionKey
@@ -62,7 +62,7 @@ def splits(rule: tuple[Use, list[Use]], key: dict[str, int]) -> bool:
     return len({args[key[name]] for name, args in parts}) == 1
 
 
-@examples(400)
+@examples(200)
 @given(st.lists(rules, min_size=1, max_size=4))
 def test_a_key_is_found_if_and_only_if_there_is_one(made: list[tuple[Use, list[Use]]]) -> None:
     report = check(text_of(made))
@@ -83,7 +83,7 @@ def test_a_key_is_found_if_and_only_if_there_is_one(made: list[tuple[Use, list[U
     else:
         assert found.positions is None
         assert found.reason
-        assert found.rule is not None
+        assert found.clause is not None
 
 
 def key(text: str, query: str = "P") -> PartitionKey:
@@ -127,8 +127,8 @@ def test_why_there_is_none(text: str, reason: str, line: int) -> None:
     found = key(text)
     assert found.positions is None
     assert reason in found.reason
-    assert found.rule is not None
-    assert found.rule.origin.line == line
+    assert found.clause is not None
+    assert found.clause.origin.line == line
 
 
 def test_a_choice_that_fails_is_taken_back() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT
+from support.places import ROOT
 
 import tidelog
 from tidelog.cli import cli

@@ -18,21 +18,21 @@ from unittest.mock import patch
 
 import duckdb
 import pytest
-from cluster.standalone import Cluster, until, worker_python
-from conftest import ROOT
 from crash.test_crash import VICTIM, facts, told
-from crash.victim import RULES
-from deep import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from oracle.generate import Case, programs_and_facts
 from oracle.keyed import keyed
+from pipeline.test_spark_stream import check, check_batch
 from pyspark.sql import SparkSession
-from spark.test_spark_stream import check, check_batch
+from support.deep import examples
+from support.places import ROOT
+from support.standalone import Cluster, until, worker_python
+from support.victim import RULES
 
 import tidelog
 from tidelog.pipeline import loop as pipeline
-from tidelog.pipeline import work
+from tidelog.pipeline.places import Executors
 from tidelog.spark import stream
 
 pytestmark = pytest.mark.skipif(
@@ -95,7 +95,7 @@ def run(spark: SparkSession, folder: Path, url: Callable[[Path], str] = str) -> 
         facts(folder / "facts")
     with (
         patch.object(pipeline, "LITTLE", IN_PARTITIONS),
-        patch.object(pipeline, "MOST_SLICES", 2),
+        patch.object(pipeline, "MOST_PARTS", 2),
     ):
         running = stream(
             spark,
@@ -158,7 +158,7 @@ class Killer:
 
     @contextmanager
     def about(self) -> Iterator[None]:
-        steps = [(work.There, name) for name in ("arrived", "take", "keep", "dead_letters")]
+        steps = [(Executors, name) for name in ("take_in", "take", "keep", "dead_letters")]
         with ExitStack() as stack:
             for owner, name in steps:
                 watched = self.watched(getattr(owner, name))

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.places import ROOT
 
-VICTIM = Path(__file__).with_name("victim.py")
+VICTIM = ROOT / "tests" / "support" / "victim.py"
 EVERYWHERE = bool(os.environ.get("TIDELOG_CRASH"))
 
 

@@ -19,11 +19,12 @@ from pathlib import Path
 
 import pytest
 from oracle import naive
-from victim import LATENESS, RULES
+from support.places import ROOT
+from support.victim import LATENESS, RULES
 
 import tidelog
 
-VICTIM = Path(__file__).with_name("victim.py")
+VICTIM = ROOT / "tests" / "support" / "victim.py"
 BATCHES = int(os.environ.get("TIDELOG_SOAK", "500"))
 KILLS = 16
 HEADERS = {"Temp": "device,level,time", "Wind": "device,speed,time"}

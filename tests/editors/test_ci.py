@@ -15,7 +15,7 @@ import fastjsonschema
 import pytest
 import yaml
 from click.testing import CliRunner, Result
-from conftest import ROOT
+from support.places import ROOT
 
 from tidelog.cli import cli
 

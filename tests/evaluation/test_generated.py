@@ -6,11 +6,11 @@ from collections import Counter
 
 import pyarrow as pa
 import pytest
-from deep import examples
 from hypothesis import given
 from oracle import asp, naive
 from oracle.generate import Case, programs_and_facts
 from oracle.horizon import Answers, default_margin, temporal_predicates
+from support.deep import examples
 
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.plan import Unbounded
@@ -29,8 +29,8 @@ def answers(case: Case) -> dict[str, Rows] | None:
             refusal = error
         else:
             return {name: rows(table) for name, table in found.items()}
-    assert refusal.rule.head.predicate in case.program.heads
-    assert str(refusal).startswith(f"{refusal.rule.origin}: `{refusal.predicate}` ")
+    assert refusal.clause.head.predicate in case.program.heads
+    assert str(refusal).startswith(f"{refusal.clause.origin}: `{refusal.predicate}` ")
     return None
 
 
@@ -73,19 +73,19 @@ def agree(case: Case) -> None:
 
 
 @given(programs_and_facts())
-@examples(100)
+@examples(40)
 def test_any_program(case: Case) -> None:
     agree(case)
 
 
 @given(programs_and_facts(connected=True, max_rules=10))
-@examples(75)
+@examples(30)
 def test_connected_programs(case: Case) -> None:
     agree(case)
 
 
 @given(programs_and_facts(recursive=False))
-@examples(50)
+@examples(25)
 def test_programs_without_recursion(case: Case) -> None:
     """These are never refused: however far a rule leads away from the data, it is finitely far."""
     assert answers(case) is not None
@@ -93,7 +93,7 @@ def test_programs_without_recursion(case: Case) -> None:
 
 
 @given(programs_and_facts(hostile=True))
-@examples(75)
+@examples(30)
 def test_hostile_names_and_values(case: Case) -> None:
     agree(case)
 
@@ -166,13 +166,7 @@ def test_a_refusal_names_a_rule_of_a_cycle(text: str, lines: str) -> None:
         engine.query([program.heads[-1]])
 
 
-def test_a_cycle_both_ways_that_the_data_never_enters() -> None:
-    """P at 0 needs Q at 0, which needs P at 5: nothing is carried, so nothing is refused."""
-    program = check("P @ T :- E @ T. P @ T+3 :- P @ T, Q @ T. Q @ T-5 :- P @ T.").accepted()
-    with Engine(program, {"E": [(0,)]}) as engine:
-        assert engine.query(["P"], -100, 100)["P"]["time"].to_pylist() == [0]
-
-
+@pytest.mark.slow
 def test_refused_models_do_grow_without_end() -> None:
     """The naive model of a refused query that has data grows with the margin, both times."""
     seen: Counter[str] = Counter()
@@ -204,44 +198,12 @@ def whole_model(case: Case, margin: int) -> Answers:
 # Corners
 
 
-def test_a_rigid_answer_without_arguments() -> None:
-    program = check("Any :- E(X) @ T, X >= 3. None :- E(X) @ T, X > 3.").accepted()
-    with Engine(program, {"E": [(3, 0), (2, 1), (3, 9)]}) as engine:
-        found = engine.query(["Any", "None"])
-    assert found["Any"].to_pylist() == [{"holds": True}]
-    assert found["None"].column_names == ["holds"]
-    assert found["None"].num_rows == 0
-
-
-def test_a_temporal_answer_without_arguments() -> None:
-    program = check("Any @ T :- E(X) @ T.").accepted()
-    with Engine(program, {"E": [("b", 61), ("a", -1), ("a", 61)]}) as engine:
-        assert engine.query(["Any"])["Any"].to_pylist() == [{"time": -1}, {"time": 61}]
-
-
 def test_no_facts_at_all() -> None:
     program = check("P(X) @ T :- E(X) @ T. P(a) @ 3. R(X) :- E(X) @ T. S @ T+1 :- S @ T, E(_) @ T.")
     with Engine(program.accepted(), None) as engine:
         found = engine.query(["P", "R", "S"])
     assert found["P"].to_pylist() == [{"x": "a", "time": 3}]
     assert found["R"].num_rows == found["S"].num_rows == 0
-
-
-@pytest.mark.parametrize("never", ["X != X", "X < X", "1 > 2", "X = a, X = b", 'X < ""'])
-def test_a_rule_that_can_never_hold(never: str) -> None:
-    program = check(f"P(X) @ T :- E(X) @ T, {never}. P(X) @ T+1 :- E(X) @ T.").accepted()
-    with Engine(program, {"E": [("a", 0), ("b", 1)]}) as engine:
-        assert engine.query(["P"])["P"].to_pylist() == [{"x": "a", "time": 1}]
-
-
-def test_text_is_ordered_by_code_point() -> None:
-    """As in Python, whatever the engine's collation: upper case first, then lower, then accents."""
-    program = check("P(X) @ T :- E(X) @ T. Late(X) @ T :- E(X) @ T, X > z.").accepted()
-    names = ["a", "B", "\u00e9", "z", "\uffff", "\U0001f30a", ""]
-    with Engine(program, {"E": [(name, 0) for name in names]}) as engine:
-        found = engine.query(["P", "Late"])
-    assert found["P"]["x"].to_pylist() == ["", "B", "a", "z", "\u00e9", "\uffff", "\U0001f30a"]
-    assert found["Late"]["x"].to_pylist() == ["\u00e9", "\uffff", "\U0001f30a"]
 
 
 @pytest.mark.parametrize("step", [1, -1, 2, 59, 60, 61, -60, 1000])
@@ -283,7 +245,7 @@ def test_a_hundred_thousand_rounds_are_not_needed() -> None:
 
 
 @given(programs_and_facts())
-@examples(60)
+@examples(30)
 def test_programs_whose_inputs_are_not_packed(case: Case) -> None:
     """A row per fact instead of a row per chunk: the same answers, from every kind of rule."""
     with pytest.MonkeyPatch.context() as patch:

@@ -15,10 +15,10 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deep import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import any_name
+from support.deep import examples
+from support.strategies import any_name
 
 import tidelog
 from tidelog.language.printer import print_program
@@ -178,14 +178,14 @@ def folder() -> Iterator[Path]:
 
 
 @given(worlds())
-@examples(40)
+@examples(20)
 def test_rows_and_tables(world: World) -> None:
     carried(world, world.rows)
     carried(world, {name: table(world, name) for name in world.rows})
 
 
 @given(worlds())
-@examples(40)
+@examples(20)
 def test_parquet(world: World) -> None:
     with folder() as place:
         for name in world.rows:
@@ -194,7 +194,7 @@ def test_parquet(world: World) -> None:
 
 
 @given(worlds())
-@examples(40)
+@examples(20)
 def test_json_lines(world: World) -> None:
     with folder() as place:
         for name, rows in world.rows.items():
@@ -205,7 +205,7 @@ def test_json_lines(world: World) -> None:
 
 
 @given(worlds())
-@examples(40)
+@examples(20)
 def test_csv(world: World) -> None:
     with folder() as place:
         for name, rows in world.rows.items():

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 # Facts for ever, asked for far longer than anyone waits; the signal comes once DuckDB is at it.
 SESSION = """
 import os, signal, threading
@@ -23,6 +25,7 @@ assert signal.set_wakeup_fd(-1) == -1
 """
 
 
+@pytest.mark.slow
 def test_a_query_stops_at_once() -> None:
     result = subprocess.run(
         [sys.executable, "-c", SESSION], capture_output=True, text=True, timeout=60, check=False

@@ -9,8 +9,8 @@ from random import Random
 import duckdb
 import pytest
 from click.testing import CliRunner
-from conftest import ROOT
 from oracle import naive
+from support.places import ROOT
 
 from tidelog.analysis.dependencies import dependencies
 from tidelog.cli import cli

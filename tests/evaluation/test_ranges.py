@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from deep import examples
 from hypothesis import given
 from oracle import naive
 from oracle.generate import Case, programs_and_facts
+from support.deep import examples
 
 from tidelog.analysis.dependencies import dependencies
 from tidelog.evaluation.ranges import EMPTY, Range, ranges

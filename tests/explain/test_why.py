@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-import checker
 import pytest
-from deep import examples
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from oracle import naive
 from oracle.generate import Case, programs_and_facts
 from oracle.horizon import temporal_predicates
+from support import checker
+from support.deep import examples
 
 import tidelog
 from tidelog.analysis.containment import Ground
 from tidelog.evaluation.duckdb import Engine
-from tidelog.evaluation.stretch import TooHard
+from tidelog.evaluation.timeline import TooHard
 from tidelog.explain import proofs
 from tidelog.explain.text import why_json, why_lines
 from tidelog.explain.why import Why, why
@@ -150,13 +150,13 @@ def fits(missing: dict[str, Any], true: checker.Fact) -> bool:
 
 
 @given(programs_and_facts(), st.data())
-@examples(30)
+@examples(15)
 def test_any_program(case: Case, data: st.DataObject) -> None:
     is_explained(case, some_goals(case, data))
 
 
 @given(programs_and_facts(connected=True, huge=False), st.data())
-@examples(25)
+@examples(12)
 def test_connected_programs(case: Case, data: st.DataObject) -> None:
     is_explained(case, some_goals(case, data))
 
@@ -168,7 +168,7 @@ def test_hostile_values(case: Case, data: st.DataObject) -> None:
 
 
 @given(programs_and_facts(huge=False, max_rules=4), st.data())
-@examples(25)
+@examples(12)
 def test_the_first_proof_is_smallest_and_sizes_never_fall(case: Case, data: st.DataObject) -> None:
     temporal = set(temporal_predicates(case.program))
     facts = checker.given(case.facts, temporal)
@@ -192,7 +192,7 @@ def test_the_first_proof_is_smallest_and_sizes_never_fall(case: Case, data: st.D
 
 
 @given(programs_and_facts(huge=False, comparisons=False, max_rules=5), st.data())
-@examples(25)
+@examples(12)
 def test_what_a_miss_lacks_would_do(case: Case, data: st.DataObject) -> None:
     """With the missing input facts, where all their values are known, the goal holds."""
     goals = [goal for goal, holds in some_goals(case, data) if not holds]

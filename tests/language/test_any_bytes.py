@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from conftest import ROOT
-from deep import DEEP
+from support.deep import times
+from support.places import ROOT
 
 from tidelog.cli import cli
 
 SEEDS = range(10)
-EACH = 60 * DEEP
+EACH = times(60)
 
 GOOD = [
     (ROOT / "examples" / "turbines" / "rules.tdl").read_bytes(),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from deep import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import programs
+from support.deep import examples
+from support.strategies import programs
 
 from tidelog.language.diagnostics import ProgramError, Source
 from tidelog.language.formatter import WIDTH, format_source
@@ -47,7 +47,7 @@ def scattered(draw: st.DrawFn) -> tuple[Program, str]:
     return program, "".join(pieces)
 
 
-@examples(500)
+@examples(250)
 @given(scattered())
 def test_meaning_comments_and_idempotence(example: tuple[Program, str]) -> None:
     program, text = example
@@ -59,7 +59,7 @@ def test_meaning_comments_and_idempotence(example: tuple[Program, str]) -> None:
     assert formatted(result) == result
 
 
-@examples(200)
+@examples(100)
 @given(scattered())
 def test_layout(example: tuple[Program, str]) -> None:
     lines = formatted(example[1]).split("\n")

@@ -10,7 +10,7 @@ import cProfile
 from importlib import import_module
 
 import pytest
-from conftest import ROOT
+from support.places import ROOT
 
 
 def calls(kind: str, rules: int, monkeypatch: pytest.MonkeyPatch) -> int:

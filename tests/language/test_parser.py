@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from deep import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import rules
+from support.deep import examples
+from support.strategies import rules
 
 from tidelog.language.checks import decode
 from tidelog.language.diagnostics import Code, Source

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from deep import examples
 from hypothesis import given
-from strategies import programs
+from support.deep import examples
+from support.strategies import programs
 
 from tidelog.language.checks import decode
 from tidelog.language.diagnostics import Source
@@ -27,7 +27,7 @@ from tidelog.language.program import (
 from tidelog.language.tokens import quote, unquote
 
 
-@examples(600)
+@examples(300)
 @given(programs)
 def test_round_trip(program: Program) -> None:
     text = print_program(program)

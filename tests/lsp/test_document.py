@@ -7,10 +7,10 @@ import time
 from contextlib import suppress
 
 import pytest
-from deep import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from lsprotocol import types
+from support.deep import examples
 
 import tidelog
 from tidelog.lsp import colours, facts, server

@@ -442,14 +442,13 @@ class _Generator:
 
     def comparison(self, bound: dict[Type, list[str]]) -> Comparison:
         type_ = self.one_of(list(bound))
-        left: Term = Variable(self.one_of(bound[type_]))
-        others = [name for name in dict.fromkeys(bound[type_]) if name != left.name]
-        right: Term = (
+        one = Variable(self.one_of(bound[type_]))
+        others = [name for name in dict.fromkeys(bound[type_]) if name != one.name]
+        other: Term = (
             Variable(self.one_of(others)) if others and self.chance(1, 2) else self.constant(type_)
         )
         operators = _NO_ORDER if type_ is Type.BOOL else tuple(Operator)
-        if self.chance(1, 4):
-            left, right = right, left
+        left, right = (other, one) if self.chance(1, 4) else (one, other)
         return Comparison(left, self.one_of(operators), right)
 
     # Facts and questions
@@ -519,11 +518,11 @@ class _Generator:
 def _fixed(
     head: _Predicate, body: list[_Predicate], offsets: tuple[int, ...]
 ) -> tuple[Time | None, list[Time | None]]:
-    first, *rest = (
+    times: list[Time | None] = [
         _at(offset) if p.temporal else None
         for p, offset in zip([head, *body], offsets, strict=True)
-    )
-    return first, rest
+    ]
+    return times[0], times[1:]
 
 
 def _at(offset: int) -> TimeOffset:

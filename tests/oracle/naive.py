@@ -71,7 +71,7 @@ def evaluate(
         delta = [
             (name, row)
             for name, row in new
-            if (name not in temporal or first <= row[-1] <= last) and model.add(name, row)
+            if (name not in temporal or first <= int(row[-1]) <= last) and model.add(name, row)
         ]
         new = set()
         for name, row in delta:
@@ -81,7 +81,7 @@ def evaluate(
                     new.update(plan.heads(model, binding))
 
     return {
-        name: {row for row in model.rows[name] if name not in temporal or low <= row[-1] <= high}
+        name: {r for r in model.rows[name] if name not in temporal or low <= int(r[-1]) <= high}
         for name in queries
     }
 
@@ -114,7 +114,7 @@ def _value(term: _Term, binding: Binding) -> Value:
         case Variable():
             return binding[term.name]
         case _Shifted():
-            return binding[term.name] + term.offset
+            return int(binding[term.name]) + term.offset
 
 
 def _match(terms: tuple[_Term, ...], row: Row, binding: Binding) -> Binding | None:
@@ -126,7 +126,7 @@ def _match(terms: tuple[_Term, ...], row: Row, binding: Binding) -> Binding | No
                 return None
             continue
         if isinstance(term, _Shifted):
-            value -= term.offset
+            value = int(value) - term.offset
         if extended.setdefault(term.name, value) != value:
             return None
     return extended

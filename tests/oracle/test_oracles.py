@@ -6,8 +6,8 @@ import math
 from collections import Counter
 
 import pytest
-from deep import examples
 from hypothesis import given
+from support.deep import examples
 
 from tidelog.analysis.dependencies import Class, dependencies
 from tidelog.language.checks import check
@@ -47,7 +47,7 @@ def at(*ticks: int) -> set[tuple[int]]:
 
 def test_turbines() -> None:
     high = {("a", "high", t) for t in (3, 4, 5, 6)} | {("b", "high", t) for t in (3, 4)}
-    facts = {"Temp": high | {("b", "low", 5)}, "Near": {("a", "b"), ("b", "c")}}
+    facts: Facts = {"Temp": high | {("b", "low", 5)}, "Near": {("a", "b"), ("b", "c")}}
     answers = both(TURBINES, facts, 0, 8)
     assert answers["Flag"] == {row[::2] for row in high}
     assert answers["Cool"] == {("a", 4), ("a", 5), ("a", 6), ("b", 4)}
@@ -189,7 +189,7 @@ def agree(case: Case) -> None:
 
 
 @given(programs_and_facts())
-@examples(150)
+@examples(75)
 def test_naive_is_clingo(case: Case) -> None:
     agree(case)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,12 @@ STRETCHES = {"la_haute_borne": (45_000, 53_000), "nab": (0, 25_000)}
 # No other rule looks further than this.
 MARGIN = 10
 
-_READ = {Type.TEXT: str, Type.INT: int, Type.FLOAT: float, Type.BOOL: "true".__eq__}
+_READ: dict[Type, Callable[[str], Value]] = {
+    Type.TEXT: str,
+    Type.INT: int,
+    Type.FLOAT: float,
+    Type.BOOL: "true".__eq__,
+}
 
 
 @pytest.mark.parametrize("name", STRETCHES)
@@ -29,7 +35,7 @@ def test_expected_answers(shared_data: Path, name: str) -> None:
     for p in program.inputs:
         rows = read_facts(program, p, folder / "facts" / f"{p}.csv")
         rigid = not temporal(program, p)
-        facts[p] = [row for row in rows if rigid or first <= row[-1] <= last]
+        facts[p] = [row for row in rows if rigid or first <= int(row[-1]) <= last]
     low, high = first + MARGIN, last - MARGIN
     answers = evaluate(program, facts, program.outputs, low, high)
     for predicate in program.outputs:
@@ -58,5 +64,4 @@ def read_answers(file: Path, low: int, high: int) -> set[tuple[Value, ...]]:
     with file.open(newline="", encoding="utf-8") as lines:
         rows = csv.reader(lines)
         next(rows)
-        found = {(*row[:-1], int(row[-1])) for row in rows}
-    return {row for row in found if low <= row[-1] <= high}
+        return {(*row[:-1], int(row[-1])) for row in rows if low <= int(row[-1]) <= high}

@@ -11,16 +11,16 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deep import DEEP, examples
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from oracle import naive
 from oracle.generate import Case, programs_and_facts
+from support.deep import examples
 
 import tidelog
 from tidelog.analysis.dependencies import Class, dependencies
-from tidelog.data.facts import schemas
-from tidelog.evaluation.stretch import TooHard
+from tidelog.data.schema import schemas
+from tidelog.evaluation.timeline import TooHard
 from tidelog.logic.normalise import core
 from tidelog.streaming import offline as offline_module
 from tidelog.streaming.offline import Endless
@@ -130,7 +130,7 @@ offline = st.sampled_from(
 randoms = st.randoms(use_true_random=False)
 
 
-@examples(25)
+@examples(12)
 @given(programs_and_facts(connected=True, huge=False), st.integers(0, 3), randoms, ways)
 def test_online_equals_naive_evaluation(
     case: Case, lateness: int, random: Random, how: dict[str, str]
@@ -148,7 +148,7 @@ def test_online_with_huge_offsets_equals_naive_evaluation(
     streams_what_is_evaluated(case, lateness, random, **how)
 
 
-@examples(40)
+@examples(20)
 @given(programs_and_facts(connected=True, huge=False), st.integers(0, 3), randoms, offline)
 def test_offline_in_every_style_equals_naive_evaluation(
     case: Case, lateness: int, random: Random, how: dict[str, str]
@@ -156,7 +156,7 @@ def test_offline_in_every_style_equals_naive_evaluation(
     streams_what_is_evaluated(case, lateness, random, **how)
 
 
-@examples(40)
+@examples(20)
 @given(
     programs_and_facts(connected=True, huge=False),
     st.integers(0, 3),
@@ -172,7 +172,7 @@ def test_a_wave_takes_over_when_there_are_many_facts(
         streams_what_is_evaluated(case, lateness, random, **how)
 
 
-@examples(25)
+@examples(12)
 @given(programs_and_facts(connected=True, huge=False), st.integers(0, 3), randoms, ways)
 def test_online_across_snapshots_equals_naive_evaluation(
     tmp_path_factory: pytest.TempPathFactory,
@@ -373,7 +373,7 @@ def test_real_data_tick_by_tick(name: str, mode: str, shared_data: Path) -> None
                     at = int(row[schema.time])
                     times.setdefault(at, {}).setdefault(predicate, []).append(values)
     # The whole of it takes minutes; `make test-deep` reads further.
-    some = sorted(times)[: 400 * DEEP]
+    some = sorted(times)[: times(400)]
     stream = Stream(program, rigid=rigid, mode=mode)
     got: dict[str, list] = {query: [] for query in program.outputs}
     for step in stream.run((tick, times[tick]) for tick in some):

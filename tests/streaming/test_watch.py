@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import warnings
 
-from deep import examples
 from hypothesis import given
 from oracle.generate import Case, programs_and_facts
+from support.deep import examples
 
 import tidelog
-from tidelog.data.facts import schemas
+from tidelog.data.schema import schemas
 from tidelog.streaming.stream import Growing
 from tidelog.streaming.watch import Watch
 

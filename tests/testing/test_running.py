@@ -11,10 +11,10 @@ import fastjsonschema
 import pytest
 import yaml
 from click.testing import CliRunner, Result
-from conftest import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
+from support.places import ROOT
 
 import tidelog.testing
 from tidelog.cli import cli

@@ -7,25 +7,28 @@ is accepted and the query is then in class 1 or 2.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
-from tidelog.analysis.dependencies import Class, dependencies, is_connected
+from tidelog.analysis.dependencies import Class, Dependencies
+from tidelog.analysis.passes import Passes
 from tidelog.language.checks import check
 from tidelog.language.printer import print_program
 from tidelog.language.program import (
     Atom,
+    Comparison,
     Literal,
     Program,
     Rule,
     Statement,
+    Time,
     TimeOffset,
     TimePoint,
     Variable,
 )
-from tidelog.logic.normalise import core, relative
+from tidelog.logic.normalise import clause_of
 
 # How far ahead the unrolled variant of a rule looks that looks ahead without end.
 STEPS_AHEAD = 2
@@ -61,15 +64,15 @@ def advice(program: Program, query: str) -> list[Suggestion]:
     """
     if _class(program, query) is not Class.BLOCKING:
         return []
-    found: list[Suggestion] = []
+    suggestions: list[Suggestion] = []
     for change in _changes(program, query):
         repaired = _repaired(change, query, MOST_CHANGES - 1)
         if repaired is not None:
             text, changed, cls = repaired
             before = tuple(r for r in program.rules if r not in changed.rules)
             after = tuple(r for r in changed.rules if r not in program.rules)
-            found.append(Suggestion(text, before, after, cls))
-    return found
+            suggestions.append(Suggestion(text, before, after, cls))
+    return suggestions
 
 
 def _repaired(change: _Change, query: str, more: int) -> tuple[str, Program, Class] | None:
@@ -82,28 +85,27 @@ def _repaired(change: _Change, query: str, more: int) -> tuple[str, Program, Cla
     if more:
         for further in _changes(change.program, query):
             both = further._replace(text=f"{change.text}; {further.text}")
-            found = _repaired(both, query, more - 1)
-            if found is not None:
-                return found
+            repaired = _repaired(both, query, more - 1)
+            if repaired is not None:
+                return repaired
     return None
 
 
 def _class(program: Program, query: str) -> Class:
-    return dependencies(core(program, [query]), [query]).cls
+    return _dependencies(program, query).cls
+
+
+def _dependencies(program: Program, query: str) -> Dependencies:
+    return Passes(program, (query,)).dependencies
 
 
 def _changes(program: Program, query: str) -> Iterator[_Change]:
-    """Changes of the rule that decides, if one alone does."""
-    whole = core(program, [query])
-    deps = dependencies(whole, [query])
-    if len(deps.reason.rules) != 1:
+    """Changes of the rule that decides, if one alone does and it is made of positive premises."""
+    deciding = _dependencies(program, query).reason.clauses
+    if len(deciding) != 1 or deciding[0].written is None or deciding[0].negative:
         return
-    # The core begins with the program's own rules, in their order.
-    number = next(i for i, r in enumerate(whole.rules) if r is deps.reason.rules[0])
-    if number >= len(program.rules):
-        return
-    rule = program.rules[number]
-    if is_connected(rule):
+    clause, rule = deciding[0], deciding[0].written
+    if clause.connected:
         yield from _carried_forward(program, rule)
         yield from _unrolled(program, rule)
     elif len(_time_variables(rule)) > 1:
@@ -122,14 +124,12 @@ def _carried_forward(program: Program, rule: Rule) -> Iterator[_Change]:
     own = _looked_ahead_at(rule)
     if own is None:
         return
-    ahead = relative(rule, own)
-    assert ahead is not None
-    assert isinstance(rule.head.time, TimeOffset)
-    assert isinstance(own.time, TimeOffset)
-    by = ahead - rule.head.time.offset
-    body = tuple(_moved(x, -own.time.offset if x is own else by) for x in rule.body)
-    head = replace(rule.head, time=TimeOffset(rule.head.time.variable, ahead))
-    turned = replace(rule, head=head, body=body)
+    head, looked_at, ahead = rule.head.time, own.literal.time, own.ticks
+    assert isinstance(head, TimeOffset)
+    assert isinstance(looked_at, TimeOffset)
+    by = ahead - head.offset
+    body = tuple(_moved(x, -looked_at.offset if x is own.literal else by) for x in rule.body)
+    turned = replace(rule, head=replace(rule.head, time=replace(head, offset=ahead)), body=body)
     name = rule.head.predicate
     text = f"carry {name} forward, not back: it then holds after what starts it, not before"
     yield _Change(text, _with_rules(program, {id(rule): (turned,)}))
@@ -138,35 +138,42 @@ def _carried_forward(program: Program, rule: Rule) -> Iterator[_Change]:
 def _unrolled(program: Program, rule: Rule) -> Iterator[_Change]:
     """`P @ T :- P @ T+k.` becomes `P @ T :- E @ T+k.` and so on, for each `P @ T :- E @ T.`"""
     own = _looked_ahead_at(rule)
-    plain = own is not None and rule.body == (own,) and own.args == rule.head.args
-    distinct = len(set(rule.head.args)) == len(rule.head.args)
-    if own is None or not plain or not distinct:
+    args = rule.head.args
+    if own is None or rule.body != (own.literal,) or own.literal.args != args:
         return
-    if not all(isinstance(term, Variable) for term in rule.head.args):
+    if len(set(args)) < len(args) or not all(isinstance(term, Variable) for term in args):
         return
     name = rule.head.predicate
     others = [r for r in program.rules if r.head.predicate == name and r is not rule]
-    starts = [r for r in others if all(a.predicate != name for a in r.atoms)]
+    starts = [r for r in others if name not in _used(r)]
     timed = all(isinstance(r.head.time, TimeOffset) for r in starts)
     if not starts or not timed or name in program.declarations:
         return
-    ahead = relative(rule, own)
-    assert ahead is not None
     added = tuple(
-        replace(start, body=tuple(_moved(x, n * ahead) for x in start.body))
+        replace(start, body=tuple(_moved(x, n * own.ticks) for x in start.body))
         for start in starts
         for n in range(1, STEPS_AHEAD + 1)
     )
-    text = f"look ahead a fixed number of ticks, here {STEPS_AHEAD * ahead}"
+    text = f"look ahead a fixed number of ticks, here {STEPS_AHEAD * own.ticks}"
     yield _Change(text, _with_rules(program, {id(rule): added}))
 
 
-def _looked_ahead_at(rule: Rule) -> Atom | None:
-    """The body atom of the head's own predicate, if there is one and it lies ahead."""
-    own = [a for a in rule.atoms if a.predicate == rule.head.predicate]
-    if len(own) != 1 or (relative(rule, own[0]) or 0) <= 0:
+class _Ahead(NamedTuple):
+    """An atom of a body, and how far it lies ahead of the head."""
+
+    literal: Atom
+    ticks: int
+
+
+def _looked_ahead_at(rule: Rule) -> _Ahead | None:
+    """The use of the head's own predicate, if there is one and it lies ahead."""
+    clause = clause_of(rule)
+    own = [p for p in clause.premises if p.predicate == rule.head.predicate]
+    if len(own) != 1 or (own[0].offset or 0) <= 0:
         return None
-    return own[0]
+    literal = clause.literal(own[0])
+    assert isinstance(literal, Atom)
+    return _Ahead(literal, own[0].offset or 0)
 
 
 # Times that the head does not share
@@ -176,7 +183,7 @@ def _seen_before(program: Program, rule: Rule) -> _Change:
     """What happens at another time is remembered, and joined at the head's time."""
     kept = _variable(rule.head) or _time_variables(rule)[0]
     other = next(name for name in _time_variables(rule) if name != kept)
-    group = [a for a in rule.atoms if _variable(a) == other]
+    group = [x for x in rule.body if isinstance(x, Atom) and _variable(x) == other]
     rest = [x for x in rule.body if _variable(x) != other]
     wanted = {v.name for x in (rule.head, *rest) for v in x.variables}
     args = tuple(dict.fromkeys(v for a in group for v in a.variables if v.name in wanted))
@@ -191,7 +198,7 @@ def _seen_before(program: Program, rule: Rule) -> _Change:
     rest = [_timed(x, own) if _variable(x) == kept else x for x in rest]
     time = rule.head.time
     if not isinstance(time, TimeOffset):
-        time = _latest((x for x in rest if isinstance(x, Atom)), own)
+        time = _latest(rest, own)
     joined = replace(rule, body=(*rest, Atom(seen, args, time)))
     what = group[0].predicate if one else "what happens at another time"
     text = f"remember {what} from when it is seen: only what came up to then counts"
@@ -207,7 +214,7 @@ def _with_a_time(program: Program, predicate: str) -> Iterator[_Change]:
         above = {
             rule.head.predicate
             for rule in program.rules
-            if rule.head.time is None and any(a.predicate in timed for a in rule.atoms)
+            if rule.head.time is None and timed & _used(rule)
         }
         grew = not above <= timed
         timed |= above
@@ -216,7 +223,7 @@ def _with_a_time(program: Program, predicate: str) -> Iterator[_Change]:
     changed: dict[int, tuple[Rule, ...]] = {}
     last: dict[str, Rule] = {}
     for rule in program.rules:
-        if rule.head.predicate in timed or any(a.predicate in timed for a in rule.atoms):
+        if rule.head.predicate in timed or timed & _used(rule):
             given = _given_times(rule, timed)
             if given is None:
                 return
@@ -247,7 +254,7 @@ def _given_times(rule: Rule, timed: set[str]) -> Rule | None:
     body = [_timed(x, clock) for x in rule.body]
     time = rule.head.time
     if rule.head.predicate in timed:
-        if not rule.atoms or (not variables and not any(a.predicate in timed for a in rule.atoms)):
+        if not _used(rule) or not (variables or timed & _used(rule)):
             return None
         time = _latest(body, clock) if variables else TimeOffset(clock)
     return replace(
@@ -275,15 +282,28 @@ def _at_its_time(program: Program, rule: Rule) -> _Change:
 # Parts of rules
 
 
+def _used(rule: Rule) -> set[str]:
+    return {premise.predicate for premise in clause_of(rule).premises}
+
+
 def _time_variables(rule: Rule) -> list[str]:
-    names = (_variable(a) for a in (rule.head, *rule.atoms))
+    names = (_variable(literal) for literal in (rule.head, *rule.body))
     return list(dict.fromkeys(name for name in names if name is not None))
 
 
+def _time(literal: Literal) -> Time | None:
+    match literal:
+        case Atom():
+            return literal.time
+        case Comparison():
+            return None
+        case _:
+            assert_never(literal)
+
+
 def _variable(literal: Literal) -> str | None:
-    if isinstance(literal, Atom) and isinstance(literal.time, TimeOffset):
-        return literal.time.variable.name
-    return None
+    time = _time(literal)
+    return time.variable.name if isinstance(time, TimeOffset) else None
 
 
 def _unused(rule: Rule) -> Variable:
@@ -294,19 +314,25 @@ def _unused(rule: Rule) -> Variable:
 
 def _timed(literal: Literal, variable: Variable) -> Literal:
     """The literal with another time variable, where it has one."""
-    if isinstance(literal, Atom) and isinstance(literal.time, TimeOffset):
-        return replace(literal, time=TimeOffset(variable, literal.time.offset))
-    return literal
+    return _changed_time(literal, lambda time: TimeOffset(variable, time.offset))
 
 
 def _moved(literal: Literal, by: int) -> Literal:
-    if isinstance(literal, Atom) and isinstance(literal.time, TimeOffset):
-        return replace(literal, time=replace(literal.time, offset=literal.time.offset + by))
-    return literal
+    return _changed_time(literal, lambda time: replace(time, offset=time.offset + by))
+
+
+def _changed_time(literal: Literal, change: Callable[[TimeOffset], TimeOffset]) -> Literal:
+    match literal:
+        case Atom(time=TimeOffset() as time):
+            return replace(literal, time=change(time))
+        case Atom() | Comparison():
+            return literal
+        case _:
+            assert_never(literal)
 
 
 def _latest(literals: Iterable[Literal], variable: Variable) -> TimeOffset:
-    times = [x.time for x in literals if isinstance(x, Atom)]
+    times = map(_time, literals)
     return TimeOffset(variable, max(t.offset for t in times if isinstance(t, TimeOffset)))
 
 

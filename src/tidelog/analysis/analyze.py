@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidelog.analysis.containment import Budget, Redundant, Refused, Witness, reduced
+from tidelog.analysis.containment import Budget, Witness
 from tidelog.analysis.delay import Measure, delay
 from tidelog.analysis.dependencies import Dependencies, dependencies
+from tidelog.analysis.passes import passes
+from tidelog.analysis.redundancy import Redundant, reduced
 from tidelog.analysis.window import window
+from tidelog.errors import NoAnswer
 from tidelog.language.printer import print_literal, print_rule
 from tidelog.language.program import Program
-from tidelog.logic.normalise import core
 
 
 @dataclass(frozen=True)
@@ -57,13 +59,13 @@ class Analysis:
 
 def analyze(program: Program, query: str, budget: Budget) -> Analysis:
     """Analyse one query within a budget."""
-    deps = dependencies(core(program, [query]), [query])
+    deps = passes(program, [query]).dependencies
     simple, redundant = simplified(deps, budget.share(0.3))
     try:
         least_delay = delay(simple, budget.share(0.5))
         waited = least_delay.upper or 0
         least_window = window(simple, waited, budget)
-    except Refused as error:
+    except NoAnswer as error:
         return Analysis(deps, None, None, 0, str(error), tuple(redundant))
     return Analysis(deps, least_delay, least_window, waited, None, tuple(redundant))
 

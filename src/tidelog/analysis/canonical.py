@@ -6,26 +6,17 @@ holds on them only if the query's own comparisons entail it. Only what the goal 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from functools import cached_property
+from typing import Any, TypeAlias
 
-from tidelog.analysis.dependencies import Dependencies
+from tidelog.analysis.dependencies import Dependencies, positive_only
 from tidelog.analysis.graph import Arc, Bound, longest
-from tidelog.language.program import (
-    Atom,
-    Comparison,
-    Constant,
-    Operator,
-    Rule,
-    Term,
-    Time,
-    TimeOffset,
-    TimePoint,
-    Type,
-    Variable,
-)
-from tidelog.logic.normalise import Core
+from tidelog.language.program import Constant, Operator, Type
+from tidelog.logic.clause import Clause, Offset, Premise
+from tidelog.logic.core import Core
+from tidelog.logic.match import AnyTick, IndexedRows, JoinOrder, Picker, joined
 from tidelog.logic.order import Assumption, Object, Order, Symbol
 
 
@@ -34,7 +25,7 @@ class Exhausted(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class FrozenFact:
     """A fact over symbols and constants; no time for rigid ones."""
 
     predicate: str
@@ -42,56 +33,30 @@ class Fact:
     time: int | None = None
 
 
-Goal: TypeAlias = tuple[str, int | None]
-Rows: TypeAlias = set[tuple[Object, ...]]
+# A predicate at a time, or without one.
+_TimedName: TypeAlias = tuple[str, int | None]
+_Objects: TypeAlias = tuple[Object, ...]
 
-# Goals and rows one evaluation may look at before it gives up.
+# Places and rows one evaluation may look at before it gives up.
 MOST_WORK = 200_000
 
 
-@dataclass(frozen=True)
-class _Step:
-    """One atom of a join: what is known before it, what it settles, what is needed after it."""
-
-    atom: Atom
-    before: tuple[str, ...]
-    comparisons: tuple[Comparison, ...]
-    kept: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class _Join:
-    rule: Rule
-    steps: tuple[_Step, ...]
+    """A clause and the order in which it is matched, made when it is first needed."""
 
+    def __init__(self, clause: Clause) -> None:
+        self.clause = clause
+        self.at_head = isinstance(clause.head.when, Offset)
 
-def _join(rule: Rule) -> _Join:
-    """A rule's atoms in turn, those with most known arguments first.
+    @cached_property
+    def order(self) -> JoinOrder:
+        # What only has to exist is not multiplied out: variables are dropped as soon as possible.
+        wanted = {variable.name for variable in self.clause.head.variables}
+        return JoinOrder(self.clause, at_head=self.at_head, wanted=wanted)
 
-    Variables are forgotten when nothing later needs them, so that what only has to exist is not
-    multiplied out.
-    """
-    rest, comparisons = list(rule.atoms), list(rule.comparisons)
-    known: tuple[str, ...] = ()
-    steps: list[_Step] = []
-    while rest:
-        atom = max(rest, key=lambda a: _boundness(a, known))
-        rest.remove(atom)
-        bound = {*known, *(v.name for v in atom.variables)}
-        due = tuple(c for c in comparisons if {v.name for v in c.variables} <= bound)
-        comparisons = [c for c in comparisons if c not in due]
-        later = {v.name for a in (rule.head, *rest) for v in a.variables}
-        later |= {v.name for c in comparisons for v in c.variables}
-        kept = tuple(sorted(bound & later))
-        steps.append(_Step(atom, known, due, kept))
-        known = kept
-    return _Join(rule, tuple(steps))
-
-
-def _boundness(atom: Atom, known: tuple[str, ...]) -> float:
-    """The share of an atom's arguments that are known."""
-    fixed = sum(not isinstance(t, Variable) or t.name in known for t in atom.args)
-    return fixed / len(atom.args) if atom.args else 1.0
+    @cached_property
+    def head(self) -> Picker:
+        return self.order.picker(self.clause.head.args)
 
 
 @dataclass
@@ -104,30 +69,32 @@ class Canonical:
 
     def __post_init__(self) -> None:
         self.core = self.deps.core
+        positive_only(self.core, "containment")
         nodes = tuple(self.core.predicates)
         arcs = [Arc(e.body, e.head, e.offset) for e in self.deps.edges if e.offset is not None]
         everywhere = dict.fromkeys(nodes, 0)
         self._ahead, _ = longest(nodes, arcs, everywhere)
         negated = [Arc(a.tail, a.head, -a.weight) for a in arcs]
-        self._behind, _ = longest(nodes, negated, everywhere)
+        self._back, _ = longest(nodes, negated, everywhere)
+        clauses = [clause for clause in self.core.clauses if not clause.is_fact]
         # Where a head has an explicit time, nothing that it rests on need be near.
-        self._heads = [
-            rule.head.time.tick
-            for rule in self.core.rules
-            if rule.body and isinstance(rule.head.time, TimePoint)
-        ]
-        self._facts = [_ground(rule) for rule in self.core.rules if not rule.body]
-        self._rules = {
-            name: tuple(rule for rule in rules if rule.body)
-            for name, rules in self.core.rules_for.items()
-        }
-        self._joins = {name: tuple(map(_join, rules)) for name, rules in self._rules.items()}
+        points = (clause.head.point for clause in clauses)
+        self._head_ticks = [point for point in points if point is not None]
+        self._facts = [_ground(clause) for clause in self.core.clauses if clause.is_fact]
+        self._joins: dict[str, list[_Join]] = {}
+        for clause in clauses:
+            self._joins.setdefault(clause.head.predicate, []).append(_Join(clause))
+        self._bools = any(
+            isinstance(term, Constant) and term.type is Type.BOOL
+            for clause in self.core.clauses
+            for term in clause.terms
+        )
         self._order_of = {
             name: i for i, component in enumerate(self.deps.components) for name in component
         }
 
     def derives(
-        self, facts: Iterable[Fact], goal: Fact, order: Order
+        self, facts: Iterable[FrozenFact], goal: FrozenFact, order: Order
     ) -> tuple[bool, Assumption | None]:
         """Whether the goal follows; and if not, a comparison that the order left open."""
         run = _Run(self, [*facts, *self._facts], order)
@@ -143,29 +110,31 @@ class Canonical:
         return max(self._ahead.values(), default=0)
 
     @property
-    def behind(self) -> Bound:
+    def back(self) -> Bound:
         """How far back a derivation looks."""
-        return max(self._behind.values(), default=0)
+        return max(self._back.values(), default=0)
 
 
 class _Run:
-    def __init__(self, canonical: Canonical, facts: list[Fact], order: Order) -> None:
+    def __init__(self, canonical: Canonical, facts: list[FrozenFact], order: Order) -> None:
         self.canonical = canonical
         self.order = order
         self.open: Assumption | None = None
-        self.given: dict[Goal, Rows] = {}
-        times = list(canonical._heads)
+        self.given: dict[_TimedName, list[_Objects]] = {}
+        self.bools = canonical._bools
+        ticks = list(canonical._head_ticks)
         for fact in facts:
             row = tuple(order.same(value) for value in fact.args)
-            self.given.setdefault((fact.predicate, fact.time), set()).add(row)
+            self.given.setdefault((fact.predicate, fact.time), []).append(row)
+            self.bools = self.bools or any(value.type is Type.BOOL for value in row)
             if fact.time is not None:
-                times.append(fact.time)
-        self.first = min(times, default=0)
-        self.last = max(times, default=-1)
-        self.tables: dict[Goal, Rows] = {}
+                ticks.append(fact.time)
+        self.first = min(ticks, default=0)
+        self.last = max(ticks, default=-1)
+        self.tables: dict[_TimedName, IndexedRows[Object]] = {}
         self.work = 0
 
-    def holds(self, goal: Fact) -> bool:
+    def holds(self, goal: FrozenFact) -> bool:
         wanted = tuple(self.order.same(value) for value in goal.args)
         rows = self.solve((goal.predicate, goal.time))
         if wanted in rows:
@@ -175,114 +144,118 @@ class _Run:
                 self.equal(one, other)
         return False
 
-    def solve(self, goal: Goal) -> Rows:
-        goals = self.demanded(goal)
-        by_component: dict[int, list[Goal]] = {}
-        for found in goals:
-            by_component.setdefault(self.canonical._order_of[found[0]], []).append(found)
+    def solve(self, goal: _TimedName) -> Iterable[_Objects]:
+        by_component: dict[int, list[_TimedName]] = {}
+        for place in self.demanded(goal):
+            by_component.setdefault(self.canonical._order_of[place[0]], []).append(place)
         for number in sorted(by_component):
-            members = by_component[number]
-            for member in members:
-                self.tables[member] = set(self.given.get(member, ()))
-            recursive = members[0][0] in self.canonical.deps.recursive
-            changed = True
-            while changed:
-                changed = False
-                for member in members:
-                    rows = self.tables[member]
-                    before = len(rows)
-                    for join in self.canonical._joins.get(member[0], ()):
-                        rows.update(self.apply(join, member[1]))
-                    changed = changed or (recursive and len(rows) > before)
-        return self.tables.get(goal, set())
+            self.close(by_component[number])
+        return self.tables[goal].rows if goal in self.tables else ()
 
-    def demanded(self, goal: Goal) -> list[Goal]:
-        """Every goal below a goal that can hold at all, given the times of the facts."""
-        seen: dict[Goal, None] = {}
+    def close(self, places: list[_TimedName]) -> None:
+        """Derive all that holds at the places of one component."""
+        for place in places:
+            self.tables[place] = IndexedRows(self.given.get(place, ()))
+        recursive = places[0][0] in self.canonical.deps.recursive
+        changed = True
+        while changed:
+            changed = False
+            for name, tick in places:
+                rows = self.tables[name, tick]
+                for join in self.canonical._joins.get(name, ()):
+                    for row in self.apply(join, tick):
+                        changed = rows.add(row) or changed
+            changed = changed and recursive
+
+    def demanded(self, goal: _TimedName) -> list[_TimedName]:
+        """Every place below a goal where something can hold, given the times of the facts."""
+        seen: dict[_TimedName, None] = {}
         todo = [goal]
         while todo:
-            found = todo.pop()
-            if found in seen or not self.possible(found):
+            place = todo.pop()
+            if place in seen or not self.possible(place):
                 continue
-            seen[found] = None
-            self._spend()
-            for rule in self.canonical._rules.get(found[0], ()):
-                if not isinstance(rule.head.time, TimePoint) or rule.head.time.tick == found[1]:
-                    shift = _shift(rule, found[1])
-                    todo.extend((a.predicate, _at(a.time, shift)) for a in rule.atoms)
+            seen[place] = None
+            self.spend()
+            name, tick = place
+            for join in self.canonical._joins.get(name, ()):
+                if join.clause.head.can_be_at(tick):
+                    todo.extend((p.predicate, p.tick(tick)) for p in join.clause.premises)
         return list(seen)
 
-    def possible(self, goal: Goal) -> bool:
-        name, time = goal
-        if time is None:
+    def possible(self, place: _TimedName) -> bool:
+        name, tick = place
+        if tick is None:
             return True
         return (
-            time + self.canonical._ahead[name] >= self.first
-            and time - self.canonical._behind[name] <= self.last
+            tick + self.canonical._ahead[name] >= self.first
+            and tick - self.canonical._back[name] <= self.last
         )
 
-    def apply(self, join: _Join, time: int | None) -> Rows:
-        """Head rows of a rule at a time."""
-        rule = join.rule
-        if isinstance(rule.head.time, TimePoint) and rule.head.time.tick != time:
-            return set()
-        if not join.steps and not all(self.compare(c, {}) for c in rule.comparisons):
-            return set()
-        shift = _shift(rule, time)
-        partial: Rows = {()}
-        for step in join.steps:
-            following: Rows = set()
-            rows = self.tables.get((step.atom.predicate, _at(step.atom.time, shift)), ())
-            for known in partial:
-                for row in rows:
-                    self._spend()
-                    found = self.extended(step, known, row)
-                    if found is not None:
-                        following.add(found)
-            partial = following
-        names = join.steps[-1].kept if join.steps else ()
-        return {
-            tuple(self.value(t, dict(zip(names, known, strict=True))) for t in rule.head.args)
-            for known in partial
-        }
+    def apply(self, join: _Join, tick: int | None) -> Iterable[_Objects]:
+        """Head rows of a clause at a time."""
+        clause, tables = join.clause, self.tables
+        if not clause.head.can_be_at(tick):
+            return ()
+        for premise in clause.premises:
+            table = tables.get((premise.predicate, premise.tick(tick)))
+            if table is None or not table.rows:
+                return ()
+        at: Any = tick if join.at_head else None  # the one value of a binding that is no object
+        start = join.order.start(self.order.same, {}, at)
+        return map(join.head, joined(join.order, self, start, self.compare))
 
-    def extended(
-        self, step: _Step, known: tuple[Object, ...], row: tuple[Object, ...]
-    ) -> tuple[Object, ...] | None:
-        """What is known after one more atom, as far as it is still needed; None without a match."""
-        binding = dict(zip(step.before, known, strict=True))
-        for term, value in zip(step.atom.args, row, strict=True):
-            if isinstance(term, Variable) and term.name not in binding:
-                binding[term.name] = value
-            elif not self.equal(self.value(term, binding), value):
-                return None
-        if all(self.compare(c, binding) for c in step.comparisons):
-            return tuple(binding[name] for name in step.kept)
-        return None
+    def rows(
+        self,
+        premise: Premise,
+        tick: int | AnyTick | None,
+        positions: tuple[int, ...],
+        key: _Objects,
+    ) -> Sequence[_Objects]:
+        """What the matcher asks for."""
+        assert not isinstance(tick, AnyTick), "clauses of class 1 and 2 are connected"
+        table = self.tables[premise.predicate, tick]
+        if self.bools:
+            self.look_for_open_bools(premise, table, positions, key)
+        rows = table.matching(positions, key)
+        self.spend(1 + len(rows))
+        return rows
 
-    def value(self, term: Term, binding: dict[str, Object]) -> Object:
-        return binding[term.name] if isinstance(term, Variable) else self.order.same(term)
+    def look_for_open_bools(
+        self,
+        premise: Premise,
+        table: IndexedRows[Object],
+        positions: tuple[int, ...],
+        key: _Objects,
+    ) -> None:
+        """Rows that would match if bools that are not known to differ were equal."""
+        if self.open is not None:
+            return
+        for row in table.rows:
+            self.spend()
+            given = [(row[i], value) for i, value in zip(positions, key, strict=True)]
+            first = dict(zip(premise.args[::-1], row[::-1], strict=True))
+            given += [(first[term], value) for term, value in zip(premise.args, row, strict=True)]
+            apart = [(a, b) for a, b in given if a != b]
+            if all(a.type is Type.BOOL and b.type is Type.BOOL for a, b in apart):
+                for a, b in apart:
+                    self.equal(a, b)
 
-    def _spend(self) -> None:
-        self.work += 1
+    def spend(self, steps: int = 1) -> None:
+        self.work += steps
         if self.work > MOST_WORK:
             raise Exhausted
 
-    def equal(self, one: Object, other: Object) -> bool:
-        """Same representative. Two bools that are not known to differ are left open."""
-        if one == other:
-            return True
-        bools = all(v.type is Type.BOOL for v in (one, other))
+    def equal(self, one: Object, other: Object) -> None:
+        """Notes two bools that are not known to differ, nor to be equal."""
+        bools = one.type is Type.BOOL and other.type is Type.BOOL
         if bools and self.order.entails(one, Operator.EQ, other) is None:
             self.open = self.open or (one, Operator.EQ, other)
-        return False
 
-    def compare(self, comparison: Comparison, binding: dict[str, Object]) -> bool:
-        left = self.value(comparison.left, binding)
-        right = self.value(comparison.right, binding)
-        known = self.order.entails(left, comparison.operator, right)
+    def compare(self, operator: Operator, left: Object, right: Object) -> bool:
+        known = self.order.entails(left, operator, right)
         if known is None:
-            self.open = self.open or (left, comparison.operator, right)
+            self.open = self.open or (left, operator, right)
         return known is True
 
 
@@ -302,23 +275,6 @@ def splits(order: Order, one: Object, op: Operator, other: Object) -> Iterator[O
             yield following
 
 
-def _ground(rule: Rule) -> Fact:
-    time = rule.head.time.tick if isinstance(rule.head.time, TimePoint) else None
-    args = tuple(t for t in rule.head.args if isinstance(t, Constant))
-    return Fact(rule.head.predicate, args, time)
-
-
-def _shift(rule: Rule, time: int | None) -> int | None:
-    """The value of the rule's time variable when its head is at a time."""
-    if isinstance(rule.head.time, TimeOffset) and time is not None:
-        return time - rule.head.time.offset
-    return None
-
-
-def _at(time: Time | None, shift: int | None) -> int | None:
-    if isinstance(time, TimePoint):
-        return time.tick
-    if isinstance(time, TimeOffset):
-        assert shift is not None, "rules of class 1 and 2 are connected"
-        return shift + time.offset
-    return None
+def _ground(clause: Clause) -> FrozenFact:
+    args = tuple(t for t in clause.head.args if isinstance(t, Constant))
+    return FrozenFact(clause.head.predicate, args, clause.head.point)

@@ -12,18 +12,17 @@ import math
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
-from tidelog.analysis.canonical import Canonical, Exhausted, Fact, splits
-from tidelog.analysis.dependencies import Class, Dependencies, dependencies
+from tidelog.analysis.canonical import Canonical, Exhausted, FrozenFact, splits
+from tidelog.analysis.dependencies import Dependencies
 from tidelog.analysis.graph import Bound
 from tidelog.analysis.unfolding import Unfolded, Unfolder
-from tidelog.language.program import Atom, Constant, Rule, TimeOffset, TimePoint, Value, type_of
-from tidelog.logic.normalise import Core
+from tidelog.errors import NoAnswer
+from tidelog.language.program import Constant, Value, type_of
+from tidelog.logic.clause import Clause
+from tidelog.logic.core import Core
 from tidelog.logic.order import Assumption, Object, Order, Symbol
-
-
-class Refused(Exception):
-    """The question has no meaning, or no answer here, for this query; the text says why."""
 
 
 @dataclass
@@ -76,8 +75,8 @@ class Ground:
     time: int | None = None
 
     def as_json(self) -> dict[str, object]:
-        found: dict[str, object] = {"predicate": self.predicate, "args": list(self.args)}
-        return found if self.time is None else {**found, "time": self.time}
+        fact: dict[str, object] = {"predicate": self.predicate, "args": list(self.args)}
+        return fact if self.time is None else {**fact, "time": self.time}
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,7 @@ class Witness:
 
     answer: Ground
     facts: tuple[Ground, ...]
-    rules: tuple[Rule, ...]
+    clauses: tuple[Clause, ...]
 
     def kept(self, cut: Cut) -> tuple[Ground, ...]:
         at = self.answer.time
@@ -103,7 +102,7 @@ class Verdict:
     witness: Witness | None = None
 
 
-# Goals and rows an evaluation may look at for one step of a budget.
+# Places and rows an evaluation may look at for one step of a budget.
 _WORK_PER_STEP = 1000
 
 
@@ -114,11 +113,13 @@ class Searcher:
         self.source = source
         self.unfolder = Unfolder(source)
         self.target = Canonical(target)
-        self.replay = Canonical(source)
         self.same = same  # whether derived predicates mean the same in both
-        inputs = {p.source: p.name for p in target.core.inputs}
-        # What a fact of the source is called in the target, where it is an input there too.
-        self._there = {p.name: inputs.get(p.source) for p in source.core.inputs}
+        # The input of the target that has the facts of an input of the source, if there is one.
+        self._there = {p.name: target.core.input_of.get(p.base) for p in source.core.inputs}
+
+    @cached_property
+    def replay(self) -> Canonical:
+        return self.target if self.source is self.target.deps else Canonical(self.source)
 
     def search(self, start: Unfolded, query: str, cut: Cut, budget: Budget) -> Verdict:
         """Whether everything that becomes of `start` is derived from what the cut leaves of it."""
@@ -127,65 +128,65 @@ class Searcher:
         try:
             while stack:
                 budget.spend()
-                found = stack.pop()
-                if not cut.everything and self._inside(found, cut):
+                unfolded = stack.pop()
+                if not cut.everything and self._inside(unfolded, cut):
                     continue
                 try:
-                    derived, open_ = self._derived(found, query, cut)
+                    derived, open_ = self.derived(unfolded, query, cut)
                     budget.spend(self.target.work // _WORK_PER_STEP)
                 except Exhausted:
                     unknown = True
                     continue
                 if derived:
                     continue
-                if not found.complete:
-                    stack.extend(self._expanded(found, cut))
+                if not unfolded.complete:
+                    stack.extend(self._expanded(unfolded, cut))
                 elif open_ is not None:
-                    stack.extend(replace(found, order=o) for o in splits(found.order, *open_))
+                    stack.extend(replace(unfolded, order=o) for o in splits(unfolded.order, *open_))
                 else:
-                    witness = self._witness(found, query, cut)
+                    witness = self._witness(unfolded, query, cut)
                     if isinstance(witness, Witness):
                         return Verdict(False, witness)
                     if witness is None:
                         unknown = True
                     else:
-                        stack.extend(replace(found, order=o) for o in witness)
+                        stack.extend(replace(unfolded, order=o) for o in witness)
         except Exhausted:
             return Verdict(None)
         return Verdict(None if unknown or not self.timeless else True)
 
-    def _inside(self, found: Unfolded, cut: Cut) -> bool:
+    def _inside(self, unfolded: Unfolded, cut: Cut) -> bool:
         """Nothing lies or can come to lie outside the cut: it gives itself."""
-        reaches = [self.unfolder.reach(f) for f in (*found.atoms, *found.open)]
+        reaches = [self.unfolder.reach(f) for f in (*unfolded.atoms, *unfolded.open)]
         return all(r.low > r.high or (cut.keeps(r.low) and cut.keeps(r.high)) for r in reaches)
 
-    def _derived(self, found: Unfolded, query: str, cut: Cut) -> tuple[bool, Assumption | None]:
+    def derived(self, unfolded: Unfolded, query: str, cut: Cut) -> tuple[bool, Assumption | None]:
         """Whether what is already unfolded, as far as the cut leaves it, gives the answer.
 
         An atom still open counts as a fact where the programs agree on what it means and nothing it
         can unfold to lies outside the cut.
         """
-        facts = [f for f in found.atoms if f.time is None or cut.keeps(f.time)]
-        pinned = list(found.pinned)
+        facts = [f for f in unfolded.atoms if f.time is None or cut.keeps(f.time)]
+        pinned = list(unfolded.pinned)
         if self.same:
-            for atom in found.open:
+            for atom in unfolded.open:
                 reach = self.unfolder.reach(atom)
                 if reach.low > reach.high or (cut.keeps(reach.low) and cut.keeps(reach.high)):
                     facts.append(atom)
             if cut.everything:
-                pinned += found.open_pinned
-        base = self._base(found)
+                pinned += unfolded.open_pinned
+        base = self._base(unfolded)
         moved = [f if f.time is None else replace(f, time=f.time + base) for f in facts]
         temporal = self.source.core.predicates[query].temporal
-        goal = Fact(query, found.head, base if temporal else None)
-        return self.target.derives(self._translated([*moved, *pinned]), goal, found.order)
+        goal = FrozenFact(query, unfolded.head, base if temporal else None)
+        return self.target.derives(self._translated([*moved, *pinned]), goal, unfolded.order)
 
-    def _translated(self, facts: Iterable[Fact]) -> list[Fact]:
+    def _translated(self, facts: Iterable[FrozenFact]) -> list[FrozenFact]:
         """The facts as the target knows them."""
         if self.same:
             return list(facts)
-        names = ((fact, self._there[fact.predicate]) for fact in facts)
-        return [replace(fact, predicate=name) for fact, name in names if name is not None]
+        pairs = ((fact, self._there[fact.predicate]) for fact in facts)
+        return [replace(fact, predicate=there.name) for fact, there in pairs if there is not None]
 
     @property
     def timeless(self) -> bool:
@@ -193,71 +194,73 @@ class Searcher:
 
         So it is where that time and the explicit ones are out of each other's reach.
         """
-        if not explicit_times(self.target.core):
+        if not self.target.core.fixed_ticks:
             return True
-        behind = 0 if not self.target.deps.pinned else self.target.behind
-        return not math.isinf(self.target.ahead) and not math.isinf(behind)
+        back = 0 if not self.target.deps.pinned else self.target.back
+        return not math.isinf(self.target.ahead) and not math.isinf(back)
 
-    def _base(self, found: Unfolded) -> int:
+    def _base(self, unfolded: Unfolded) -> int:
         """The answer's time: where facts fix it, there; else far before every explicit time."""
-        if found.time is not None:
-            return found.time
-        points = [p for core in (self.source.core, self.target.core) for p in explicit_times(core)]
-        points += [f.time for f in (*found.pinned, *found.open_pinned) if f.time is not None]
+        if unfolded.time is not None:
+            return unfolded.time
+        points = [*self.source.core.fixed_ticks, *self.target.core.fixed_ticks]
+        points += [f.time for f in (*unfolded.pinned, *unfolded.open_pinned) if f.time is not None]
         if not points:
             return 0
-        reach = sum(int(r) for r in (self.target.ahead, self.target.behind) if not math.isinf(r))
-        latest = max((f.time for f in (*found.atoms, *found.open) if f.time is not None), default=0)
+        reach = sum(int(r) for r in (self.target.ahead, self.target.back) if not math.isinf(r))
+        latest = max(
+            (f.time for f in (*unfolded.atoms, *unfolded.open) if f.time is not None), default=0
+        )
         return min(points) - reach - max(latest, 0) - 1
 
-    def _expanded(self, found: Unfolded, cut: Cut) -> list[Unfolded]:
+    def _expanded(self, unfolded: Unfolded, cut: Cut) -> list[Unfolded]:
         """One atom resolved every way; first the one that can leave the cut furthest."""
 
-        def outside(fact: Fact) -> tuple[Bound, str, str]:
+        def outside(fact: FrozenFact) -> Bound:
             reach = self.unfolder.reach(fact)
-            far = 0.0 if reach.low > reach.high else max(reach.high - cut.high, cut.low - reach.low)
-            return (far, fact.predicate, str(fact))
+            return 0 if reach.low > reach.high else max(reach.high - cut.high, cut.low - reach.low)
 
-        if found.open:
-            atom, pinned = max(found.open, key=outside), False
+        if unfolded.open:
+            atom = max(unfolded.open, key=lambda f: (outside(f), f.predicate, str(f)))
         else:
-            atom, pinned = min(found.open_pinned, key=str), True
-        ways = list(self.unfolder.expand(found, atom, pinned=pinned))
+            atom = min(unfolded.open_pinned, key=str)
+        ways = self.unfolder.expand(unfolded, atom, pinned=not unfolded.open)
 
         def promise(way: Unfolded) -> tuple[bool, Bound]:
-            far = max((outside(f)[0] for f in (*way.atoms, *way.open)), default=0)
+            far = max((outside(f) for f in (*way.atoms, *way.open)), default=0)
             return (not math.isinf(far), far)
 
         # The last one is looked at first: the furthest that ends, then what recurses on.
         return sorted(ways, key=promise)
 
-    def _witness(self, found: Unfolded, query: str, cut: Cut) -> Witness | list[Order] | None:
+    def _witness(self, unfolded: Unfolded, query: str, cut: Cut) -> Witness | list[Order] | None:
         """The frozen facts with concrete values, if the whole program really tells them apart.
 
         Where there are too few values to keep all symbols distinct: the cases to look at instead.
         """
-        base = self._base(found)
-        constants = _constants(self.source.core) | _constants(self.target.core)
+        base = self._base(unfolded)
+        constants = constants_of(self.source.core) | constants_of(self.target.core)
         try:
-            values = found.order.model(found.symbols(), constants)
+            values = unfolded.order.model(unfolded.symbols(), constants)
         except ValueError:
-            return cases(found.order, found.symbols(), constants)
+            return cases(unfolded.order, unfolded.symbols(), constants)
 
-        def concrete(fact: Fact, shift: int) -> Fact:
+        def concrete(fact: FrozenFact, shift: int) -> FrozenFact:
             args = (values[v] if isinstance(v, Symbol) else v.value for v in fact.args)
             time = None if fact.time is None else fact.time + shift
-            return Fact(fact.predicate, objects(args), time)
+            return FrozenFact(fact.predicate, objects(args), time)
 
         temporal = self.source.core.predicates[query].temporal
-        answer = concrete(Fact(query, found.head, 0 if temporal else None), base)
-        facts = {concrete(f, base) for f in found.atoms} | {concrete(f, 0) for f in found.pinned}
+        answer = concrete(FrozenFact(query, unfolded.head, 0 if temporal else None), base)
+        facts = {concrete(f, base) for f in unfolded.atoms}
+        facts |= {concrete(f, 0) for f in unfolded.pinned}
         left = {f for f in facts if f.time is None or cut.keeps(f.time - base)}
         given, _ = self.replay.derives(facts, answer, Order())
         still, _ = self.target.derives(self._translated(left), answer, Order())
         if still or not given:
             return None
         shown = sorted((ground(f, self.source.core) for f in facts), key=_sorting)
-        return Witness(ground(answer, self.source.core), tuple(shown), found.rules)
+        return Witness(ground(answer, self.source.core), tuple(shown), unfolded.clauses)
 
 
 def cases(
@@ -272,10 +275,10 @@ def objects(values: Iterable[Value]) -> tuple[Object, ...]:
     return tuple(Constant(v, type_of(v)) for v in values)
 
 
-def ground(fact: Fact, core: Core) -> Ground:
+def ground(fact: FrozenFact, core: Core) -> Ground:
     """A fact of constants only, under the name its predicate has in the rules."""
     args = tuple(v.value for v in fact.args if isinstance(v, Constant))
-    return Ground(core.predicates[fact.predicate].source, args, fact.time)
+    return Ground(core.predicates[fact.predicate].base, args, fact.time)
 
 
 def _sorting(fact: Ground) -> tuple[bool, int, str, str]:
@@ -283,17 +286,13 @@ def _sorting(fact: Ground) -> tuple[bool, int, str, str]:
 
 
 def explicit_times(core: Core) -> list[int]:
-    atoms = (a for rule in core.rules for a in (rule.head, *rule.atoms))
-    return [a.time.tick for a in atoms if isinstance(a.time, TimePoint)]
+    return list(core.fixed_ticks)
 
 
-def _constants(core: Core) -> set[Constant]:
-    found: set[Constant] = set()
-    for rule in core.rules:
-        terms = [t for a in (rule.head, *rule.atoms) for t in a.args]
-        terms += [t for c in rule.comparisons for t in (c.left, c.right)]
-        found.update(Constant(t.value, t.type) for t in terms if isinstance(t, Constant))
-    return found
+def constants_of(core: Core) -> set[Constant]:
+    """The constants that clauses mention."""
+    terms = (term for clause in core.clauses for term in clause.terms)
+    return {Constant(t.value, t.type) for t in terms if isinstance(t, Constant)}
 
 
 def contained(one: Dependencies, other: Dependencies, query: str, budget: Budget) -> Verdict:
@@ -310,125 +309,17 @@ def contained(one: Dependencies, other: Dependencies, query: str, budget: Budget
 
 def _agreed(one: Dependencies, other: Dependencies, query: str) -> Dependencies:
     """One program, its inputs typed as in the other where only that says how."""
-    there = {p.source: p for p in other.core.predicates.values() if p.input or p.name == query}
+    there = {p.base: p for p in other.core.predicates.values() if p.input or p.name == query}
     predicates = dict(one.core.predicates)
     for name, mine in one.core.predicates.items():
-        theirs = there.get(mine.source) if mine.input or name == query else None
+        theirs = there.get(mine.base) if mine.input or name == query else None
         if theirs is None:
             continue
         if (mine.temporal, len(mine.types)) != (theirs.temporal, len(theirs.types)):
-            raise Refused(
-                f"{mine.source} has another form in the other program: nothing to compare"
-            )
+            raise NoAnswer(f"{mine.base} has another form in the other program: nothing to compare")
         for a, b in zip(mine.types, theirs.types, strict=True):
             if a and b and a is not b:
-                raise Refused(f"{mine.source} has {a} where the other program has {b}")
+                raise NoAnswer(f"{mine.base} has {a} where the other program has {b}")
         types = tuple(a or b for a, b in zip(mine.types, theirs.types, strict=True))
         predicates[name] = replace(mine, types=types)
-    return Dependencies(one.queries, Core(one.core.program, one.core.rules, predicates))
-
-
-# Redundancy
-
-
-@dataclass(frozen=True)
-class Redundant:
-    """A rule, or one atom of a rule, that can be left out without changing any answer."""
-
-    rule: Rule
-    atom: Atom | None = None
-
-
-def reduced(core: Core, queries: Iterable[str], budget: Budget) -> tuple[Core, list[Redundant]]:
-    """The core without redundant rules and atoms, and what was left out.
-
-    A rule goes when the others derive its head from its body; an atom when the program derives the
-    head from the rest of the body.
-    """
-    queries = tuple(queries)
-    found: list[Redundant] = []
-    current = core.below(queries)
-    if dependencies(core, queries).cls is Class.BLOCKING:
-        return current, found
-    deps = dependencies(current, queries)
-    place = {n: i for i, c in enumerate(deps.components) for n in c}
-    below = _inputs_below(deps)
-    try:
-        # What others are built on first: with less below, there is less to look through above.
-        for rule in sorted(current.rules, key=lambda r: place[r.head.predicate]):
-            if not rule.body:
-                continue
-            budget.spend()
-            rivals = current.rules_for[rule.head.predicate]
-            without = _replaced(current, rule, None)
-            if len(rivals) > 1 and _implied(current, without, rule, budget):
-                found.append(Redundant(rule))
-                current = without
-                continue
-            now = rule
-            for atom in rule.atoms:
-                shorter = Rule(now.head, tuple(x for x in now.body if x is not atom), now.origin)
-                if _worth_trying(below, atom, shorter) and _implied(
-                    current, current, shorter, budget
-                ):
-                    found.append(Redundant(rule, atom))
-                    current = _replaced(current, now, shorter)
-                    now = shorter
-    except Exhausted:
-        pass
-    return current.below(queries), found
-
-
-def _worth_trying(below: dict[str, frozenset[str]], atom: Atom, shorter: Rule) -> bool:
-    """An input can only follow from other atoms that rest on it."""
-    others = frozenset[str]().union(*(below[a.predicate] for a in shorter.atoms))
-    return _safe(shorter) and (
-        below[atom.predicate] != {atom.predicate} or atom.predicate in others
-    )
-
-
-def _inputs_below(deps: Dependencies) -> dict[str, frozenset[str]]:
-    """The inputs that each predicate rests on."""
-    found: dict[str, frozenset[str]] = {}
-    for component in deps.components:
-        rules = [r for name in component for r in deps.core.rules_for.get(name, ())]
-        uses = {a.predicate for r in rules for a in r.atoms if a.predicate not in component}
-        below = frozenset[str]().union(*(found[name] for name in uses))
-        for name in component:
-            found[name] = below | {name} if deps.core.predicates[name].input else below
-    return found
-
-
-def _implied(source: Core, target: Core, rule: Rule, budget: Budget) -> bool:
-    """Whether a program derives a rule's head from its body, open atoms counting as facts."""
-    name = rule.head.predicate
-    wanted = [name, *(a.predicate for a in rule.atoms)]
-    try:
-        left, right = dependencies(source, wanted), dependencies(target, wanted)
-        searcher = Searcher(left, right, same=True)
-        start = searcher.unfolder.start_rule(rule)
-        if start is None:
-            return True  # its comparisons contradict each other
-        recursive = bool(left.recursive)
-        if recursive:
-            # Unfolding may not end: only what follows at once counts.
-            derived, _ = searcher._derived(start, name, Cut())
-            return derived and searcher.timeless
-        return searcher.search(start, name, Cut(), budget.share(0.1)).holds is True
-    except Exhausted:
-        return False
-
-
-def _replaced(core: Core, rule: Rule, by: Rule | None) -> Core:
-    rules = tuple(by if r is rule else r for r in core.rules if r is not rule or by is not None)
-    return Core(core.program, tuple(r for r in rules if r is not None), core.predicates)
-
-
-def _safe(rule: Rule) -> bool:
-    bound = {v.name for a in rule.atoms for v in a.variables}
-    needed = {v.name for v in rule.head.variables}
-    needed |= {v.name for c in rule.comparisons for v in c.variables}
-    if isinstance(rule.head.time, TimeOffset):
-        needed.add(rule.head.time.variable.name)
-        bound |= {a.time.variable.name for a in rule.atoms if isinstance(a.time, TimeOffset)}
-    return needed <= bound and bool(rule.atoms)
+    return Dependencies(one.queries, replace(one.core, predicates=predicates))

@@ -14,7 +14,7 @@ from tidelog.language.program import Value
 
 
 @dataclass(frozen=True)
-class Premise:
+class Awaited:
     """A fact an answer waits for; None stands for any value."""
 
     predicate: str
@@ -36,7 +36,7 @@ class Pending:
     args: tuple[Value | None, ...]
     time: int
     holds: tuple[Ground, ...]  # facts of the history it builds on
-    waits_for: tuple[Premise, ...]
+    waits_for: tuple[Awaited, ...]
     until: int | None = None  # the input time by which it is decided, where that is known
 
     def __str__(self) -> str:
@@ -50,7 +50,7 @@ class Pending:
             "args": list(self.args),
             "time": self.time,
             "holds": [fact.as_json() for fact in self.holds],
-            "waits_for": [premise.as_json() for premise in self.waits_for],
+            "waits_for": [awaited.as_json() for awaited in self.waits_for],
             **({} if self.until is None else {"until": self.until}),
         }
 

@@ -12,10 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tidelog.analysis.canonical import Exhausted
-from tidelog.analysis.containment import Budget, Cut, Refused, Searcher, Verdict, Witness
-from tidelog.analysis.dependencies import Class, Dependencies, Edge
+from tidelog.analysis.containment import Budget, Cut, Searcher, Verdict, Witness
+from tidelog.analysis.dependencies import Class, Dependencies, Edge, positive_only
 from tidelog.analysis.unfolding import Unfolder
-from tidelog.language.program import TimeOffset, TimePoint, Variable
+from tidelog.errors import NoAnswer
+from tidelog.language.program import Variable
+from tidelog.logic.clause import Offset
 
 
 @dataclass(frozen=True)
@@ -74,14 +76,14 @@ def checked(deps: Dependencies) -> str:
     """The query, if Delay and Window are defined for it."""
     (query,) = deps.queries
     if not deps.core.predicates[query].temporal:
-        raise Refused(f"{query} has no time: delay and window concern temporal queries")
-    for rule in deps.core.rules:
-        for atom in rule.atoms:
-            if isinstance(atom.time, TimePoint):
-                raise Refused(
-                    f"{rule.origin}: `{atom.predicate}` at the fixed time {atom.time.tick} makes"
-                    " delay and window depend on the clock; ask `definitive` for one time point"
-                )
+        raise NoAnswer(f"{query} has no time: delay and window concern temporal queries")
+    for edge in deps.edges:
+        if edge.point is not None:
+            raise NoAnswer(
+                f"{edge.clause.origin}: `{edge.body}` at the fixed time {edge.point} makes"
+                " delay and window depend on the clock; ask `definitive` for one time point"
+            )
+    positive_only(deps.core, "delay and window")
     return query
 
 
@@ -119,7 +121,7 @@ def endless(deps: Dependencies, *, ahead: bool) -> tuple[Edge, ...]:
     near, nothing is derived.
     """
     (query,) = deps.queries
-    if any(isinstance(r.head.time, TimePoint) for r in deps.core.rules) or deps.unconnected:
+    if any(c.head.point is not None for c in deps.core.clauses) or deps.unconnected:
         return ()
     edges = [e for e in deps.edges if e.offset is not None and _carries(deps, e)]
     out: dict[str, list[Edge]] = {}
@@ -140,15 +142,15 @@ def endless(deps: Dependencies, *, ahead: bool) -> tuple[Edge, ...]:
 
 
 def _carries(deps: Dependencies, edge: Edge) -> bool:
-    rule = edge.rule
-    temporal = [a for a in rule.atoms if a.time is not None]
-    # What only rules say of rigid atoms may end after a few rounds; input can go on.
-    given = {p.source for p in deps.core.inputs}
-    if any(a.time is None and a.predicate not in given for a in rule.atoms):
+    clause = edge.clause
+    temporal = [p for p in clause.premises if p.temporal]
+    rigid = [p for p in clause.premises if not p.temporal]
+    # What only rules say of rigid premises may end after a few rounds; input can go on.
+    if any(p.predicate not in deps.core.input_of for p in rigid):
         return False
-    if len(temporal) != 1 or rule.comparisons or not isinstance(rule.head.time, TimeOffset):
+    if len(temporal) != 1 or clause.tests or not isinstance(clause.head.when, Offset):
         return False
-    return all(_distinct_variables(args) for args in (rule.head.args, temporal[0].args))
+    return all(_distinct_variables(args) for args in (clause.head.args, temporal[0].args))
 
 
 def _distinct_variables(args: tuple[object, ...]) -> bool:
@@ -181,13 +183,13 @@ def _satisfiable(deps: Dependencies, name: str) -> bool:
     try:
         while stack:
             budget.spend()
-            found = stack.pop()
-            if found.complete:
+            current = stack.pop()
+            if current.complete:
                 return True
-            pinned = not found.open
-            atom = min(found.open or found.open_pinned, key=str)
-            # Rules that do not recurse are tried first.
-            ways = list(unfolder.expand(found, atom, pinned=pinned))
+            pinned = not current.open
+            atom = min(current.open or current.open_pinned, key=str)
+            # Clauses that do not recurse are tried first.
+            ways = list(unfolder.expand(current, atom, pinned=pinned))
             stack.extend(
                 sorted(ways, key=lambda w: sum(f.predicate in deps.recursive for f in w.open))[::-1]
             )
@@ -197,13 +199,12 @@ def _satisfiable(deps: Dependencies, name: str) -> bool:
 
 
 def walked(cycle: tuple[Edge, ...]) -> str:
-    places = dict.fromkeys(str(edge.rule.origin) for edge in cycle)
+    places = dict.fromkeys(str(edge.clause.origin) for edge in cycle)
     return f"the cycle through {cycle[0].head} ({', '.join(places)})"
 
 
 __all__ = [
     "Measure",
-    "Refused",
     "checked",
     "delay",
     "delay_holds",

@@ -1,6 +1,6 @@
 """What depends on what, and how far away in time: rank, radius, phi, keep, class, partition key.
 
-All of it follows from the rules alone. An offset is a body atom's time less its head's.
+All of it follows from the clauses alone. An offset is a premise's time less its head's.
 """
 
 from __future__ import annotations
@@ -10,11 +10,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
+from typing import assert_never
 
 from tidelog.analysis.graph import Arc, Bound, components, longest
 from tidelog.analysis.partition import PartitionKey, partition_key
-from tidelog.language.program import Atom, Rule, TimeOffset, TimePoint
-from tidelog.logic.normalise import Core, relative
+from tidelog.errors import NoAnswer
+from tidelog.language.program import Rule
+from tidelog.logic.clause import Clause, FixedTick, Free, Offset, Rigid, Sign, When
+from tidelog.logic.core import Core
 
 
 class Class(Enum):
@@ -34,7 +37,7 @@ class Class(Enum):
 
 
 @dataclass(frozen=True)
-class Interval:
+class Reach:
     """Least and greatest offset; empty (no path) as [inf, -inf]."""
 
     low: Bound
@@ -43,21 +46,71 @@ class Interval:
 
 @dataclass(frozen=True)
 class Edge:
-    """One use of a predicate in a rule."""
+    """One use of a predicate in a clause."""
 
     head: str
     body: str
-    offset: int | None  # None for rigid atoms, explicit time points and unconnected times
-    point: int | None
-    rule: Rule
+    when: When
+    sign: Sign
+    clause: Clause
+
+    @property
+    def offset(self) -> int | None:
+        """How far the body lies from the head; None for rigid, fixed and unconnected times."""
+        return self.when.ticks if isinstance(self.when, Offset) else None
+
+    @property
+    def point(self) -> int | None:
+        return self.when.tick if isinstance(self.when, FixedTick) else None
+
+    @property
+    def distance(self) -> str:
+        """How far the body lies from the head, for people: `+1`, `0`, `@ 5`, `any` or `rigid`."""
+        match self.when:
+            case Offset(ticks):
+                return f"{ticks:+d}" if ticks else "0"
+            case FixedTick(tick):
+                return f"@ {tick}"
+            case Free():
+                return "any"
+            case Rigid():
+                return "rigid"
+            case _:
+                assert_never(self.when)
+
+    @property
+    def rule(self) -> Rule:
+        return self.clause.as_rule
 
 
 @dataclass(frozen=True)
 class Reason:
-    """Why a query is in its class: a sentence, and the rules that decide."""
+    """Why something is as it is: a sentence, and the clauses that decide."""
 
     message: str
-    rules: tuple[Rule, ...] = ()
+    clauses: tuple[Clause, ...] = ()
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """The rules to show."""
+        return tuple(clause.shown for clause in self.clauses)
+
+
+def unsupported(core: Core, task: str) -> Reason | None:
+    """Why a task that takes positive premises only cannot be done for a core, if so."""
+    for clause in core.clauses:
+        if clause.negative:
+            name = clause.negative[0].predicate
+            message = f"{clause.origin}: {task} cannot take `not {name}` into account yet"
+            return Reason(message, (clause,))
+    return None
+
+
+def positive_only(core: Core, task: str) -> None:
+    """Every question that has not learnt about absence asks here before it starts."""
+    reason = unsupported(core, task)
+    if reason is not None:
+        raise NoAnswer(reason.message)
 
 
 @dataclass(frozen=True)
@@ -72,9 +125,9 @@ class Dependencies:
     @cached_property
     def edges(self) -> tuple[Edge, ...]:
         return tuple(
-            Edge(rule.head.predicate, atom.predicate, relative(rule, atom), _point(atom), rule)
-            for rule in self.core.rules
-            for atom in rule.atoms
+            Edge(clause.head.predicate, p.predicate, p.when, p.sign, clause)
+            for clause in self.core.clauses
+            for p in clause.premises
         )
 
     @cached_property
@@ -101,13 +154,13 @@ class Dependencies:
     @cached_property
     def carrying(self) -> frozenset[str]:
         """Predicates on a cycle into the past: they carry facts on, without end."""
-        found: set[str] = set()
+        carrying: set[str] = set()
         for component in self.components:
             inside = [a for a in self._arcs if a.tail in component and a.head in component]
             _, cycle = longest(component, _negated(inside), dict.fromkeys(component, 0))
             if cycle:
-                found.update(component)
-        return frozenset(found)
+                carrying.update(component)
+        return frozenset(carrying)
 
     @cached_property
     def _arcs(self) -> tuple[Arc, ...]:
@@ -129,7 +182,7 @@ class Dependencies:
             return None
         rank = dict.fromkeys(self.core.predicates, 0)
         for (name,) in self.components:
-            uses = (e for e in self._uses.get(name, ()) if not _is_copy(e.rule))
+            uses = (e for e in self._uses.get(name, ()) if not e.clause.copies_input)
             rank[name] = max((rank[e.body] + 1 for e in uses), default=0)
         return max(rank[query] for query in self.queries)
 
@@ -137,38 +190,38 @@ class Dependencies:
     def radius(self) -> int | None:
         """Definition 5: number of rules times the greatest radius of a rule; None if unconnected.
 
-        Rules that copy an input under its own name are ours, not the user's, and do not count.
+        Clauses that copy an input are ours, not the user's, and do not count.
         """
         if self.unconnected is not None:
             return None
-        rules = [r for r in self.core.rules if not _is_copy(r)]
-        return len(rules) * max((rule_radius(rule) for rule in rules), default=0)
+        own = [clause for clause in self.core.clauses if not clause.copies_input]
+        return len(own) * max((clause.radius for clause in own), default=0)
 
     @cached_property
-    def unconnected(self) -> Rule | None:
-        """A rule that is not connected, if there is one."""
-        return next((rule for rule in self.core.rules if not is_connected(rule)), None)
+    def unconnected(self) -> Clause | None:
+        """A clause that is not connected, if there is one."""
+        return next((clause for clause in self.core.clauses if not clause.connected), None)
 
     # Offsets
 
     @cached_property
-    def offsets(self) -> dict[str, Interval]:
+    def offsets(self) -> dict[str, Reach]:
         """Offsets at which a predicate is used below the queries."""
         nodes = tuple(self.core.predicates)
         start = {q: 0 for q in self.queries if self.core.predicates[q].temporal}
         high, _ = longest(nodes, self._arcs, start)
         low, _ = longest(nodes, _negated(self._arcs), start)
-        return {name: Interval(-low[name], high[name]) for name in nodes}
+        return {name: Reach(-low[name], high[name]) for name in nodes}
 
     @cached_property
-    def input_offsets(self) -> dict[str, Interval]:
+    def input_offsets(self) -> dict[str, Reach]:
         """Offsets at which inputs are used below a predicate; its high end is phi."""
         nodes = tuple(self.core.predicates)
         start = {name: 0 for name in nodes if self._is_temporal_input(name)}
         back = _reversed(self._arcs)
         high, _ = longest(nodes, back, start)
         low, _ = longest(nodes, _negated(back), start)
-        return {name: Interval(-low[name], high[name]) for name in nodes}
+        return {name: Reach(-low[name], high[name]) for name in nodes}
 
     def _is_temporal_input(self, name: str) -> bool:
         predicate = self.core.predicates[name]
@@ -188,12 +241,12 @@ class Dependencies:
     def phi(self) -> dict[str, Bound]:
         """Settling times: P at s is final once input up to s + phi(P) is known.
 
-        -inf for what no input reaches (rigid predicates, facts of the program), inf behind a
-        positive cycle or a rule that draws on any time.
+        -inf for what no input reaches (rigid predicates, facts of the program), inf for what
+        depends on a positive cycle or on a clause that draws on any time.
         """
         nodes = tuple(self.core.predicates)
         # A cycle that only facts of the program start is as endless as one that inputs feed.
-        started = {r.head.predicate for r in self.core.rules if not _has_offset(r)}
+        started = {c.head.predicate for c in self.core.clauses if not c.offsets}
         started.update(name for name in nodes if self.core.predicates[name].input)
         reach, _ = longest(nodes, _reversed(self._arcs), dict.fromkeys(started, 0))
         endless = self._drawing_on_any_time | {n for n in nodes if reach[n] == math.inf}
@@ -201,18 +254,18 @@ class Dependencies:
 
     @cached_property
     def _drawing_on_any_time(self) -> set[str]:
-        """Heads of rules that are not connected, and whatever needs them."""
+        """Heads of clauses that are not connected, and whatever needs them."""
         users: dict[str, list[str]] = {}
         for edge in self.edges:
             users.setdefault(edge.body, []).append(edge.head)
-        todo = [rule.head.predicate for rule in self.core.rules if not is_connected(rule)]
-        found: set[str] = set()
+        todo = [clause.head.predicate for clause in self.core.clauses if not clause.connected]
+        reached: set[str] = set()
         while todo:
             name = todo.pop()
-            if name not in found:
-                found.add(name)
+            if name not in reached:
+                reached.add(name)
                 todo += users.get(name, ())
-        return found
+        return reached
 
     @cached_property
     def keep(self) -> dict[str, Bound]:
@@ -233,13 +286,12 @@ class Dependencies:
     @cached_property
     def pinned(self) -> tuple[tuple[str, int], ...]:
         """Slices at explicit time points, which are kept for ever."""
-        found = {(e.body, e.point): None for e in self.edges if e.point is not None}
-        return tuple(sorted(found))
+        return tuple(sorted({(e.body, e.point) for e in self.edges if e.point is not None}))
 
     def settled(self, query: str, at: int) -> Bound:
         """The least input time after which the query at a time cannot change.
 
-        An atom R @ k below it adds the time at which that slice settles (`k + phi(R)`).
+        A premise R @ k below it adds the time at which that slice settles (`k + phi(R)`).
         """
         points = (k + self.phi[name] for name, k in self.pinned)
         return max(at + self.phi[query], *points, -math.inf)
@@ -254,19 +306,18 @@ class Dependencies:
 
     @cached_property
     def reason(self) -> Reason:
-        """The rule or cycle that decides the class."""
+        """The clause or cycle that decides the class."""
         if self.positive_cycle:
             ticks = sum(edge.offset or 0 for edge in self.positive_cycle)
             path = _walk(self.positive_cycle)
-            rules = tuple(dict.fromkeys(edge.rule for edge in self.positive_cycle))
             far = "tick" if ticks == 1 else "ticks"
-            return Reason(f"{path}: a cycle {ticks} {far} into the future", rules)
+            message = f"{path}: a cycle {ticks} {far} into the future"
+            return Reason(message, _clauses(self.positive_cycle))
         if self.unconnected is not None:
             return Reason(_why_unconnected(self.unconnected), (self.unconnected,))
         if self.recursive:
             cycle = self._some_cycle()
-            rules = tuple(dict.fromkeys(edge.rule for edge in cycle))
-            return Reason(f"{_walk(cycle)}: {_kind_of_cycle(cycle)}", rules)
+            return Reason(f"{_walk(cycle)}: {_kind_of_cycle(cycle)}", _clauses(cycle))
         return Reason("no predicate depends on itself, and no rule joins unrelated times")
 
     def _some_cycle(self) -> tuple[Edge, ...]:
@@ -297,7 +348,7 @@ class Dependencies:
 
     @cached_property
     def key(self) -> PartitionKey:
-        return partition_key(self.core, self.queries)
+        return partition_key(self.core)
 
 
 def dependencies(core: Core, queries: Iterable[str]) -> Dependencies:
@@ -313,29 +364,8 @@ def dependencies(core: Core, queries: Iterable[str]) -> Dependencies:
     return Dependencies(queries, core.below(queries))
 
 
-def is_connected(rule: Rule) -> bool:
-    """At most one time variable, which occurs in the head whenever it occurs in the body."""
-    body = {a.time.variable.name for a in rule.atoms if isinstance(a.time, TimeOffset)}
-    head = {rule.head.time.variable.name} if isinstance(rule.head.time, TimeOffset) else set()
-    return len(body | head) <= 1 and body <= head
-
-
-def rule_radius(rule: Rule) -> int:
-    """The greatest distance of a body atom's offset from the head's (time points have offset 0)."""
-    if not isinstance(rule.head.time, TimeOffset):
-        return 0
-    head = rule.head.time.offset
-    times = (a.time for a in rule.atoms if a.time is not None)
-    offsets = (t.offset if isinstance(t, TimeOffset) else 0 for t in times)
-    return max((abs(head - offset) for offset in offsets), default=0)
-
-
-def _point(atom: Atom) -> int | None:
-    return atom.time.tick if isinstance(atom.time, TimePoint) else None
-
-
-def _is_copy(rule: Rule) -> bool:
-    return len(rule.atoms) == 1 and rule.atoms[0].predicate == f"{rule.head.predicate}[in]"
+def _clauses(cycle: tuple[Edge, ...]) -> tuple[Clause, ...]:
+    return tuple(dict.fromkeys(edge.clause for edge in cycle))
 
 
 def _negated(arcs: Iterable[Arc]) -> list[Arc]:
@@ -346,18 +376,13 @@ def _reversed(arcs: Iterable[Arc]) -> list[Arc]:
     return [Arc(a.head, a.tail, a.weight, a.label) for a in arcs]
 
 
-def _has_offset(rule: Rule) -> bool:
-    return any(relative(rule, atom) is not None for atom in rule.atoms)
-
-
 def _walk(cycle: tuple[Edge, ...]) -> str:
     """`P @ T needs Q @ T+1 needs P @ T+1`, offsets adding up along the way."""
     at: int | None = 0
     parts: list[str] = []
     for edge in cycle:
         if not parts:
-            rigid = edge.rule.head.time is None
-            parts.append(edge.head if rigid else f"{edge.head} @ T")
+            parts.append(f"{edge.head} @ T" if edge.clause.head.temporal else edge.head)
         if edge.offset is None or at is None:
             at = None
             time = "" if edge.point is None else f" @ {edge.point}"
@@ -369,17 +394,16 @@ def _walk(cycle: tuple[Edge, ...]) -> str:
 
 
 def _kind_of_cycle(cycle: tuple[Edge, ...]) -> str:
-    if all(edge.rule.head.time is None for edge in cycle):
+    if not any(edge.clause.head.temporal for edge in cycle):
         return "a cycle without times"
     if any(edge.offset is None for edge in cycle):
         return "a cycle through fixed times"
     return "a cycle that never looks ahead"
 
 
-def _why_unconnected(rule: Rule) -> str:
-    head = rule.head
-    times = {a.time.variable.name for a in rule.atoms if isinstance(a.time, TimeOffset)}
-    if len(times) > 1:
+def _why_unconnected(clause: Clause) -> str:
+    head = clause.head
+    if len(clause.free_times) + bool(clause.offsets) > 1:
         return f"a rule for {head.predicate} joins facts at unrelated times"
-    what = "at a fixed time" if head.time is not None else "without a time"
+    what = "at a fixed time" if head.temporal else "without a time"
     return f"{head.predicate} {what} draws on facts at any time"

@@ -10,12 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
-from tidelog.analysis.canonical import Canonical, Exhausted, Fact, splits
-from tidelog.analysis.containment import Budget, Ground, _constants, cases, ground, objects
+from tidelog.analysis.canonical import Canonical, Exhausted, FrozenFact, splits
+from tidelog.analysis.containment import Budget, Ground, cases, constants_of, ground, objects
 from tidelog.analysis.dependencies import Class, Dependencies
 from tidelog.analysis.unfolding import Unfolded, Unfolder
-from tidelog.language.program import Constant, TimePoint
+from tidelog.language.program import Constant, Operator, Term, Variable
+from tidelog.logic.clause import AT_HEAD, RIGID, Clause, Head, Offset, Premise
+from tidelog.logic.match import AnyTick, IndexedRows, JoinOrder, matches
 from tidelog.logic.order import Object, Order, Symbol
 
 
@@ -40,7 +43,7 @@ class Forgettable:
 def decidable(deps: Dependencies) -> bool:
     """Whether the paper's decision applies: class 1, no explicit time points in rules."""
     points = any(e.point is not None for e in deps.edges)
-    heads = any(r.body and isinstance(r.head.time, TimePoint) for r in deps.core.rules)
+    heads = any(not c.is_fact and c.head.point is not None for c in deps.core.clauses)
     return deps.cls is Class.NONRECURSIVE and not points and not heads
 
 
@@ -59,10 +62,10 @@ def forgettable(
     last = tmem - int(low) if not math.isinf(low) else tout - 1
     unknown = False
     try:
-        for found in check.unfolder.all(query):
+        for unfolded in check.unfolder.all(query):
             budget.spend()
-            for tau in check.times(found, tout, last):
-                for rest in check.rests(found, tau, budget):
+            for tau in check.times(unfolded, tout, last):
+                for rest in check.rests(unfolded, tau, budget):
                     update = check.lost(rest, budget)
                     if isinstance(update, Update):
                         reason = "an update shows the difference"
@@ -79,8 +82,8 @@ def forgettable(
 class _Rest:
     """What a partial match leaves: the answer and the open atoms, at absolute times."""
 
-    answer: Fact
-    open: frozenset[Fact]
+    answer: FrozenFact
+    open: frozenset[FrozenFact]
     order: Order
 
 
@@ -93,72 +96,61 @@ class _Check:
         self.tin, self.tmem = tin, tmem
         self.unfolder = Unfolder(deps)
         self.canonical = Canonical(deps)
-        self.rows: dict[tuple[str, int | None], list[tuple[Object, ...]]] = {}
-        self.all = [Fact(f.predicate, objects(f.args), f.time) for f in history]
+        self.history: dict[tuple[str, int | None], IndexedRows[Object]] = {}
+        self.all = [FrozenFact(f.predicate, objects(f.args), f.time) for f in history]
         self.kept = [f for f in self.all if f.time is None or f.time > tmem]
         for fact in self.all:
-            self.rows.setdefault((fact.predicate, fact.time), []).append(fact.args)
+            place = (fact.predicate, fact.time)
+            self.history.setdefault(place, IndexedRows()).add(fact.args)
         self.seen: set[_Rest] = set()
 
-    def times(self, found: Unfolded, tout: int, last: int) -> Iterable[int]:
+    def times(self, unfolded: Unfolded, tout: int, last: int) -> Iterable[int]:
         """Output times at which a conjunctive query would use a fact up to tmem."""
-        offsets = [f.time for f in found.atoms if f.time is not None]
+        offsets = [f.time for f in unfolded.atoms if f.time is not None]
         if not offsets:
             return ()
-        if found.time is not None:
-            near = tout <= found.time <= self.tmem - min(offsets)
-            return (found.time,) if near else ()
+        if unfolded.time is not None:
+            near = tout <= unfolded.time <= self.tmem - min(offsets)
+            return (unfolded.time,) if near else ()
         return range(tout, min(last, self.tmem - min(offsets)) + 1)
 
-    def rests(self, found: Unfolded, tau: int, budget: Budget) -> Iterator[_Rest]:
+    def rests(self, unfolded: Unfolded, tau: int, budget: Budget) -> Iterator[_Rest]:
         """The distinct rests of all matches of the part that lies in the history."""
-        atoms = sorted(found.atoms, key=lambda f: (f.time is not None, f.time or 0, str(f)))
+        atoms = sorted(unfolded.atoms, key=lambda f: (f.time is not None, f.time or 0, str(f)))
         past = [f for f in atoms if f.time is None or f.time + tau <= self.tin]
         later = [f for f in atoms if f not in past]
-        for bound in self._match(past, 0, tau, {}, budget):
+        for bound in self._matches(past, tau, budget):
             order = Order()
-            if found.order.assumptions:
+            if unfolded.order.assumptions:
                 moved = [
-                    (_bind(a, bound), op, _bind(b, bound)) for a, op, b in found.order.assumptions
+                    (_bind(a, bound), op, _bind(b, bound))
+                    for a, op, b in unfolded.order.assumptions
                 ]
                 closed = Order().assume(*moved)
                 if closed is None:
                     continue
                 order = closed
-            head = tuple(_bind(v, bound) for v in found.head)
+            head = tuple(_bind(v, bound) for v in unfolded.head)
             open_ = frozenset(
-                Fact(f.predicate, tuple(_bind(v, bound) for v in f.args), (f.time or 0) + tau)
+                FrozenFact(f.predicate, tuple(_bind(v, bound) for v in f.args), (f.time or 0) + tau)
                 for f in later
             )
-            rest = _Rest(Fact(self.query, head, tau), open_, order)
+            rest = _Rest(FrozenFact(self.query, head, tau), open_, order)
             if rest not in self.seen:
                 self.seen.add(rest)
                 yield rest
 
-    def _match(
-        self,
-        atoms: list[Fact],
-        index: int,
-        tau: int,
-        bound: dict[Symbol, Object],
-        budget: Budget,
+    def _matches(
+        self, atoms: list[FrozenFact], tau: int, budget: Budget
     ) -> Iterator[dict[Symbol, Object]]:
-        if index == len(atoms):
-            yield bound
-            return
-        atom = atoms[index]
-        time = None if atom.time is None else atom.time + tau
-        for row in self.rows.get((atom.predicate, time), ()):
-            budget.spend()
-            extended = dict(bound)
-            for value, known in zip(atom.args, row, strict=True):
-                if isinstance(value, Symbol):
-                    if extended.setdefault(value, known) != known:
-                        break
-                elif value != known:
-                    break
-            else:
-                yield from self._match(atoms, index + 1, tau, extended, budget)
+        """The values of symbols under which some atoms are facts of the history."""
+        symbols = dict.fromkeys(v for f in atoms for v in f.args if isinstance(v, Symbol))
+        order = JoinOrder(Clause(Head(self.query, when=AT_HEAD), tuple(map(_as_premise, atoms))))
+        at: Any = tau  # the one value of a binding that is no object
+        start = order.start(lambda constant: constant, {}, at)
+        values = order.picker([_term(symbol) for symbol in symbols])
+        for binding in matches(order, _History(self.history, budget), start, _no_tests):
+            yield dict(zip(symbols, values(binding), strict=True))
 
     def lost(self, rest: _Rest, budget: Budget) -> Update | bool:
         """An update that shows the loss, False when there is none, True when it stays unknown."""
@@ -186,15 +178,15 @@ class _Check:
         """Concrete values for a rest that is lost, or the cases to look at where they run out."""
         symbols = [v for f in (rest.answer, *rest.open) for v in f.args if isinstance(v, Symbol)]
         seen = {v for f in self.all for v in f.args if isinstance(v, Constant)}
-        constants = _constants(self.deps.core) | seen
+        constants = constants_of(self.deps.core) | seen
         try:
             values = order.model(symbols, constants)
         except ValueError:
             return cases(order, symbols, constants)
 
-        def concrete(fact: Fact) -> Fact:
+        def concrete(fact: FrozenFact) -> FrozenFact:
             args = (values[v] if isinstance(v, Symbol) else v.value for v in fact.args)
-            return Fact(fact.predicate, objects(args), fact.time)
+            return FrozenFact(fact.predicate, objects(args), fact.time)
 
         answer = concrete(rest.answer)
         facts = sorted(map(concrete, rest.open), key=lambda f: (f.time or 0, str(f)))
@@ -208,3 +200,37 @@ class _Check:
 
 def _bind(value: Object, bound: dict[Symbol, Object]) -> Object:
     return bound.get(value, value) if isinstance(value, Symbol) else value
+
+
+@dataclass(frozen=True)
+class _History:
+    """The rows of a history for the matcher; each one costs a step."""
+
+    history: dict[tuple[str, int | None], IndexedRows[Object]]
+    budget: Budget
+
+    def rows(
+        self,
+        premise: Premise,
+        tick: int | AnyTick | None,
+        positions: tuple[int, ...],
+        key: tuple[Object, ...],
+    ) -> Iterator[tuple[Object, ...]]:
+        assert not isinstance(tick, AnyTick), "the answer's time is known"
+        table = self.history.get((premise.predicate, tick))
+        for row in () if table is None else table.matching(positions, key):
+            self.budget.spend()
+            yield row
+
+
+def _as_premise(fact: FrozenFact) -> Premise:
+    when = RIGID if fact.time is None else Offset(fact.time)
+    return Premise(fact.predicate, tuple(map(_term, fact.args)), when)
+
+
+def _term(value: Object) -> Term:
+    return Variable(f"X{value.number}") if isinstance(value, Symbol) else value
+
+
+def _no_tests(operator: Operator, left: Object, right: Object) -> bool:
+    raise AssertionError("conjunctive queries have their comparisons in an order")

@@ -31,7 +31,7 @@ def components(nodes: Iterable[str], successors: Mapping[str, Iterable[str]]) ->
     low: dict[str, int] = {}
     stack: list[str] = []
     on_stack: set[str] = set()
-    found: list[list[str]] = []
+    closed: list[list[str]] = []
     for root in nodes:
         if root in index:
             continue
@@ -62,8 +62,8 @@ def components(nodes: Iterable[str], successors: Mapping[str, Iterable[str]]) ->
                         component.append(member)
                         if member == node:
                             break
-                    found.append(component[::-1])
-    return found
+                    closed.append(component[::-1])
+    return closed
 
 
 def longest(
@@ -71,7 +71,7 @@ def longest(
 ) -> tuple[dict[str, Bound], list[Arc]]:
     """Greatest path sums from the start nodes, and a positive cycle on such a path, if any.
 
-    A node not reached has -inf, one behind a positive cycle +inf.
+    A node not reached has -inf, one that a positive cycle leads to +inf.
 
     >>> longest(["a", "b"], [Arc("a", "b", 2), Arc("b", "b", -1)], {"a": 0})
     ({'a': 0, 'b': 2}, [])
@@ -86,9 +86,9 @@ def longest(
         inside = set(component)
         local = [a for node in component for a in out.get(node, ()) if a.head in inside]
         if local and any(best[node] > -math.inf for node in component):
-            found = _relax(component, local, best)
-            if found:
-                cycle = cycle or found
+            gaining = _relax(component, local, best)
+            if gaining:
+                cycle = cycle or gaining
                 for node in component:
                     best[node] = math.inf
         for node in component:

@@ -10,52 +10,56 @@ arguments says for all of them. Rigid inputs are never arbitrary, and a bool is 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import TypeAlias
 
-from tidelog.analysis.dependencies import Dependencies, is_connected
+from tidelog.analysis.dependencies import Dependencies, positive_only
 from tidelog.language.program import (
-    Atom,
     Comparison,
     Constant,
-    Literal,
     Operator,
     Rule,
     Term,
-    TimeOffset,
-    TimePoint,
     Type,
     Variable,
 )
-from tidelog.logic.normalise import Core, Predicate
+from tidelog.logic.clause import AT_HEAD, Clause, FixedTick, Head, Offset, Premise
+from tidelog.logic.core import Core, Predicate, Role, key
 from tidelog.logic.order import Order, Symbol
 
 # A known argument, or the label of an arbitrary one.
 Pattern: TypeAlias = tuple[int | None, ...]
 
-# Rules with more atoms than this are taken in steps.
+# Clauses with more premises than this are taken in steps.
 MOST_ATOMS = 3
-FUTURE = "[future]"  # holds at every tick after tin
-DUE = "[due]"  # holds at the output times still to be answered
-_T = Variable("T")
+FUTURE = key(Role.FUTURE)  # holds at every tick after tin
+DUE = key(Role.DUE)  # holds at the output times still to be answered
 
 
 @dataclass(frozen=True)
 class Open:
-    """A body atom that future input would have to supply; arbitrary arguments are variables."""
+    """A premise that future input would have to supply; arbitrary arguments are variables."""
 
-    atom: Atom
+    premise: Premise
+
+    @property
+    def atom(self) -> Premise:
+        return self.premise
 
 
 @dataclass(frozen=True)
 class PossibleRule:
-    """A specialised rule, with what each of its body atoms stands for."""
+    """A specialised clause, with what each of its premises stands for."""
 
-    rule: Rule
-    origin: Rule
-    head: Atom  # with all arguments, known and arbitrary
-    body: tuple[Atom | Open, ...]  # likewise, in the order of the origin's atoms
+    clause: Clause
+    origin: Clause
+    head: Head  # with all arguments, known and arbitrary
+    body: tuple[Premise | Open, ...]  # likewise, in the order of the origin's premises
+
+    @property
+    def rule(self) -> Rule:
+        return self.clause.as_rule
 
 
 @dataclass
@@ -75,7 +79,7 @@ class Possible:
         return all(label is None for label in pattern)
 
     def core(self, tin: int, until: int | None = None) -> Core:
-        """Certain and possible rules together, over the history up to tin.
+        """Certain and possible clauses together, over the history up to tin.
 
         Later input is possible for ever, or `until` a tick beyond which it does not matter.
         """
@@ -84,27 +88,30 @@ class Possible:
         for name, patterns in self.patterns.items():
             if not own.predicates[name].input:
                 for pattern in patterns:
-                    spec = _narrowed(own.predicates[name], pattern)
-                    predicates[spec.name] = spec
-        predicates[FUTURE] = Predicate(FUTURE, True, (), False, FUTURE)
+                    narrow = _narrowed(own.predicates[name], pattern)
+                    predicates[narrow.name] = narrow
+        predicates[FUTURE] = Predicate(FUTURE, True, (), Role.FUTURE, FUTURE)
         last = tin + 1 if until is None else until
-        later = [Rule(Atom(FUTURE, (), TimePoint(t))) for t in range(tin + 1, last + 1)]
+        later = [Clause(Head(FUTURE, when=FixedTick(t))) for t in range(tin + 1, last + 1)]
         if until is None:
-            following = Atom(FUTURE, (), TimeOffset(_T, 1))
-            later.append(Rule(following, (Atom(FUTURE, (), TimeOffset(_T)),)))
-        rules = (*own.rules, *later, *(p.rule for p in self.rules))
-        return Core(own.program, rules, predicates)
+            later.append(Clause(Head(FUTURE, when=AT_HEAD), (Premise(FUTURE, when=Offset(-1)),)))
+        clauses = (*own.clauses, *later, *(p.clause for p in self.rules))
+        return Core(own.program, clauses, predicates)
 
 
 def pattern_name(predicate: str, pattern: Pattern) -> str:
-    """
+    """The key of a predicate whose arguments are known or arbitrary by a pattern.
+
     >>> pattern_name("P", (None, 0, 0))
     'P?_00'
     """
-    labels = (
+    return key(Role.POSSIBLE, predicate, _label(pattern))
+
+
+def _label(pattern: Pattern) -> str:
+    return "".join(
         "_" if label is None else f"{label}" if label < 10 else f"<{label}>" for label in pattern
     )
-    return f"{predicate}?{''.join(labels)}"
 
 
 def any_pattern(predicate: Predicate) -> Pattern:
@@ -114,11 +121,11 @@ def any_pattern(predicate: Predicate) -> Pattern:
 
 def _narrowed(predicate: Predicate, pattern: Pattern) -> Predicate:
     types = tuple(t for t, label in zip(predicate.types, pattern, strict=True) if label is None)
-    return Predicate(pattern_name(predicate.name, pattern), predicate.temporal, types, False, "")
+    return predicate.made(Role.POSSIBLE, _label(pattern), types)
 
 
 def possible(deps: Dependencies, *, anything: bool = False) -> Possible:
-    """Specialise the rules below the queries, as far as patterns can arise.
+    """Specialise the clauses below the queries, as far as patterns can arise.
 
     With `anything`, predicates that carry facts on (`Dependencies.carrying`) may also hold of
     anything at all: what they will be far ahead need then not be derived.
@@ -130,117 +137,121 @@ def possible(deps: Dependencies, *, anything: bool = False) -> Possible:
     >>> possible(dependencies(core(program), ["P"])).patterns["P"]
     [(None,), (0,)]
     """
+    positive_only(deps.core, "what may still come")
     deps = _shortened(deps)
-    found = Possible(deps, deps.queries[0], [], {}, True)
+    made = Possible(deps, deps.queries[0], [], {}, True)
     core = deps.core
     for name, predicate in core.predicates.items():
-        found.patterns[name] = [(None,) * len(predicate.types)] if predicate.input else []
+        made.patterns[name] = [(None,) * len(predicate.types)] if predicate.input else []
         if anything and name in deps.carrying:
-            found.patterns[name].append(any_pattern(predicate))
+            made.patterns[name].append(any_pattern(predicate))
     done: set[object] = set()
     grew = True
     while grew:
         grew = False
-        for number, rule in enumerate(core.rules):
-            for choice in product(*(_choices(found, atom) for atom in rule.atoms)):
+        for number, clause in enumerate(core.clauses):
+            for choice in product(*(_choices(made, premise) for premise in clause.premises)):
                 if (number, choice) in done:
                     continue
                 done.add((number, choice))
-                for pattern, made, exact in _specialise(core, rule, choice):
-                    found.rules.append(made)
-                    found.exact = found.exact and exact
-                    if pattern not in found.patterns[rule.head.predicate]:
-                        found.patterns[rule.head.predicate].append(pattern)
+                for pattern, special, exact in _specialise(core, clause, choice):
+                    made.rules.append(special)
+                    made.exact = made.exact and exact
+                    if pattern not in made.patterns[clause.head.predicate]:
+                        made.patterns[clause.head.predicate].append(pattern)
                     grew = True
-    return found
+    return made
 
 
 def _shortened(deps: Dependencies) -> Dependencies:
-    """Long rules in steps, each with two atoms and a predicate for what is known so far.
+    """Long clauses in steps, each with two premises and a predicate for what is known so far.
 
-    A rule is specialised for every combination of its atoms' patterns; over two atoms at a time
+    A clause is specialised for every combination of its premises' patterns; over two at a time
     there are few. Variables are forgotten when nothing later needs them.
     """
-    rules: list[Rule] = []
+    clauses: list[Clause] = []
     predicates = dict(deps.core.predicates)
-    for number, rule in enumerate(deps.core.rules):
-        if len(rule.atoms) <= MOST_ATOMS or not is_connected(rule) or rule.head.time is None:
-            rules.append(rule)
-            continue
-        types = _types(deps.core, rule)
-        # What carries the time comes first, so that every step has it.
-        first, *rest = sorted(rule.atoms, key=lambda a: not isinstance(a.time, TimeOffset))
-        comparisons = list(rule.comparisons)
-        while rest:
-            known = {v.name for v in first.variables}
-            # What shares variables with what is known joins; the rest would multiply.
-            second = max(rest, key=lambda a: len(known & {v.name for v in a.variables}))
-            rest.remove(second)
-            bound = known | {v.name for v in second.variables}
-            due = [c for c in comparisons if {v.name for v in c.variables} <= bound]
-            comparisons = [c for c in comparisons if c not in due]
-            later = {v.name for a in (rule.head, *rest) for v in a.variables}
-            later |= {v.name for c in comparisons for v in c.variables}
-            if rest:
-                kept = tuple(sorted(bound & later))
-                name = f"{rule.head.predicate}[{number}.{len(rest)}]"
-                step = tuple(types[v] for v in kept)
-                predicates[name] = Predicate(name, True, step, False, "")
-                head = Atom(name, tuple(map(Variable, kept)), rule.head.time)
-            else:
-                head = rule.head
-            rules.append(Rule(head, (first, second, *due), rule.origin))
-            first = head
-    return Dependencies(deps.queries, Core(deps.core.program, tuple(rules), predicates))
+    for number, clause in enumerate(deps.core.clauses):
+        long = len(clause.premises) > MOST_ATOMS
+        if long and clause.connected and clause.head.temporal:
+            clauses += _in_steps(deps.core, clause, number, predicates)
+        else:
+            clauses.append(clause)
+    return Dependencies(deps.queries, Core(deps.core.program, tuple(clauses), predicates))
 
 
-_Choice: TypeAlias = "Pattern | str"
+def _in_steps(
+    core: Core, clause: Clause, number: int, predicates: dict[str, Predicate]
+) -> Iterator[Clause]:
+    """One long clause in steps; the predicates between them are added to those there are."""
+    types = _types(core, clause)
+    # What carries the time comes first, so that every step has it.
+    first, *rest = sorted(clause.premises, key=lambda p: p.offset is None)
+    tests = list(clause.tests)
+    while rest:
+        known = {v.name for v in first.variables}
+        # What shares variables with what is known joins; the rest would multiply.
+        second = max(rest, key=lambda p: len(known & {v.name for v in p.variables}))
+        rest.remove(second)
+        bound = known | {v.name for v in second.variables}
+        due = [test for test in tests if {v.name for v in test.variables} <= bound]
+        tests = [test for test in tests if test not in due]
+        head = clause.head
+        if rest:
+            later = {v.name for v in head.variables}
+            later |= {v.name for premise in rest for v in premise.variables}
+            later |= {v.name for test in tests for v in test.variables}
+            kept = tuple(sorted(bound & later))
+            step = core.predicates[head.predicate].made(
+                Role.STEP, f"{number}.{len(rest)}", tuple(types[v] for v in kept)
+            )
+            predicates[step.name] = step
+            head = Head(step.name, tuple(map(Variable, kept)), head.when)
+        yield replace(clause, head=head, premises=(first, second), tests=tuple(due))
+        first = Premise(head.predicate, head.args, head.when)
 
 
-def _choices(found: Possible, atom: Atom) -> list[_Choice]:
-    predicate = found.deps.core.predicates[atom.predicate]
-    patterns: list[_Choice] = list(found.patterns[atom.predicate])
-    return [*patterns, FUTURE] if predicate.input and predicate.temporal else patterns
+_Choice: TypeAlias = "Pattern | Role"
+
+
+def _choices(made: Possible, premise: Premise) -> list[_Choice]:
+    """Ways in which a premise can be met: under a pattern, or by input still to come."""
+    predicate = made.deps.core.predicates[premise.predicate]
+    patterns: list[_Choice] = list(made.patterns[premise.predicate])
+    return [*patterns, Role.FUTURE] if predicate.input and predicate.temporal else patterns
 
 
 def _specialise(
-    core: Core, rule: Rule, choice: tuple[_Choice, ...]
+    core: Core, clause: Clause, choice: tuple[_Choice, ...]
 ) -> Iterator[tuple[Pattern, PossibleRule, bool]]:
-    """The rule with its body atoms at given patterns; several where bools are expanded."""
+    """The clause with its premises at given patterns; several where bools are expanded."""
     bools = [
-        (atom, i)
-        for atom, pattern in zip(rule.atoms, choice, strict=True)
-        if pattern == FUTURE
-        for i, type_ in enumerate(core.predicates[atom.predicate].types)
+        (premise, i)
+        for premise, pattern in zip(clause.premises, choice, strict=True)
+        if isinstance(pattern, Role)
+        for i, type_ in enumerate(core.predicates[premise.predicate].types)
         if type_ is Type.BOOL
     ]
     for values in product((True, False), repeat=len(bools)):
         joined = _Joined()
         ok = all(
-            joined.unify(atom.args[i], Constant(value, Type.BOOL))
-            for (atom, i), value in zip(bools, values, strict=True)
+            joined.unify(premise.args[i], Constant(value, Type.BOOL))
+            for (premise, i), value in zip(bools, values, strict=True)
         )
-        for atom, pattern in zip(rule.atoms, choice, strict=True):
-            labels: dict[int, Term] = {}
-            for i, term in enumerate(atom.args):
-                if isinstance(pattern, str):
-                    continue
-                label = pattern[i]
-                if label is None:
-                    joined.know(term)
-                else:
-                    ok = ok and joined.unify(term, labels.setdefault(label, term))
-        for comparison in rule.comparisons:
-            if comparison.operator is Operator.EQ:
-                ok = ok and joined.unify(comparison.left, comparison.right)
+        for premise, pattern in zip(clause.premises, choice, strict=True):
+            if not isinstance(pattern, Role):
+                ok = joined.meet(premise, pattern) and ok
+        for test in clause.tests:
+            if test.operator is Operator.EQ:
+                ok = ok and joined.unify(test.left, test.right)
         if ok:
-            made = _assembled(core, rule, choice, joined)
+            made = _assembled(core, clause, choice, joined)
             if made is not None:
                 yield made
 
 
 class _Joined:
-    """Which terms of a rule are one value, and whether it is known."""
+    """Which terms of a clause are one value, and whether it is known."""
 
     def __init__(self) -> None:
         self.parent: dict[str, Term] = {}
@@ -265,70 +276,85 @@ class _Joined:
         return True
 
     def know(self, term: Term) -> None:
-        found = self.find(term)
-        if isinstance(found, Variable):
-            self.known.add(found.name)
+        same = self.find(term)
+        if isinstance(same, Variable):
+            self.known.add(same.name)
 
     def is_known(self, term: Term) -> bool:
-        found = self.find(term)
-        return isinstance(found, Constant) or found.name in self.known
+        same = self.find(term)
+        return isinstance(same, Constant) or same.name in self.known
+
+    def meet(self, premise: Premise, pattern: Pattern) -> bool:
+        """Whether a premise can hold under a pattern: known arguments, and which are equal."""
+        labels: dict[int, Term] = {}
+        ok = True
+        for term, label in zip(premise.args, pattern, strict=True):
+            if label is None:
+                self.know(term)
+            else:
+                ok = ok and self.unify(term, labels.setdefault(label, term))
+        return ok
 
 
 def _assembled(
-    core: Core, rule: Rule, choice: tuple[_Choice, ...], joined: _Joined
+    core: Core, clause: Clause, choice: tuple[_Choice, ...], joined: _Joined
 ) -> tuple[Pattern, PossibleRule, bool] | None:
-    body: list[Literal] = []
-    meaning: list[Atom | Open] = []
-    for atom, pattern in zip(rule.atoms, choice, strict=True):
-        args = tuple(joined.find(t) for t in atom.args)
-        whole = Atom(atom.predicate, args, atom.time, atom.origin)
-        if pattern == FUTURE:
-            body.append(Atom(FUTURE, (), atom.time))
+    premises: list[Premise] = []
+    meaning: list[Premise | Open] = []
+    for premise, pattern in zip(clause.premises, choice, strict=True):
+        whole = replace(premise, args=tuple(map(joined.find, premise.args)))
+        if isinstance(pattern, Role):
+            premises.append(Premise(FUTURE, when=premise.when))
             meaning.append(Open(whole))
-            continue
-        assert not isinstance(pattern, str)
-        if core.predicates[atom.predicate].input:
-            body.append(whole)
         else:
-            kept = tuple(a for a, label in zip(args, pattern, strict=True) if label is None)
-            body.append(Atom(pattern_name(atom.predicate, pattern), kept, atom.time))
-        meaning.append(whole)
-    kept_comparisons: list[Comparison] = []
-    dropped: list[Comparison] = []
-    for c in rule.comparisons:
-        if c.operator is Operator.EQ:
-            continue
-        moved = Comparison(joined.find(c.left), c.operator, joined.find(c.right), c.origin)
-        both = joined.is_known(c.left) and joined.is_known(c.right)
-        (kept_comparisons if both else dropped).append(moved)
-    exact = _satisfiable(core, rule, joined, dropped)
+            narrow = whole
+            if not core.predicates[premise.predicate].input:
+                labelled = zip(whole.args, pattern, strict=True)
+                kept = tuple(arg for arg, label in labelled if label is None)
+                name = pattern_name(premise.predicate, pattern)
+                narrow = Premise(name, kept, premise.when)
+            premises.append(narrow)
+            meaning.append(whole)
+    tests, dropped = _divided(clause, joined)
+    exact = _satisfiable(core, clause, joined, dropped)
     if exact is None:
         return None
     labels: dict[str, int] = {}
-    pattern_: list[int | None] = []
-    args_: list[Term] = []
-    for term in rule.head.args:
-        found = joined.find(term)
-        if isinstance(found, Constant) or found.name in joined.known:
-            pattern_.append(None)
-            args_.append(found)
+    head_pattern: list[int | None] = []
+    args: list[Term] = []
+    for term in map(joined.find, clause.head.args):
+        if isinstance(term, Constant) or term.name in joined.known:
+            head_pattern.append(None)
+            args.append(term)
         else:
-            pattern_.append(labels.setdefault(found.name, len(labels)))
-    pattern = tuple(pattern_)
-    head = Atom(pattern_name(rule.head.predicate, pattern), tuple(args_), rule.head.time)
-    made = Rule(head, (*body, *kept_comparisons), rule.origin)
-    whole_head = Atom(
-        rule.head.predicate, tuple(joined.find(t) for t in rule.head.args), rule.head.time
-    )
-    return pattern, PossibleRule(made, rule, whole_head, tuple(meaning)), exact
+            head_pattern.append(labels.setdefault(term.name, len(labels)))
+    own, when = tuple(head_pattern), clause.head.when
+    head = Head(pattern_name(clause.head.predicate, own), tuple(args), when)
+    special = replace(clause, head=head, premises=tuple(premises), tests=tuple(tests))
+    whole_head = Head(clause.head.predicate, tuple(map(joined.find, clause.head.args)), when)
+    return own, PossibleRule(special, clause, whole_head, tuple(meaning)), exact
 
 
-def _satisfiable(core: Core, rule: Rule, joined: _Joined, dropped: list[Comparison]) -> bool | None:
+def _divided(clause: Clause, joined: _Joined) -> tuple[list[Comparison], list[Comparison]]:
+    """The tests on known values, and those on arbitrary ones; equations have been used up."""
+    tests: list[Comparison] = []
+    dropped: list[Comparison] = []
+    for test in clause.tests:
+        if test.operator is not Operator.EQ:
+            known = joined.is_known(test.left) and joined.is_known(test.right)
+            moved = replace(test, left=joined.find(test.left), right=joined.find(test.right))
+            (tests if known else dropped).append(moved)
+    return tests, dropped
+
+
+def _satisfiable(
+    core: Core, clause: Clause, joined: _Joined, dropped: list[Comparison]
+) -> bool | None:
     """Whether comparisons on arbitrary values can be met: None no, True surely, False perhaps."""
     if not dropped:
         return True
     symbols: dict[str, Symbol] = {}
-    types = _types(core, rule)
+    types = _types(core, clause)
 
     def value(term: Term) -> Symbol | Constant:
         if isinstance(term, Constant):
@@ -337,7 +363,7 @@ def _satisfiable(core: Core, rule: Rule, joined: _Joined, dropped: list[Comparis
 
     if Order().assume(*((value(c.left), c.operator, value(c.right)) for c in dropped)) is None:
         return None
-    exported = {t.name for t in map(joined.find, rule.head.args) if isinstance(t, Variable)}
+    exported = {t.name for t in map(joined.find, clause.head.args) if isinstance(t, Variable)}
     count: dict[str, int] = {}
     for c in dropped:
         arbitrary = [t for t in (c.left, c.right) if not joined.is_known(t)]
@@ -351,10 +377,11 @@ def _satisfiable(core: Core, rule: Rule, joined: _Joined, dropped: list[Comparis
     return True
 
 
-def _types(core: Core, rule: Rule) -> dict[str, Type | None]:
-    found: dict[str, Type | None] = {}
-    for atom in rule.atoms:
-        for term, type_ in zip(atom.args, core.predicates[atom.predicate].types, strict=True):
-            if isinstance(term, Variable):
-                found[term.name] = type_
-    return found
+def _types(core: Core, clause: Clause) -> dict[str, Type | None]:
+    """The types of a clause's variables."""
+    return {
+        term.name: type_
+        for premise in clause.premises
+        for term, type_ in zip(premise.args, core.predicates[premise.predicate].types, strict=True)
+        if isinstance(term, Variable)
+    }

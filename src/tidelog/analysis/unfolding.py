@@ -10,12 +10,14 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count
+from typing import assert_never
 
-from tidelog.analysis.canonical import Fact
-from tidelog.analysis.dependencies import Dependencies, Interval
+from tidelog.analysis.canonical import FrozenFact
+from tidelog.analysis.dependencies import Dependencies, Reach, positive_only
 from tidelog.language.printer import print_value
-from tidelog.language.program import Constant, Rule, Term, TimeOffset, TimePoint, Type
-from tidelog.logic.normalise import Core
+from tidelog.language.program import Constant, Term, Type
+from tidelog.logic.clause import Clause, FixedTick, Free, Offset, Rigid
+from tidelog.logic.core import Core
 from tidelog.logic.order import Assumption, Object, Order, Symbol
 
 
@@ -28,13 +30,13 @@ class Unfolded:
     """
 
     head: tuple[Object, ...]
-    atoms: frozenset[Fact] = frozenset()
-    pinned: frozenset[Fact] = frozenset()
-    open: frozenset[Fact] = frozenset()
-    open_pinned: frozenset[Fact] = frozenset()
+    atoms: frozenset[FrozenFact] = frozenset()
+    pinned: frozenset[FrozenFact] = frozenset()
+    open: frozenset[FrozenFact] = frozenset()
+    open_pinned: frozenset[FrozenFact] = frozenset()
     order: Order = field(default_factory=Order)
     time: int | None = None
-    rules: tuple[Rule, ...] = ()
+    clauses: tuple[Clause, ...] = ()
 
     @property
     def complete(self) -> bool:
@@ -57,7 +59,7 @@ def _object(value: Object) -> str:
     return f"X{value.number}" if isinstance(value, Symbol) else print_value(value.value)
 
 
-def _show(fact: Fact, origin: str) -> str:
+def _show(fact: FrozenFact, origin: str) -> str:
     args = f"({', '.join(map(_object, fact.args))})" if fact.args else ""
     if fact.time is None:
         return fact.predicate + args
@@ -71,37 +73,36 @@ class Unfolder:
     def __init__(self, deps: Dependencies) -> None:
         self.deps = deps
         self.core: Core = deps.core
+        positive_only(self.core, "unfolding")
         self._numbers = count(1)
 
     def start(self, query: str) -> Unfolded:
         """The query itself, nothing unfolded."""
         predicate = self.core.predicates[query]
         head = tuple(Symbol(next(self._numbers), t) for t in predicate.types)
-        goal = Fact(query, head, 0 if predicate.temporal else None)
+        goal = FrozenFact(query, head, 0 if predicate.temporal else None)
         return self._classified(Unfolded(head), [goal], [])
 
-    def start_rule(self, rule: Rule) -> Unfolded | None:
-        """The body of one rule, its head at the answer's time; None if it can never hold."""
-        found = self._instantiate(rule, {})
-        base = rule.head.time.offset if isinstance(rule.head.time, TimeOffset) else 0
-        order = Order().assume(*found.assumptions)
+    def start_clause(self, clause: Clause) -> Unfolded | None:
+        """The body of one clause, its head at the answer's time; None if it can never hold."""
+        fresh = self._instantiate(clause, 0)
+        order = Order().assume(*fresh.assumptions)
         if order is None:
             return None
-        time = rule.head.time.tick if isinstance(rule.head.time, TimePoint) else None
-        empty = Unfolded(found.head, order=order, time=time, rules=(rule,))
-        return self._classified(empty, found.at(-base), found.pinned)
+        empty = Unfolded(fresh.head, order=order, time=clause.head.point, clauses=(clause,))
+        return self._classified(empty, fresh.atoms, fresh.pinned)
 
-    def expand(self, query: Unfolded, atom: Fact, *, pinned: bool) -> Iterator[Unfolded]:
-        """Every way to resolve one open atom by a rule; those that cannot hold are left out."""
+    def expand(self, query: Unfolded, atom: FrozenFact, *, pinned: bool) -> Iterator[Unfolded]:
+        """Every way to resolve one open atom by a clause; those that cannot hold are left out."""
         closed = replace(
             query,
             open=query.open - {atom} if not pinned else query.open,
             open_pinned=query.open_pinned - {atom} if pinned else query.open_pinned,
         )
-        for rule in self.core.rules_for.get(atom.predicate, ()):
-            found = self._resolve(closed, atom, rule, pinned)
-            if found is not None:
-                yield found
+        for clause in self.core.clauses_for.get(atom.predicate, ()):
+            resolved = self._resolve(closed, atom, clause, pinned)
+            if resolved is not None:
+                yield resolved
 
     def all(self, query: str) -> Iterator[Unfolded]:
         """The whole union, for queries without recursion.
@@ -110,55 +111,51 @@ class Unfolder:
         >>> from tidelog.analysis.dependencies import dependencies
         >>> from tidelog.language.checks import check
         >>> program = check("P @ T :- A @ T+1. A @ T :- E @ T. A @ T :- F @ T, E @ T-1.").program
-        >>> for found in Unfolder(dependencies(core(program), ["P"])).all("P"): print(found)
+        >>> for query in Unfolder(dependencies(core(program), ["P"])).all("P"): print(query)
         E @ T+1
         E @ T, F @ T+1
         """
         stack = [self.start(query)]
         while stack:
-            found = stack.pop()
-            if found.complete:
-                yield found
+            current = stack.pop()
+            if current.complete:
+                yield current
                 continue
-            pinned = not found.open
-            atom = min(found.open or found.open_pinned, key=_position)
-            stack.extend(reversed(list(self.expand(found, atom, pinned=pinned))))
+            pinned = not current.open
+            atom = min(current.open or current.open_pinned, key=_position)
+            stack.extend(reversed(list(self.expand(current, atom, pinned=pinned))))
 
     # How far what is open may still reach
 
-    def reach(self, fact: Fact) -> Interval:
+    def reach(self, fact: FrozenFact) -> Reach:
         """The offsets inputs can have in what becomes of an atom; empty for rigid atoms."""
         if fact.time is None:
-            return Interval(math.inf, -math.inf)
+            return Reach(math.inf, -math.inf)
         if self.core.predicates[fact.predicate].input:
-            return Interval(fact.time, fact.time)
+            return Reach(fact.time, fact.time)
         below = self.deps.input_offsets[fact.predicate]
-        return Interval(fact.time + below.low, fact.time + below.high)
+        return Reach(fact.time + below.low, fact.time + below.high)
 
     # Resolution
 
-    def _resolve(self, query: Unfolded, atom: Fact, rule: Rule, pinned: bool) -> Unfolded | None:
+    def _resolve(
+        self, query: Unfolded, atom: FrozenFact, clause: Clause, pinned: bool
+    ) -> Unfolded | None:
         time = query.time
-        shift: int | None = None
-        match rule.head.time:
-            case TimeOffset(_, offset):
-                assert atom.time is not None
-                shift = atom.time - offset
-            case TimePoint(tick):
-                if pinned:
-                    if tick != atom.time:
-                        return None
-                else:
-                    assert atom.time is not None
-                    if time is not None and time != tick - atom.time:
-                        return None
-                    time = tick - atom.time
-        found = self._instantiate(rule, {})
-        bound = _unify(found.head, atom.args)
+        point = clause.head.point
+        if pinned and not clause.head.can_be_at(atom.time):
+            return None
+        if point is not None and not pinned:
+            # The clause says when the atom holds, and so when the answer does.
+            assert atom.time is not None
+            if time is not None and time != point - atom.time:
+                return None
+            time = point - atom.time
+        fresh = self._instantiate(clause, atom.time)
+        bound = _unify(fresh.head, atom.args)
         if bound is None:
             return None
-        relative = found.at(shift)
-        assumptions = (*query.order.assumptions, *found.assumptions)
+        assumptions = (*query.order.assumptions, *fresh.assumptions)
         order = Order() if not assumptions else Order().assume(*_apply_all(assumptions, bound))
         if order is None:
             return None
@@ -170,10 +167,10 @@ class Unfolder:
             _apply(query.open_pinned, bound),
             order,
             time,
-            (*query.rules, rule),
+            (*query.clauses, clause),
         )
-        more = _apply(relative, bound)
-        fixed = _apply(found.pinned, bound)
+        more = _apply(fresh.atoms, bound)
+        fixed = _apply(fresh.pinned, bound)
         if pinned:
             # Below an atom at an explicit time every time is explicit.
             return self._classified(
@@ -184,9 +181,9 @@ class Unfolder:
         return self._classified(base, more, fixed)
 
     def _classified(
-        self, query: Unfolded, relative: Iterable[Fact], pinned: Iterable[Fact]
+        self, query: Unfolded, relative: Iterable[FrozenFact], pinned: Iterable[FrozenFact]
     ) -> Unfolded:
-        def split(facts: Iterable[Fact]) -> tuple[set[Fact], set[Fact]]:
+        def split(facts: Iterable[FrozenFact]) -> tuple[set[FrozenFact], set[FrozenFact]]:
             facts = set(facts)
             inputs = {f for f in facts if self.core.predicates[f.predicate].input}
             return inputs, facts - inputs
@@ -201,7 +198,10 @@ class Unfolder:
             open_pinned=query.open_pinned | open_fixed,
         )
 
-    def _instantiate(self, rule: Rule, values: dict[str, Object]) -> _Instance:
+    def _instantiate(self, clause: Clause, at: int | None) -> _Instance:
+        """A clause with its variables turned into symbols of its own, its head at a time."""
+        values: dict[str, Object] = {}
+
         def value(term: Term, type_: Type | None) -> Object:
             if isinstance(term, Constant):
                 return Constant(term.value, term.type)
@@ -209,43 +209,40 @@ class Unfolder:
                 values[term.name] = Symbol(next(self._numbers), type_)
             return values[term.name]
 
-        relative: list[tuple[str, tuple[Object, ...], int | None]] = []
-        pinned: list[Fact] = []
-        for atom in rule.atoms:
-            types = self.core.predicates[atom.predicate].types
-            args = tuple(value(t, type_) for t, type_ in zip(atom.args, types, strict=True))
-            if isinstance(atom.time, TimePoint):
-                pinned.append(Fact(atom.predicate, args, atom.time.tick))
-            else:
-                offset = atom.time.offset if isinstance(atom.time, TimeOffset) else None
-                relative.append((atom.predicate, args, offset))
-        types = self.core.predicates[rule.head.predicate].types
-        head = tuple(
-            value(t, types[i] if i < len(types) else None) for i, t in enumerate(rule.head.args)
-        )
+        atoms: list[FrozenFact] = []
+        pinned: list[FrozenFact] = []
+        for premise in clause.premises:
+            types = self.core.predicates[premise.predicate].types
+            args = tuple(value(t, type_) for t, type_ in zip(premise.args, types, strict=True))
+            fact = FrozenFact(premise.predicate, args, premise.tick(at))
+            match premise.when:
+                case FixedTick():
+                    pinned.append(fact)
+                case Offset() | Rigid():
+                    atoms.append(fact)
+                case Free():
+                    raise AssertionError("clauses of class 1 and 2 are connected")
+                case _:
+                    assert_never(premise.when)
+        types = self.core.predicates[clause.head.predicate].types
+        head = tuple(value(t, type_) for t, type_ in zip(clause.head.args, types, strict=True))
         assumptions = tuple(
-            (value(c.left, None), c.operator, value(c.right, None)) for c in rule.comparisons
+            (value(c.left, None), c.operator, value(c.right, None)) for c in clause.tests
         )
-        return _Instance(head, tuple(relative), tuple(pinned), assumptions)
+        return _Instance(head, tuple(atoms), tuple(pinned), assumptions)
 
 
 @dataclass(frozen=True)
 class _Instance:
-    """A rule with its variables turned into symbols of its own."""
+    """A clause over fresh symbols; premises at fixed ticks are apart from the others."""
 
     head: tuple[Object, ...]
-    relative: tuple[tuple[str, tuple[Object, ...], int | None], ...]
-    pinned: tuple[Fact, ...]
+    atoms: tuple[FrozenFact, ...]
+    pinned: tuple[FrozenFact, ...]
     assumptions: tuple[Assumption, ...]
 
-    def at(self, shift: int | None) -> list[Fact]:
-        return [
-            Fact(name, args, None if offset is None else offset + (shift or 0))
-            for name, args, offset in self.relative
-        ]
 
-
-def _position(fact: Fact) -> tuple[str, int, str]:
+def _position(fact: FrozenFact) -> tuple[str, int, str]:
     return (fact.predicate, fact.time or 0, str(fact.args))
 
 
@@ -276,10 +273,10 @@ def _apply_tuple(values: tuple[Object, ...], bound: dict[Symbol, Object]) -> tup
     return tuple(bound.get(v, v) if isinstance(v, Symbol) else v for v in values)
 
 
-def _apply(facts: Iterable[Fact], bound: dict[Symbol, Object]) -> frozenset[Fact]:
+def _apply(facts: Iterable[FrozenFact], bound: dict[Symbol, Object]) -> frozenset[FrozenFact]:
     if not bound:
         return frozenset(facts)
-    return frozenset(Fact(f.predicate, _apply_tuple(f.args, bound), f.time) for f in facts)
+    return frozenset(FrozenFact(f.predicate, _apply_tuple(f.args, bound), f.time) for f in facts)
 
 
 def _apply_all(

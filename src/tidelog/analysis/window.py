@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 from tidelog.analysis.containment import Budget, Cut, Searcher, Verdict
 from tidelog.analysis.delay import Measure, checked, cut_holds, endless, least, walked
@@ -44,12 +45,8 @@ def _unbounded_rules(test: Callable[[int], Verdict], deps: Dependencies) -> Meas
     while s <= FAR:
         verdict = test(s)
         if verdict.holds is True:
-            found = least(test, lower, s, "shown by containment")
-            return (
-                found
-                if found.witness
-                else Measure(found.lower, found.upper, found.exact, witness, found.reason)
-            )
+            measure = least(test, lower, s, "shown by containment")
+            return measure if measure.witness else replace(measure, witness=witness)
         if verdict.holds is None:
             break
         lower, witness = s + 1, verdict.witness

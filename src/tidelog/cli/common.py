@@ -27,6 +27,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 RULES = click.Path(dir_okay=False, allow_dash=True)
 json_option = click.option("--json", "as_json", is_flag=True, help="Report as JSON.")
+strict_option = click.option("--strict", is_flag=True, help="Warnings about the rules are errors.")
 facts_option = click.option(
     "--facts", metavar="PATH", help="A folder of facts, or one file of them."
 )
@@ -73,10 +74,10 @@ def read(rules: str) -> Report:
     return check(read_bytes(rules), name_of(rules))
 
 
-def accepted(rules: str) -> Report:
-    """A report without errors; its warnings go to standard error."""
+def accepted(rules: str, *, strict: bool = False) -> Report:
+    """A report without errors (if strict, without warnings); warnings go to standard error."""
     report = read(rules)
-    if report.errors:
+    if report.errors or (strict and report.warnings):
         refuse(report)
     terminal.print_diagnostics(terminal.stderr(), report, report.warnings)
     return report
@@ -139,10 +140,10 @@ def replace_file(path: Path, content: bytes) -> None:
 @contextmanager
 def data_errors() -> Iterator[None]:
     """What is wrong with rules or data, as lines on standard error and exit code 1."""
-    from tidelog.data.facts import DataError
+    from tidelog.data.secrets import without_secrets
+    from tidelog.errors import DataError, NoAnswer
     from tidelog.evaluation.plan import Unbounded
-    from tidelog.evaluation.stretch import TooHard
-    from tidelog.pipeline.secrets import without_secrets
+    from tidelog.evaluation.timeline import TooHard
     from tidelog.streaming.schedule import Blocking
 
     console = terminal.stderr()
@@ -154,9 +155,9 @@ def data_errors() -> Iterator[None]:
         sys.exit(1)
     except Unbounded as error:
         console.print(f"error: {visible(str(error))}")
-        console.print(f"  {visible(print_rule(error.rule))}")
+        console.print(f"  {visible(print_rule(error.clause.as_rule))}")
         sys.exit(1)
-    except (TooHard, Blocking) as error:
+    except (TooHard, Blocking, NoAnswer) as error:
         console.print(f"error: {visible(str(error))}")
         sys.exit(1)
     except ProgramError as error:

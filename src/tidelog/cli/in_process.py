@@ -3,153 +3,171 @@
 from __future__ import annotations
 
 import sys
-import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from tidelog import Stream
-from tidelog.data.facts import DataError, schemas
-from tidelog.data.ticks import Ticks
-from tidelog.evaluation.duckdb import Engine, timestamps
+import pyarrow as pa
+
+from tidelog import Step, Stream
+from tidelog.analysis.passes import passes
+from tidelog.cli.running import RunLog, StreamTask, starting
+from tidelog.data.schema import schemas
+from tidelog.data.writers import timestamps
+from tidelog.errors import DataError
+from tidelog.evaluation.duckdb import Engine
 from tidelog.language.diagnostics import visible
-from tidelog.language.program import Program
-from tidelog.logic.normalise import core
+from tidelog.language.program import TIME_COLUMN
 from tidelog.streaming import feeds
 from tidelog.streaming.clock import Pace
-from tidelog.streaming.offline import Endless
-from tidelog.streaming.outputs import output_of
-from tidelog.streaming.schedule import Blocking
-from tidelog.streaming.snapshot import Checkpoint
-from tidelog.streaming.stream import Growing
+from tidelog.streaming.sinks import sink_of
+from tidelog.streaming.sinks.sink import LocalAnswers
+from tidelog.streaming.snapshot import CheckpointFolder
 from tidelog.streaming.watch import Watch
 from tidelog.views import terminal
 
 if TYPE_CHECKING:
     from tidelog.analysis.definitive import Pending
-    from tidelog.cli.run import Told
 
 
-def in_process(
-    program: Program,
-    asked: tuple[str, ...],
-    facts: str,
-    rigid: str | None,
-    told: Told,
-    *,
-    sink: str,
-    sparse: tuple[str, ...],
-    ticks: Ticks | None,
-    as_ticks: bool,
-    checkpoint: str | None,
-    keep_open: bool,
-    pending: bool,
-    as_json: bool,
-    **options: Any,
-) -> list[Pending] | None:
-    known = schemas(program)
-    timeless = frozenset(name for name, schema in known.items() if schema.time is None)
-    path = None if facts == "-" else facts
-    with Engine(program, rigid or path, ticks, progress=told.show, only=timeless) as engine:
-        fixed = {
-            name: engine.arrow(f"SELECT * FROM {engine.loaded[name].view}").rename_columns(
-                [column.name for column in known[name].columns]
-            )
-            if known[name].columns
-            else [()] * engine.one(f"SELECT count(*) FROM {engine.loaded[name].view}")[0]
-            for name in timeless
-        }
-    needed = {p.source for p in core(program, asked).below(asked).inputs if p.temporal}
-    inputs = {name: known[name] for name in sorted(needed)}
-    with warnings.catch_warnings(record=True) as growing:
-        warnings.simplefilter("always", Growing)
-        try:
-            stream = Stream(program, asked, rigid=fixed, **options)
-        except Endless as error:
-            raise DataError(str(error)) from None
-        except Blocking as error:
-            raise DataError(f"{error}; --mode online streams it, and keeps every fact") from None
-    for warning in growing:
-        terminal.stderr().print(f"warning: {visible(str(warning.message))}", highlight=False)
-    kept = None if checkpoint is None else Checkpoint(checkpoint)
-    lines = feeds.Lines(
-        inputs, known, Pace(tuple(inputs), options["lateness"], frozenset(sparse)), ticks
-    )
-    pushed: int | None = None
-    written: dict[str, int] | None = None
-    if kept is not None and kept.begun:
-        note: Any = stream.restore(kept.file)
-        if note["sink"] != sink:
-            raise DataError(f"{checkpoint}: the answers went to {note['sink']}, not {sink}")
-        if stream.closed:
-            raise DataError(f"{checkpoint}: the stream is closed: name a new checkpoint")
-        pushed, written = note["pushed"], note["written"]
-        lines.seen, lines.tin, lines.taken = note["seen"], note["tin"], note["lines"]
-    output = output_of(sink, asked, written)
+def in_process(task: StreamTask, log: RunLog, *, watched: bool) -> list[Pending] | None:
+    """Run to the end; what is pending then, if that is asked for.
 
-    watch = Watch(stream) if pending and not as_json else None
-
-    def save() -> None:
-        assert kept is not None
-        note = {
-            "sink": sink,
-            "written": output.lengths(),
-            "pushed": pushed,
-            "seen": lines.seen,
-            "tin": lines.tin,
-            "lines": lines.taken,
-        }
-        stream.snapshot(kept.file, note)
-        kept.taken()
-
-    def step(found: Any, size: int, dead: int = 0) -> None:
-        answers = {q: table for q, table in found.answers.items() if table.num_rows}
-        count = sum(table.num_rows for table in answers.values())
-        if ticks is not None and not as_ticks:
-            answers = {
-                query: table.set_column(
-                    table.num_columns - 1, "time", timestamps(table.column("time"), ticks)
-                )
-                if "time" in table.column_names
-                else table
-                for query, table in answers.items()
-            }
-        output.write(answers)
-        for change in watch.after(found) if watch is not None else ():
-            terminal.stderr().print(visible(str(change)), markup=False, highlight=False)
-        late = sum(len(rows) for rows in found.late.values())
-        now = {
-            "batch": told.batches,
-            "tin": found.tin,
-            "tout": found.tout,
-            "history": found.history,
-        }
-        told.batch(now, facts=size - late, late=late, dead=dead, answers=count)
-        if kept is not None and kept.due:
-            save()
-
-    def run(pushes: Iterator[Any]) -> None:
-        nonlocal pushed
-        for tick, rows in pushes:
-            pushed = tick
-            step(stream.push(tick, rows), sum(len(found) for found in rows.values()))
-
+    With `watched`, what becomes of pending answers is told on standard error meanwhile.
+    """
+    run = _Run(task, log, watched)
     try:
-        if kept is not None and not kept.begun:
-            save()
-        if facts == "-":
-            run(lines.pushes(sys.stdin.buffer))
-        else:
-            with Engine(
-                program, facts, ticks, progress=told.show, only=frozenset(inputs)
-            ) as engine:
-                dead = sum(engine.nulls.values())
-                run(feeds.from_files(engine, inputs, pushed))
-                told.totals["dead"] = dead
-        left = stream.pending() if pending else None
-        if not keep_open:
-            step(stream.close(), 0)
-        if kept is not None:
-            save()
+        if run.folder is not None and not run.folder.begun:
+            run.save(run.folder)
+        run.feed()
+        left = run.stream.pending() if task.pending else None
+        if not task.keep_open:
+            run.step(run.stream.close(), 0)
+        if run.folder is not None:
+            run.save(run.folder)
     finally:
-        output.close()
+        run.sink.close()
     return left
+
+
+class _Run:
+    """A stream with what feeds it, where its answers go, and its checkpoint."""
+
+    def __init__(self, task: StreamTask, log: RunLog, watched: bool) -> None:
+        self.task, self.log = task, log
+        options, asked = task.options, task.queries
+        known = schemas(task.program)
+        rigid = self._rigid()
+        below = passes(task.program, asked).dependencies.core.inputs
+        needed = sorted({predicate.base for predicate in below if predicate.temporal})
+        self.inputs = {name: known[name] for name in needed}
+        with starting():
+            self.stream = Stream(task.program, asked, rigid=rigid, **options.pushed())
+        self.sink = sink_of(task.sink)
+        self.folder = None if task.checkpoint is None else CheckpointFolder(task.checkpoint)
+        pace = Pace(tuple(self.inputs), options.lateness, frozenset(options.sparse))
+        self.lines = feeds.Lines(self.inputs, known, pace, options.ticks)
+        self.pushed: int | None = None
+        self._begin()
+        self.watch = Watch(self.stream) if watched else None
+
+    def _rigid(self) -> dict[str, Any]:
+        """The facts without time, by input."""
+        task, known = self.task, schemas(self.task.program)
+        timeless = frozenset(name for name, schema in known.items() if schema.time is None)
+        path = task.rigid or (None if task.facts == "-" else task.facts)
+        rigid: dict[str, Any] = {}
+        ticks, show = task.options.ticks, self.log.show
+        with Engine(task.program, path, ticks, progress=show, only=timeless) as engine:
+            for name in timeless:
+                view = engine.loaded[name].view
+                columns = [column.name for column in known[name].columns]
+                if columns:
+                    rigid[name] = engine.arrow(f"SELECT * FROM {view}").rename_columns(columns)
+                else:
+                    rigid[name] = [()] * engine.one(f"SELECT count(*) FROM {view}")[0]
+        return rigid
+
+    def _begin(self) -> None:
+        """Make the sink ready, and go on from the checkpoint where there is one."""
+        queries, written = self.task.queries, None
+        if self.folder is not None:
+            written = self._restore(self.folder) if self.folder.begun else None
+            if self.sink.cannot_resume is not None:
+                raise DataError(self.sink.cannot_resume)
+        self.sink.check("", fresh=written is None)
+        self.sink.prepare(queries, fresh=written is None)
+        if written is not None:
+            self.sink.discard(0, queries, written)
+
+    def feed(self) -> None:
+        """Push all facts, from standard input or from files."""
+        task = self.task
+        if task.facts == "-":
+            self._push(self.lines.pushes(sys.stdin.buffer))
+            return
+        ticks, only = task.options.ticks, frozenset(self.inputs)
+        with Engine(task.program, task.facts, ticks, progress=self.log.show, only=only) as engine:
+            dead = sum(engine.nulls.values())
+            self._push(feeds.from_files(engine, self.inputs, self.pushed))
+            self.log.totals["dead"] = dead
+
+    def _push(self, pushes: Iterable[feeds.Push]) -> None:
+        for tick, facts in pushes:
+            self.pushed = tick
+            self.step(self.stream.push(tick, facts), sum(len(rows) for rows in facts.values()))
+
+    def step(self, step: Step, size: int) -> None:
+        """Write what a push of so many facts brought, and tell of it."""
+        answers = {q: self._shown(table) for q, table in step.answers.items() if table.num_rows}
+        self.sink.write(self.log.batches, {q: LocalAnswers(t) for q, t in answers.items()})
+        for change in self.watch.after(step) if self.watch is not None else ():
+            terminal.stderr().print(visible(str(change)), markup=False, highlight=False)
+        late = sum(len(rows) for rows in step.late.values())
+        now = {
+            "batch": self.log.batches,
+            "tin": step.tin,
+            "tout": step.tout,
+            "history": step.history,
+        }
+        count = sum(table.num_rows for table in answers.values())
+        self.log.batch(now, facts=size - late, late=late, dead=0, answers=count)
+        if self.folder is not None and self.folder.due:
+            self.save(self.folder)
+
+    def _shown(self, table: pa.Table) -> pa.Table:
+        """Answers with timestamps, where users give such."""
+        options = self.task.options
+        if options.ticks is None or not options.timestamps or TIME_COLUMN not in table.column_names:
+            return table
+        times = timestamps(table.column(TIME_COLUMN), options.ticks)
+        return table.set_column(table.num_columns - 1, TIME_COLUMN, times)
+
+    # Checkpoints
+
+    def save(self, folder: CheckpointFolder) -> None:
+        """A snapshot of the stream, with what was read and written up to here."""
+        note = {
+            "sink": self.task.sink,
+            "written": self.sink.state(),
+            "pushed": self.pushed,
+            "seen": self.lines.seen,
+            "tin": self.lines.tin,
+            "lines": self.lines.taken,
+        }
+        self.stream.snapshot(folder.file, note)
+        folder.taken()
+
+    def _restore(self, folder: CheckpointFolder) -> dict[str, Any]:
+        """Go on from a checkpoint; what it remembers of the sink."""
+        note = self.stream.restore(folder.file)
+        assert isinstance(note, Mapping), "as `save` wrote it"
+        place, sink = self.task.checkpoint, self.task.sink
+        if note["sink"] != sink:
+            raise DataError(f"{place}: the answers went to {note['sink']}, not {sink}")
+        if self.stream.closed:
+            raise DataError(f"{place}: the stream is closed: name a new checkpoint")
+        self.pushed = note["pushed"]
+        self.lines.seen, self.lines.tin = note["seen"], note["tin"]
+        self.lines.taken = note["lines"]
+        written: dict[str, Any] = note["written"]
+        return written

@@ -8,96 +8,73 @@ import signal
 import sys
 import tempfile
 import threading
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tidelog.data.facts import DataError
-from tidelog.language.diagnostics import visible
+from tidelog.cli.running import RunLog, StreamTask, starting
+from tidelog.errors import DataError
 from tidelog.language.program import Program
-from tidelog.views import terminal
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from tidelog.analysis.definitive import Pending
-    from tidelog.cli.run import Told
     from tidelog.data.ticks import Ticks
     from tidelog.evaluation.engine import Evaluated
     from tidelog.spark import Commit
 
 
 def on_spark(
-    program: Program,
-    asked: tuple[str, ...],
-    facts: str,
-    rigid: str | None,
-    told: Told,
-    *,
-    follow: bool,
-    keep_open: bool,
-    pending: bool,
-    master: str,
-    **options: Any,
+    task: StreamTask, log: RunLog, *, follow: bool, master: str, **spark_options: Any
 ) -> list[Pending] | None:
     """Run to the end; what is pending then, if that is asked for."""
-    if not Path(facts).exists():
-        raise DataError(f"{facts}: no such file or folder")
-    spark = started(master, told.show)
+    if not Path(task.facts).exists():
+        raise DataError(f"{task.facts}: no such file or folder")
+    spark = started(master, log.show)
     from py4j.protocol import Py4JNetworkError
     from pyspark.errors import PySparkException
 
-    from tidelog.spark import stream, summary
-    from tidelog.streaming.offline import Endless
-    from tidelog.streaming.schedule import Blocking
-    from tidelog.streaming.stream import Growing
+    from tidelog.evaluation.spark.failures import summary
+    from tidelog.spark import stream
 
-    def commit(found: Commit) -> None:
+    def commit(done: Commit) -> None:
         now = {
-            "batch": found.batch,
-            "tin": found.clock.tin,
-            "tout": found.tout,
-            "by_query": found.answers,
-            "state_bytes": found.state_bytes,
+            "batch": done.batch,
+            "tin": done.clock.tin,
+            "tout": done.tout,
+            "by_query": done.answers,
+            "state_bytes": done.state_bytes,
         }
-        counts = {"facts": found.facts, "late": found.late, "dead": found.dead}
-        told.batch(now, **counts, answers=sum(found.answers.values()))
+        counts = {"facts": done.facts, "late": done.late, "dead": done.dead}
+        log.batch(now, **counts, answers=sum(done.answers.values()))
 
     trigger = {"processingTime": "500 milliseconds"} if follow else {"availableNow": True}
-    with warnings.catch_warnings(record=True) as growing:
-        warnings.simplefilter("always", Growing)
-        try:
-            running = stream(
-                spark,
-                program,
-                asked,
-                inputs=facts,
-                rigid=rigid,
-                trigger=trigger,
-                told=commit,
-                **options,
-            )
-        except Endless as error:
-            raise DataError(str(error)) from None
-        except Blocking as error:
-            raise DataError(f"{error}; --mode online streams it, and keeps every fact") from None
-    for warning in growing:
-        if issubclass(warning.category, Growing):
-            said = visible(str(warning.message))
-            terminal.stderr().print(f"warning: {said}", highlight=False)
+    with starting():
+        running = stream(
+            spark,
+            task.program,
+            task.queries,
+            inputs=task.facts,
+            rigid=task.rigid,
+            sink=task.sink,
+            checkpoint=task.checkpoint,
+            trigger=trigger,
+            told=commit,
+            **task.options.keywords(),
+            **spark_options,
+        )
     if running.committed is not None:
-        told.now = {"tin": running.committed.clock.tin, "tout": running.committed.tout}
+        log.now = {"tin": running.committed.clock.tin, "tout": running.committed.tout}
     try:
         with _asked_to_stop() as asked_to_stop:
             while not asked_to_stop.is_set() and not running.awaitTermination(1):
                 pass
             left = None
-            if follow or keep_open or asked_to_stop.is_set():
+            if follow or task.keep_open or asked_to_stop.is_set():
                 running.query.stop()
-                left = running.pending() if pending else None
+                left = running.pending() if task.pending else None
                 running.stop()
             else:
                 running.close()
@@ -124,44 +101,21 @@ def query_on_spark(
     budget: float,
 ) -> Evaluated:
     """`tidelog query --engine spark`: one query after the other, in the order of time."""
-    spark = started(master, progress)
-    from py4j.protocol import Py4JNetworkError
-    from pyspark.errors import PySparkException
+    started(master, progress)
+    from tidelog.evaluation.engine import evaluate
 
-    from tidelog.evaluation.engine import Evaluated
-    from tidelog.pipeline.batch import query
-    from tidelog.pipeline.shipping import prepare
-    from tidelog.spark import clear, summary
-
-    prepare(spark)
-    found: dict[str, pa.Table] = {}
-    try:
-        for name in asked:
-            progress(f"answers of {name}")
-            frame = query(
-                spark,
-                program,
-                name,
-                {} if facts is None else facts,
-                from_=from_,
-                to=to,
-                ticks=ticks,
-                timestamps=timestamps,
-                partitions=None,
-                memory="1GB",
-                budget=budget,
-            )
-            table = frame.toArrow()
-            order = sorted(table.column_names, key=lambda column: column != "time")
-            found[name] = table.sort_by([(column, "ascending") for column in order])
-    except (Py4JNetworkError, ConnectionError):
-        raise DataError("Spark's process has ended before it had the answers") from None
-    except PySparkException as error:
-        told = clear(error)
-        raise (
-            told if isinstance(told, DataError) else DataError(f"Spark stopped: {summary(error)}")
-        ) from None
-    return Evaluated(found, {})
+    return evaluate(
+        program,
+        asked,
+        facts,
+        from_=from_,
+        to=to,
+        engine="spark",
+        ticks=ticks,
+        timestamps=timestamps,
+        budget=budget,
+        progress=progress,
+    )
 
 
 def started(master: str, show: Callable[[str], None]) -> SparkSession:
@@ -177,10 +131,10 @@ def started(master: str, show: Callable[[str], None]) -> SparkSession:
         ) from None
     show("starting Spark")
     with _starting(master):
-        found = session(master)
+        spark = session(master)
     # A server of PySpark's would print a traceback if Spark's process were killed.
     AccumulatorTCPServer.handle_error = lambda *_: None  # type: ignore[method-assign]
-    return found
+    return spark
 
 
 @contextmanager
@@ -218,9 +172,9 @@ def _telling(said: str, error: Exception) -> str:
         r"(?s)(?:spark-class|\.sh|spark-submit): line \d+: ([^\n]+)\n.*",
         r"^(JAVA_HOME .+)$",
     ):
-        found = re.findall(pattern, text, re.MULTILINE)
-        if found:
-            return str(found[-1]).strip().rstrip(".")
+        reasons = re.findall(pattern, text, re.MULTILINE)
+        if reasons:
+            return str(reasons[-1]).strip().rstrip(".")
     return str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
 
 

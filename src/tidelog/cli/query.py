@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,11 +18,15 @@ from tidelog.cli.common import (
     data_errors,
     facts_option,
     origin_option,
+    strict_option,
     tick_option,
     ticks_of,
 )
 from tidelog.language.diagnostics import visible
 from tidelog.views import terminal
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @click.command("query")
@@ -37,12 +40,13 @@ from tidelog.views import terminal
     "--engine", type=click.Choice(["duckdb", "spark"]), default="duckdb", show_default=True
 )
 @click.option("--master", default="local[*]", show_default=True, metavar="URL", help="Of Spark.")
-@click.option("--format", "format_", type=click.Choice(["csv", "json", "table"]))
+@click.option("--format", "format_", type=click.Choice(["csv", "json", "table", "parquet"]))
 @click.option("--json", "as_json", is_flag=True, help="Short for --format json.")
 @click.option("--out", metavar="FILE|DIR", help="Write there; a folder when there are several.")
 @tick_option
 @origin_option
 @click.option("--ticks", "as_ticks", is_flag=True, help="With --tick, give times as whole ticks.")
+@strict_option
 def query_command(
     rules: str,
     facts: str | None,
@@ -58,6 +62,7 @@ def query_command(
     tick: str | None,
     origin: str | None,
     as_ticks: bool,
+    strict: bool,
 ) -> None:
     """Answer the outputs of RULES over finite facts."""
     from tidelog.evaluation.engine import as_tick, evaluate
@@ -71,7 +76,7 @@ def query_command(
         low, high = as_tick(from_, ticks), as_tick(to, ticks)
     except ValueError as error:
         raise click.UsageError(f"--from and --to: {error}") from error
-    report = accepted(rules)
+    report = accepted(rules, strict=strict)
     asked = chosen_queries(report.program, queries)
     chosen = _format(format_, as_json, out, len(asked))
     with data_errors(), terminal.Progress() as progress:
@@ -98,12 +103,11 @@ def query_command(
     for name, rows in found.nulls.items():
         left_out = f"{terminal.plural(rows, 'row')} of {name} left out"
         terminal.stderr().print(f"warning: {left_out}: NULL or NaN in a column")
-    blocks = {q: answers.lines(q, found.answers[q], chosen) for q in asked}
     if out is not None:
-        _write(out, blocks, answers.FORMATS[chosen])
+        _write(out, {query: found.answers[query] for query in asked}, chosen)
         return
-    for lines in blocks.values():
-        for line in lines:
+    for query in asked:
+        for line in answers.lines(query, found.answers[query], chosen):
             click.echo(line)
 
 
@@ -114,7 +118,11 @@ def _format(format_: str | None, as_json: bool, out: str | None, queries: int) -
             raise click.UsageError("--json and --format contradict each other")
         return "json"
     if format_ is None and out is not None:
-        return "json" if out.endswith((".json", ".jsonl")) else "csv"
+        from tidelog.views.answers import ENDINGS
+
+        return ENDINGS.get(Path(out).suffix.lower(), "csv")
+    if format_ == "parquet" and out is None:
+        raise click.UsageError("Parquet is not for a terminal: write it to a file with --out")
     if format_ is None:
         format_ = "table" if sys.stdout.isatty() else "csv"
     if format_ == "csv" and queries > 1 and out is None:
@@ -125,30 +133,32 @@ def _format(format_: str | None, as_json: bool, out: str | None, queries: int) -
     return format_
 
 
-def _write(out: str, blocks: dict[str, Iterator[str]], ending: str) -> None:
+def _write(out: str, tables: dict[str, pa.Table], format_: str) -> None:
     """One query to a file, several to a folder, a file each; whole files or none."""
-    folder = len(blocks) != 1 or out.endswith("/") or Path(out).is_dir()
-    written: list[tuple[str, Path]] = []
+    from tidelog.views import answers
+
+    folder = len(tables) != 1 or out.endswith("/") or Path(out).is_dir()
+    written: list[tuple[Path, Path]] = []
     try:
-        for query in blocks:
-            place = (Path(out, f"{query}{ending}") if folder else Path(out)).resolve()
+        for query, table in tables.items():
+            name = f"{query}{answers.FORMATS[format_]}"
+            place = (Path(out, name) if folder else Path(out)).resolve()
             if place.exists() and not place.is_file():  # a pipe, /dev/null: there to be written to
-                with place.open("w", encoding="utf-8", newline="") as file:
-                    file.writelines(f"{line}\n" for line in blocks[query])
+                answers.write(query, table, format_, place)
                 continue
             place.parent.mkdir(parents=True, exist_ok=True)
             handle, temporary = tempfile.mkstemp(dir=place.parent, prefix=f".{place.name[:50]}.")
-            written.append((temporary, place))
-            with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-                file.writelines(f"{line}\n" for line in blocks[query])
-        for temporary, place in written:
-            os.chmod(temporary, 0o666 & ~_umask())
-            os.replace(temporary, place)
+            os.close(handle)
+            written.append((Path(temporary), place))
+            answers.write(query, table, format_, Path(temporary))
+        for temporary_file, place in written:
+            os.chmod(temporary_file, 0o666 & ~_umask())
+            os.replace(temporary_file, place)
     except OSError as error:
         raise click.UsageError(f"cannot write {out}: {error.strerror or error}") from error
     finally:
-        for temporary, _ in written:
-            Path(temporary).unlink(missing_ok=True)
+        for temporary_file, _ in written:
+            temporary_file.unlink(missing_ok=True)
 
 
 def _umask() -> int:

@@ -50,11 +50,10 @@ def report_command(
     """Draw RULES, and with --facts what holds when and why, as one self-contained HTML page."""
     from tidelog.analysis.analyze import analyze
     from tidelog.analysis.containment import Budget
-    from tidelog.analysis.dependencies import dependencies
+    from tidelog.analysis.passes import passes
     from tidelog.evaluation.duckdb import Engine
     from tidelog.evaluation.engine import as_tick
     from tidelog.explain.record import record, waiting
-    from tidelog.logic.normalise import core
     from tidelog.views.report import page
 
     for option, path in (("--facts", facts), ("--out", out)):
@@ -81,7 +80,7 @@ def report_command(
         for query in asked:
             progress(f"analysing {query}")
             analyses.append(analyze(report.program, query, Budget(budget / max(len(asked), 1))))
-    deps = dependencies(core(report.program, asked), asked)
+    deps = passes(report.program, asked).dependencies
     name = name_of(rules)
     command = (
         ""

@@ -20,6 +20,7 @@ from tidelog.cli.common import (
     read_bytes,
     refuse,
     replace_file,
+    strict_option,
 )
 from tidelog.language.checks import Report, decode
 from tidelog.language.diagnostics import ProgramError
@@ -37,8 +38,9 @@ from tidelog.views.findings import github_lines, sarif
     type=click.Choice(["text", "json", "github", "sarif"]),
     help="For people (the default), programs, GitHub's annotations, or code scanning.",
 )
+@strict_option
 @click.option("--json", "as_json", is_flag=True, help="Short for --format json.")
-def check_command(rules: tuple[str, ...], format_: str | None, as_json: bool) -> None:
+def check_command(rules: tuple[str, ...], format_: str | None, strict: bool, as_json: bool) -> None:
     """Say everything that is wrong with RULES, one file or several."""
     if as_json and format_ not in (None, "json"):
         raise click.UsageError("--json and --format contradict each other")
@@ -56,7 +58,8 @@ def check_command(rules: tuple[str, ...], format_: str | None, as_json: bool) ->
             for report in reports:
                 terminal.print_diagnostics(console, report, report.diagnostics)
                 console.print(terminal.report_summary(report))
-    sys.exit(1 if any(report.errors for report in reports) else 0)
+    wrong = any(report.errors or (strict and report.warnings) for report in reports)
+    sys.exit(1 if wrong else 0)
 
 
 def _check_json(report: Report) -> dict[str, object]:
@@ -117,14 +120,12 @@ def _formatted(rules: str, only_check: bool, as_json: bool) -> dict[str, object]
 @json_option
 def explain_command(rules: str, queries: tuple[str, ...], show: str, as_json: bool) -> None:
     """Say what kind of query each output of RULES is, and why."""
-    from tidelog.analysis.dependencies import dependencies
-    from tidelog.logic.normalise import core
+    from tidelog.analysis.passes import passes
 
     sections = choices("--show", show, terminal.SECTIONS)
     report = accepted(rules)
     asked = chosen_queries(report.program, queries)
-    whole = core(report.program, asked)
-    found = [dependencies(whole, [q]) for q in asked]
+    found = [passes(report.program, asked).dependencies_of(query) for query in asked]
     if as_json:
         queries_json = [terminal.explain_json(d) for d in found]
         if "pipeline" in sections:

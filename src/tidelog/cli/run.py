@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -23,52 +20,27 @@ from tidelog.cli.common import (
     tick_option,
     ticks_of,
 )
+from tidelog.cli.running import RunLog, StreamTask
+from tidelog.data.secrets import without_secrets
 from tidelog.language.diagnostics import visible
-from tidelog.pipeline.secrets import without_secrets
+from tidelog.streaming.sinks import usages
 from tidelog.views import terminal
 
 if TYPE_CHECKING:
     from tidelog.analysis.definitive import Pending
+    from tidelog.streaming.options import Emit, History, Mode, StreamOptions
 
-_SINKS = "csv:DIR|parquet:DIR|json:DIR|jsonl:FILE|console"
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+# Options that a stream has on Spark only.
+_SPARK_ONLY = ("follow", "partitions", "memory", "files_per_batch")
 
 
-@dataclass
-class Told:
-    """What a run has done so far, for the status line, the metrics and the summary."""
-
-    metrics: IO[str] | None
-    show: Callable[[str], None]
-    began: float = field(default_factory=time.monotonic)
-    last: float = field(default_factory=time.monotonic)
-    batches: int = 0
-    totals: dict[str, int] = field(default_factory=dict)
-    now: dict[str, Any] = field(default_factory=dict)
-
-    def batch(self, now: dict[str, Any], **counts: int) -> None:
-        moment = time.monotonic()
-        seconds, self.last = moment - self.last, moment
-        self.batches += 1
-        self.now = now
-        for name, n in counts.items():
-            self.totals[name] = self.totals.get(name, 0) + n
-        rate = counts["facts"] / max(seconds, 1e-9)
-        if self.metrics is not None:
-            line = {**now, **counts, "seconds": round(seconds, 4), "facts_per_second": round(rate)}
-            self.metrics.write(json.dumps(line) + "\n")
-            self.metrics.flush()
-        state = ", ".join(f"{k} {v}" for k, v in now.items() if k not in ("batch", "by_query"))
-        self.show(f"batch {now['batch']}: {self.totals['facts']} facts, {rate:,.0f}/s; {state}")
-
-    def summary(self) -> dict[str, Any]:
-        seconds = time.monotonic() - self.began
-        return {
-            "batches": self.batches,
-            **{name: self.totals.get(name, 0) for name in ("facts", "late", "dead", "answers")},
-            "tin": self.now.get("tin"),
-            "tout": self.now.get("tout"),
-            "seconds": round(seconds, 3),
-        }
+def _choice(name: str, values: tuple[str, ...], help_: str) -> Callable[[_Command], _Command]:
+    """An option with some values, of which the first is the usual one."""
+    return click.option(
+        name, type=click.Choice(values), default=values[0], show_default=True, help=help_
+    )
 
 
 @click.command("run")
@@ -81,31 +53,29 @@ class Told:
 @click.option(
     "--engine", type=click.Choice(["spark", "duckdb"]), help="Default: spark; duckdb for -."
 )
-@click.option(
+@_choice(
     "--mode",
-    type=click.Choice(["offline", "online"]),
-    default="offline",
-    show_default=True,
-    help="After the least delay for any data, or as soon as this data allows.",
+    ("offline", "online"),
+    "After the least delay for any data, or as soon as this data allows.",
 )
-@click.option(
+@_choice(
     "--emit",
-    type=click.Choice(["definitive", "eager"]),
-    default="definitive",
-    show_default=True,
-    help="Answers when their time is final, or as soon as each is derived.",
+    ("definitive", "eager"),
+    "Answers when their time is final, or as soon as each is derived.",
 )
-@click.option(
+@_choice(
     "--history",
-    type=click.Choice(["derived", "strict"]),
-    default="derived",
-    show_default=True,
-    help="Offline: keep slices of derived predicates, or input facts in the window only.",
+    ("derived", "strict"),
+    "Offline: keep slices of derived predicates, or input facts in the window only.",
 )
 @click.option("--pending", is_flag=True, help="What may still come, and what becomes of it.")
 @click.option("--master", default="local[*]", show_default=True, metavar="URL", help="Of Spark.")
 @click.option(
-    "--sink", default="console", show_default=True, metavar=_SINKS, help="Where answers go."
+    "--sink",
+    default="console",
+    show_default=True,
+    metavar="|".join(usages(in_process=True)),
+    help="Where answers go.",
 )
 @click.option("--checkpoint", metavar="DIR", help="To go on from after a stop or a crash.")
 @click.option(
@@ -157,30 +127,16 @@ def run_command(
     rigid: str | None,
     queries: tuple[str, ...],
     engine: str | None,
-    mode: str,
-    emit: str,
-    history: str,
     pending: bool,
-    master: str,
     sink: str,
     checkpoint: str | None,
-    lateness: int,
-    sparse: tuple[str, ...],
-    max_jump: int | None,
-    from_: str | None,
-    tick: str | None,
-    origin: str | None,
-    as_ticks: bool,
-    follow: bool,
     keep_open: bool,
-    partitions: int | None,
-    memory: str | None,
-    files_per_batch: int | None,
     metrics: str | None,
     as_json: bool,
+    master: str,
+    **given: Any,
 ) -> None:
     """Run RULES over a stream of facts: answers as soon as they are final."""
-    from tidelog.evaluation.engine import as_tick
     from tidelog.pipeline.publishing import is_prometheus
 
     if facts == "":
@@ -189,89 +145,76 @@ def run_command(
         raise click.UsageError(
             "standard input is read in process: --engine duckdb, rules in a file"
         )
+    spark_only = {name: given.pop(name) for name in _SPARK_ONLY}
+    options = _options(pending, **given)
+    here = facts == "-" or engine == "duckdb"
+    published = metrics if metrics is not None and is_prometheus(metrics) else None
+    if here:
+        _refuse_in_process({f"metrics {metrics}, for Prometheus,": published, **spark_only})
+    program = accepted(rules).program
+    asked = chosen_queries(program, queries)
+    lines_to = _lines_to(None if published else metrics)
+    with data_errors(), lines_to as lines, terminal.Progress() as progress:
+        log = RunLog(lines, progress)
+        task = StreamTask(
+            program, asked, facts, rigid, sink, checkpoint, options, keep_open or pending, pending
+        )
+        if here:
+            from tidelog.cli.in_process import in_process
+
+            left = in_process(task, log, watched=pending and not as_json)
+        else:
+            from tidelog.cli.on_spark import on_spark
+
+            spark_only["memory"] = spark_only["memory"] or "1GB"
+            left = on_spark(task, log, master=master, metrics=published, **spark_only)
+            _tell_pending(() if as_json else left or ())
+    _report(log.summary(), as_json, None if here else checkpoint, left)
+
+
+def _options(
+    pending: bool,
+    mode: Mode,
+    emit: Emit,
+    history: History,
+    lateness: int,
+    sparse: tuple[str, ...],
+    max_jump: int | None,
+    from_: str | None,
+    tick: str | None,
+    origin: str | None,
+    as_ticks: bool,
+) -> StreamOptions:
+    """The options that a stream has in process and on Spark alike."""
+    from tidelog.evaluation.engine import as_tick
+    from tidelog.streaming.options import StreamOptions
+
     ticks = ticks_of(tick, origin, as_ticks)
     try:
-        low = as_tick(from_, ticks)
+        first: Any = as_tick(from_, ticks)
     except ValueError as error:
         raise click.UsageError(f"--from: {error}") from error
-    here = facts == "-" or engine == "duckdb"
-    prometheus = metrics is not None and is_prometheus(metrics)
-    if here:
-        for option, value in (
-            (f"--metrics {metrics}, for Prometheus,", prometheus),
-            ("--follow", follow),
-            ("--partitions", partitions),
-            ("--memory", memory),
-            ("--files-per-batch", files_per_batch),
-        ):
-            if value:
-                raise click.UsageError(f"{option} goes with --engine spark")
     if pending and mode != "online":
         raise click.UsageError("--pending goes with --mode online")
     if history == "strict" and mode == "online":
         raise click.UsageError("--history strict goes with --mode offline")
-    report = accepted(rules)
-    asked = chosen_queries(report.program, queries)
-    common: dict[str, Any] = {"lateness": lateness, "max_jump": max_jump, "from_": low}
-    lines_to = _lines_to(None if prometheus else metrics)
-    with data_errors(), lines_to as lines, terminal.Progress() as progress:
-        told = Told(lines, progress)
-        left: list[Pending] | None = None
-        if here:
-            from tidelog.cli.in_process import in_process
+    return StreamOptions(
+        mode, emit, history, lateness, sparse, max_jump, first, tick, origin, not as_ticks
+    )
 
-            left = in_process(
-                report.program,
-                asked,
-                facts,
-                rigid,
-                told,
-                sink=sink,
-                sparse=sparse,
-                ticks=ticks,
-                as_ticks=as_ticks,
-                checkpoint=checkpoint,
-                keep_open=keep_open or pending,
-                pending=pending,
-                as_json=as_json,
-                **common,
-                mode=mode,
-                emit=emit,
-                history=history,
-            )
-        else:
-            from tidelog.cli.on_spark import on_spark
-            from tidelog.streaming.watch import Change
 
-            left = on_spark(
-                report.program,
-                asked,
-                facts,
-                rigid,
-                told,
-                follow=follow,
-                keep_open=keep_open or pending,
-                pending=pending,
-                master=master,
-                sink=sink,
-                checkpoint=checkpoint,
-                sparse=sparse,
-                tick=tick,
-                origin=origin,
-                timestamps=not as_ticks,
-                partitions=partitions,
-                memory=memory or "1GB",
-                files_per_batch=files_per_batch,
-                metrics=metrics if prometheus else None,
-                **common,
-                mode=mode,
-                emit=emit,
-                history=history,
-            )
-            for found in left or () if not as_json else ():
-                said = visible(str(Change("pending", found)))
-                terminal.stderr().print(said, markup=False, highlight=False)
-    _report(told.summary(), as_json, None if here else checkpoint, left)
+def _refuse_in_process(spark_only: dict[str, object]) -> None:
+    for option, value in spark_only.items():
+        if value:
+            raise click.UsageError(f"--{option.replace('_', '-')} goes with --engine spark")
+
+
+def _tell_pending(answers: Iterable[Pending]) -> None:
+    from tidelog.streaming.watch import Change
+
+    for answer in answers:
+        said = visible(str(Change("pending", answer)))
+        terminal.stderr().print(said, markup=False, highlight=False)
 
 
 def _report(
@@ -288,7 +231,7 @@ def _report(
         console.print(f"  see {visible(without_secrets(checkpoint))}/dead_letters")
     if as_json:
         if pending is not None:
-            summary["pending"] = [found.as_json() for found in pending]
+            summary["pending"] = [answer.as_json() for answer in pending]
         print_json(summary)
         return
     batches = f"{summary['batches']} {'batch' if summary['batches'] == 1 else 'batches'}"

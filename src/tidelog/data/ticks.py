@@ -1,11 +1,16 @@
-"""Timestamps and ticks: tick = floor((timestamp - origin) / length), in UTC."""
+"""Timestamps and ticks: tick = floor((timestamp - origin) / length), in UTC; ranges of ticks."""
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
+
+from tidelog.analysis.graph import Bound
+from tidelog.data.types import fit
+from tidelog.language.program import TIME_MAX, Type
 
 _UNITS = {
     "us": 1,
@@ -36,13 +41,13 @@ class Ticks:
         >>> Ticks.of("10m", "2014-01-01T00:00:00Z").tick("2014-01-01T00:25:00Z")
         2
         """
-        found = re.fullmatch(r"([0-9]{1,12})\s*(us|ms|s|m|h|d)", length.strip())
-        if not found or int(found.group(1)) == 0:
+        written = re.fullmatch(r"([0-9]{1,12})\s*(us|ms|s|m|h|d)", length.strip())
+        if not written or int(written.group(1)) == 0:
             raise ValueError(
                 f"`{length}` is not a tick length: write a number and us, ms, s, m, h or d: 10m"
             )
         start = 0 if origin is None else micros(origin)
-        return Ticks(int(found.group(1)) * _UNITS[found.group(2)], start)
+        return Ticks(int(written.group(1)) * _UNITS[written.group(2)], start)
 
     def tick(self, moment: Any) -> int:
         """The tick a timestamp is in."""
@@ -54,6 +59,10 @@ class Ticks:
 
     def moment(self, tick: int) -> datetime:
         return _EPOCH + timedelta(microseconds=self.micros(tick))
+
+    def sql(self, micros: str) -> str:
+        """The tick of a SQL expression for microseconds since 1970."""
+        return floor_sql(f"({micros} - {self.origin})", self.length)
 
 
 def micros(moment: Any) -> int:
@@ -74,3 +83,60 @@ def micros(moment: Any) -> int:
         moment = moment.replace(tzinfo=UTC)
     since: timedelta = moment - _EPOCH
     return since // timedelta(microseconds=1)
+
+
+def floor_sql(value: str, by: int) -> str:
+    """Division in SQL that rounds down, also below 0."""
+    return f"(({value} - (({value} % {by}) + {by}) % {by}) // {by})"
+
+
+def fitting_tick(value: Any, ticks: Ticks | None) -> int:
+    """The tick of a time as it was written, or ValueError."""
+    if ticks is not None:
+        return ticks.tick(value)
+    tick = fit(value, Type.INT)
+    if tick is None:
+        raise ValueError("no value")
+    return check_tick(int(tick))
+
+
+def check_tick(tick: int) -> int:
+    if not -TIME_MAX <= tick <= TIME_MAX:
+        raise ValueError(f"time {tick} does not fit 62 bits")
+    return tick
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Ticks low to high, both included; infinite ends allowed; empty when low > high."""
+
+    low: Bound
+    high: Bound
+
+    @property
+    def empty(self) -> bool:
+        return self.low > self.high
+
+    @property
+    def finite(self) -> bool:
+        return self.empty or not (math.isinf(self.low) or math.isinf(self.high))
+
+    def __and__(self, other: Range) -> Range:
+        both = Range(max(self.low, other.low), min(self.high, other.high))
+        return EMPTY if both.empty else both
+
+    def __or__(self, other: Range) -> Range:
+        """The least range around both."""
+        if self.empty or other.empty:
+            return other if self.empty else self
+        return Range(min(self.low, other.low), max(self.high, other.high))
+
+    def __add__(self, offset: int) -> Range:
+        return self if self.empty else Range(self.low + offset, self.high + offset)
+
+    def __str__(self) -> str:
+        return "nowhere" if self.empty else f"{self.low} to {self.high}"
+
+
+EMPTY = Range(math.inf, -math.inf)
+ALWAYS = Range(-math.inf, math.inf)

@@ -1,4 +1,4 @@
-"""Answers as CSV and JSON lines, the formats that facts are read from."""
+"""Answers as CSV and JSON lines, the formats that facts are read from; ticks as timestamps."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from datetime import datetime
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from tidelog.data.ticks import Ticks
+from tidelog.errors import DataError
 
 
 def csv_lines(answers: pa.Table) -> Iterator[str]:
@@ -27,7 +30,7 @@ def _csv_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return _quoted(column)
     if pa.types.is_integer(column.type):
         return pc.fill_null(column.cast(pa.string()), "")
-    return pa.chunked_array([pa.array([plain(v) for v in column.to_pylist()], pa.string())])
+    return pa.chunked_array([pa.array([as_text(v) for v in column.to_pylist()], pa.string())])
 
 
 def _quoted(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -37,7 +40,7 @@ def _quoted(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.if_else(awkward, pc.binary_join_element_wise('"', escaped, '"', ""), column)
 
 
-def plain(value: object) -> str:
+def as_text(value: object) -> str:
     match value:
         case None:  # the period of a single answer
             return ""
@@ -59,9 +62,22 @@ def json_lines(predicate: str | None, answers: pa.Table) -> Iterator[str]:
         for row in batch.to_pylist():
             values = {
                 # The key that says which predicate it is stays what it is.
-                "predicate2" if k == "predicate" and told else k: plain(v)
+                "predicate2" if k == "predicate" and told else k: as_text(v)
                 if isinstance(v, datetime)
                 else v
                 for k, v in row.items()
             }
             yield json.dumps({**told, **values}, ensure_ascii=False)
+
+
+def timestamps(ticks: pa.ChunkedArray, length: Ticks) -> pa.ChunkedArray:
+    """When each tick starts; ticks come in order."""
+    for tick in (ticks[0].as_py(), ticks[-1].as_py()) if len(ticks) else ():
+        try:
+            length.moment(tick)
+        except OverflowError:
+            raise DataError(
+                f"tick {tick} is no timestamp between the years 1 and 9999; ask for whole ticks"
+            ) from None
+    micros = pc.add(pc.multiply(ticks, length.length), length.origin)
+    return micros.cast(pa.timestamp("us", tz="UTC"))

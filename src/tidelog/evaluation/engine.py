@@ -1,25 +1,80 @@
-"""The engines by name, and one way to call them."""
+"""What an engine must do, the engines by name, and one way to ask them.
+
+An engine is met on two levels. `SqlEngine` is what the steps of a plan need: tables made from SQL,
+counted and handed out; a DuckDB connection and Spark's Catalyst are such. `QueryEngine` answers
+whole queries over finite facts; `evaluate` chooses one by its name.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, TypeAlias
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from tidelog.data.facts import DataError, FactsLike
 from tidelog.data.ticks import Ticks
-from tidelog.evaluation.plan import Unbounded
+from tidelog.errors import DataError
 from tidelog.language.checks import Similar
 from tidelog.language.program import TIME_MAX, Program
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-ENGINES = ("duckdb",)
+    from tidelog.data.readers.places import FactsLike
 
 Moment: TypeAlias = int | float | str | datetime
+
+
+class Feature(Enum):
+    """What a plan may ask for and not every engine has."""
+
+    RECURSION = "recursion"
+
+
+class SqlEngine(Protocol):
+    """Runs the SQL of a plan."""
+
+    @property
+    def limits(self) -> Mapping[Feature, str]:
+        """What it cannot do, each with the reason that a user reads."""
+
+    def table(self, name: str, select: str) -> None:
+        """Make a table, in place of an earlier one of this name."""
+
+    def view(self, name: str, select: str) -> None:
+        """Make a view, in place of an earlier one of this name."""
+
+    def offer_texts(self, texts: Mapping[str, int]) -> None:
+        """Make the table of the texts that cannot stand in SQL (see `sql.TEXTS`)."""
+
+    def rows_of(self, table: str) -> int:
+        """How many rows a table has."""
+
+    def all(self, select: str) -> list[tuple[Any, ...]]:
+        """The rows of a select, in this process."""
+
+    def arrow(self, select: str) -> pa.Table:
+        """The rows of a select, in this process."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """Some queries over finite facts, with times in ticks; None is the first or last of the data.
+
+    With ticks, answers have timestamps if wanted. The timeline has a budget of seconds.
+    """
+
+    program: Program
+    queries: tuple[str, ...]
+    facts: FactsLike
+    low: int | float | None
+    high: int | float | None
+    ticks: Ticks | None
+    timestamps: bool
+    budget: float
+    progress: Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -32,6 +87,33 @@ class Evaluated:
     answers: dict[str, pa.Table]
     nulls: dict[str, int]
     timeline: str | None = None
+
+
+class QueryEngine(Protocol):
+    """Answers queries over finite facts."""
+
+    def __call__(self, question: Question) -> Evaluated: ...
+
+
+def _duckdb() -> QueryEngine:
+    from tidelog.evaluation.duckdb import answers
+
+    return answers
+
+
+def _spark() -> QueryEngine:
+    try:
+        from tidelog.evaluation.spark.query import answers
+    except ImportError as error:
+        raise DataError(
+            f"Spark is not installed ({error.name} is missing): install pyspark, or use the engine"
+            " duckdb"
+        ) from None
+    return answers
+
+
+# By name; an engine is imported when it is asked for.
+ENGINES: dict[str, Callable[[], QueryEngine]] = {"duckdb": _duckdb, "spark": _spark}
 
 
 def evaluate(
@@ -54,8 +136,6 @@ def evaluate(
     """
     if engine not in ENGINES:
         raise ValueError(f"no engine is called {engine!r}; there are {', '.join(ENGINES)}")
-    from tidelog.evaluation.duckdb import Engine
-
     queries = tuple(queries)
     known = [*program.heads, *program.inputs]
     for query in queries:
@@ -64,18 +144,8 @@ def evaluate(
             hint = f"did you mean {near}?" if near else f"there are {', '.join(known[:10])}"
             raise ValueError(f"no predicate {query} in the rules; {hint}")
     low, high = as_tick(from_, ticks), as_tick(to, ticks)
-    with Engine(program, facts, ticks, timestamps, progress) as running:
-        if isinstance(low, float) or isinstance(high, float):
-            reason = "the range has no end"
-        else:
-            try:
-                return Evaluated(running.query(queries, low, high), running.nulls)
-            except Unbounded as error:
-                reason = str(error)
-        from tidelog.evaluation.timeline import answers
-
-        found = answers(running, queries, low, high, budget)
-        return Evaluated(found, running.nulls, reason)
+    question = Question(program, queries, facts, low, high, ticks, timestamps, budget, progress)
+    return ENGINES[engine]()(question)
 
 
 def as_tick(time: Moment | None, ticks: Ticks | None) -> int | float | None:
@@ -106,6 +176,3 @@ def as_tick(time: Moment | None, ticks: Ticks | None) -> int | float | None:
     if not -TIME_MAX <= time <= TIME_MAX:
         raise ValueError(f"time {time} does not fit 62 bits")
     return time
-
-
-__all__ = ["ENGINES", "DataError", "Evaluated", "as_tick", "evaluate"]

@@ -9,48 +9,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from typing import assert_never
 
 from tidelog.analysis.dependencies import Dependencies
-from tidelog.analysis.graph import Bound
-from tidelog.language.program import Atom, Rule, TimePoint
-from tidelog.logic.normalise import relative
+from tidelog.data.ticks import ALWAYS, EMPTY, Range
+from tidelog.language.program import Program, TimePoint
+from tidelog.logic.clause import Clause, FixedTick, Free, Offset, Premise, Rigid, Sign, When
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
-    """Ticks low to high, both included; infinite ends allowed; empty when low > high."""
-
-    low: Bound
-    high: Bound
-
-    @property
-    def empty(self) -> bool:
-        return self.low > self.high
-
-    @property
-    def finite(self) -> bool:
-        return self.empty or not (math.isinf(self.low) or math.isinf(self.high))
-
-    def __and__(self, other: Range) -> Range:
-        both = Range(max(self.low, other.low), min(self.high, other.high))
-        return EMPTY if both.empty else both
-
-    def __or__(self, other: Range) -> Range:
-        """The least range around both."""
-        if self.empty or other.empty:
-            return other if self.empty else self
-        return Range(min(self.low, other.low), max(self.high, other.high))
-
-    def __add__(self, offset: int) -> Range:
-        return self if self.empty else Range(self.low + offset, self.high + offset)
-
-    def __str__(self) -> str:
-        return "nowhere" if self.empty else f"{self.low} to {self.high}"
-
-
-EMPTY = Range(math.inf, -math.inf)
-ALWAYS = Range(-math.inf, math.inf)
+def times_in_rules(program: Program) -> Range:
+    """First to last tick of the facts that stand in the rules."""
+    ticks = [
+        rule.head.time.tick
+        for rule in program.rules
+        if not rule.body and isinstance(rule.head.time, TimePoint)
+    ]
+    return Range(min(ticks), max(ticks)) if ticks else EMPTY
 
 
 def ranges(deps: Dependencies, data: Mapping[str, Range], asked: Range) -> dict[str, Range]:
@@ -71,68 +45,88 @@ def _supply(deps: Dependencies, data: Mapping[str, Range]) -> dict[str, Range]:
         if p.temporal
     }
 
-    rules = [rule for rule in _in_order(deps) if rule.head.predicate in start]
+    clauses = [clause for clause in _in_order(deps) if clause.head.predicate in start]
 
-    def step(supply: dict[str, Range], found: dict[str, Range]) -> None:
-        for rule in rules:
-            found[rule.head.predicate] |= _reach(rule, supply)
+    def step(supply: dict[str, Range], wider: dict[str, Range]) -> None:
+        for clause in clauses:
+            wider[clause.head.predicate] |= _reach(clause, supply)
 
     return _fixpoint(start, step)
 
 
-def _reach(rule: Rule, supply: Mapping[str, Range]) -> Range:
-    """Where a rule's head can hold when its body predicates can hold on their supply."""
-    head = ALWAYS
-    for atom in rule.atoms:
-        if atom.time is None:
-            continue
-        there = supply[atom.predicate]
-        if isinstance(atom.time, TimePoint):
-            there = there & Range(atom.time.tick, atom.time.tick)
-        if there.empty:
-            return EMPTY
-        offset = relative(rule, atom)
-        if offset is not None:
-            head = head & (there + -offset)
-    if isinstance(rule.head.time, TimePoint):
-        return Range(rule.head.time.tick, rule.head.time.tick)
-    return head
+def _reach(clause: Clause, supply: Mapping[str, Range]) -> Range:
+    """Where a clause's head can hold when its premises can hold on their supply."""
+    reach = ALWAYS
+    for premise in clause.premises:
+        match premise.sign:
+            case Sign.POSITIVE:
+                reach = reach & _reach_by(premise, supply)
+            case Sign.NEGATIVE:
+                pass  # an absence can be anywhere
+            case _:
+                assert_never(premise.sign)
+    if reach.empty:
+        return EMPTY
+    return reach if clause.head.point is None else Range(clause.head.point, clause.head.point)
+
+
+def _reach_by(premise: Premise, supply: Mapping[str, Range]) -> Range:
+    """Where a head can hold, as far as one premise says."""
+    when = premise.when
+    match when:
+        case Offset(ticks):
+            return supply[premise.predicate] + -ticks
+        case FixedTick(tick):
+            there = supply[premise.predicate] & Range(tick, tick)
+        case Free():
+            there = supply[premise.predicate]
+        case Rigid():
+            return ALWAYS
+        case _:
+            assert_never(when)
+    return EMPTY if there.empty else ALWAYS
 
 
 def _demand(deps: Dependencies, supply: Mapping[str, Range], asked: Range) -> dict[str, Range]:
     start = {name: asked if name in deps.queries else EMPTY for name in supply}
 
-    rules = _in_order(deps)[::-1]
+    clauses = _in_order(deps)[::-1]
 
-    def step(demand: dict[str, Range], found: dict[str, Range]) -> None:
-        for rule in rules:
+    def step(demand: dict[str, Range], wider: dict[str, Range]) -> None:
+        for clause in clauses:
             head = ALWAYS
-            if rule.head.time is not None:
-                name = rule.head.predicate
+            if clause.head.temporal:
+                name = clause.head.predicate
                 head = demand[name] & supply[name]
-                if isinstance(rule.head.time, TimePoint):
-                    head = head & Range(rule.head.time.tick, rule.head.time.tick)
+            if clause.head.point is not None:
+                head = head & Range(clause.head.point, clause.head.point)
             if not head.empty:
-                for atom in rule.atoms:
-                    if atom.time is not None:
-                        found[atom.predicate] |= _needed(rule, atom, head)
+                for premise in clause.premises:
+                    if premise.temporal:
+                        wider[premise.predicate] |= _needed(premise.when, head)
 
     return _fixpoint(start, step)
 
 
-def _in_order(deps: Dependencies) -> list[Rule]:
-    """Rules after those for what they look at, so that one round mostly does."""
+def _in_order(deps: Dependencies) -> list[Clause]:
+    """Clauses after those for what they look at, so that one round mostly does."""
     place = {name: i for i, component in enumerate(deps.components) for name in component}
-    return sorted(deps.core.rules, key=lambda rule: place[rule.head.predicate])
+    return sorted(deps.core.clauses, key=lambda clause: place[clause.head.predicate])
 
 
-def _needed(rule: Rule, atom: Atom, head: Range) -> Range:
-    if isinstance(atom.time, TimePoint):
-        return Range(atom.time.tick, atom.time.tick)
-    offset = relative(rule, atom)
-    if offset is None:
-        return ALWAYS
-    return head + offset
+def _needed(when: When, head: Range) -> Range:
+    """Where a premise is looked at, present or absent, for a head within a range."""
+    match when:
+        case Offset(ticks):
+            return head + ticks
+        case FixedTick(tick):
+            return Range(tick, tick)
+        case Free():
+            return ALWAYS
+        case Rigid():
+            return EMPTY
+        case _:
+            assert_never(when)
 
 
 def _fixpoint(
@@ -140,7 +134,7 @@ def _fixpoint(
 ) -> dict[str, Range]:
     """The least fixpoint of a monotone step, or a little more where it would take for ever.
 
-    `step(known, found)` adds to `found` what follows from `known`; they may be one.
+    `step(known, wider)` adds to `wider` what follows from `known`; they may be one.
 
     What still grows after as many rounds as there are predicates grows along a cycle: that end
     becomes infinite. Applying the step again can only bring it back to what is still needed.
@@ -163,7 +157,7 @@ def _fixpoint(
     for _ in range(rounds):
         again = dict(start)
         step(now, again)
-        following = {name: now[name] & found for name, found in again.items()}
+        following = {name: now[name] & range_ for name, range_ in again.items()}
         if following == now:
             break
         now = following
@@ -180,3 +174,6 @@ def _widened(old: Range, new: Range) -> Range:
     return Range(
         -math.inf if new.low < old.low else old.low, math.inf if new.high > old.high else old.high
     )
+
+
+__all__ = ["ALWAYS", "EMPTY", "Range", "ranges"]

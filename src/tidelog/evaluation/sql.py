@@ -10,17 +10,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import assert_never
 
+from tidelog.data.packed import (
+    CHUNK,
+    COUNT,
+    bit,
+    chunk,
+    chunks_sql,
+    columns,
+    fill_sql,
+    holds_at_sql,
+    mask_sql,
+    pack_sql,
+    restrict_sql,
+    shift_sql,
+    unpack_sql,
+)
+from tidelog.data.types import SQL_TYPES
 from tidelog.evaluation.plan import (
     Derive,
     Fill,
     Fixpoint,
     Join,
+    Operand,
     Plan,
     Scan,
-    Source,
     constants,
-    groups,
 )
 from tidelog.evaluation.ranges import Range
 from tidelog.language.program import (
@@ -29,33 +45,14 @@ from tidelog.language.program import (
     Constant,
     Operator,
     Term,
-    TimeOffset,
-    TimePoint,
     Type,
     Variable,
 )
+from tidelog.logic.clause import FixedTick, Free, Offset, Rigid
 from tidelog.logic.normalise import Predicate
-
-CHUNK = 60
-FULL = (1 << CHUNK) - 1
 
 # Text constants that cannot stand in a SQL text of either engine: `tidelog_text(i, v)`.
 TEXTS = "tidelog_text"
-
-_TYPES = {Type.TEXT: "STRING", Type.INT: "BIGINT", Type.FLOAT: "DOUBLE", Type.BOOL: "BOOLEAN"}
-
-
-def chunk(tick: int) -> int:
-    """The first tick of the chunk a tick is in.
-
-    >>> chunk(61), chunk(-1)
-    (60, -60)
-    """
-    return tick - tick % CHUNK
-
-
-def columns(arity: int) -> list[str]:
-    return [f"a{i}" for i in range(1, arity + 1)]
 
 
 class Writer:
@@ -111,16 +108,12 @@ class Writer:
         if range_.empty:
             return self.empty(narrowed(scan.predicate, scan.columns))
         where += _within(range_, self.plan.data.get(scan.predicate.name, range_))
-        # Both engines truncate towards zero: times before 0 need one step more.
-        bit = f"t % {CHUNK}" if range_.low >= 0 else f"((t % {CHUNK}) + {CHUNK}) % {CHUNK}"
-        names = columns(len(kept))
-        inner = f"SELECT {_list(kept, 't', f'{bit} AS i')} FROM {table}{_where(where)}"
-        bits = "CAST(1 AS BIGINT) << CAST(i AS INT)"
-        if scan.name in self.unpacked:
-            return f"SELECT {_list(names, 't - i AS c', f'{bits} AS b')}\nFROM ({inner}) AS x"
-        return (
-            f"SELECT {_list(names, 't - i AS c')}, bit_or({bits}) AS b\n"
-            f"FROM ({inner}) AS x\nGROUP BY {_list(names, 't - i')}"
+        return pack_sql(
+            kept,
+            columns(len(kept)),
+            f"{table}{_where(where)}",
+            below_zero=range_.low < 0,
+            merged=scan.name not in self.unpacked,
         )
 
     def density(self, scan: Scan, chunks: Iterable[int]) -> str:
@@ -137,14 +130,14 @@ class Writer:
         """The columns a scan keeps and its conditions."""
         bound: dict[str, str] = {}
         where: list[str] = []
-        for i, term in enumerate(scan.atom.args, 1):
+        for i, term in enumerate(scan.premise.args, 1):
             if isinstance(term, Constant):
                 where.append(f"a{i} = {self.constant(term)}")
             elif term.name in bound:
                 where.append(f"a{i} = {bound[term.name]}")
             else:
                 bound[term.name] = f"a{i}"
-        where += [self.compare(c, bound) for c in scan.comparisons]
+        where += [self.compare(c, bound) for c in scan.tests]
         kept = [
             f"a{i + 1} AS {name}"
             for i, name in zip(scan.columns, columns(len(scan.columns)), strict=True)
@@ -161,18 +154,18 @@ class Writer:
         if len(step.joins) != 1:
             return False
         (join,) = step.joins
-        (source, *more) = join.sources or (None,)
-        head = join.rule.head
+        (operand, *more) = join.operands or (None,)
+        head = join.clause.head
         return (
-            source is not None
-            and source.table not in self.unpacked  # its rows are yet to be merged
+            operand is not None
+            and operand.table not in self.unpacked  # its rows are yet to be merged
             and not more
-            and not join.comparisons
-            and source.args == head.args
+            and not join.tests
+            and operand.args == head.args
             and all(isinstance(t, Variable) for t in head.args)
             and len(set(head.args)) == len(head.args)
-            and source.atom.time == head.time
-            and not isinstance(head.time, TimePoint)
+            and operand.premise.when == head.when
+            and head.point is None
         )
 
     def union(
@@ -181,10 +174,10 @@ class Writer:
         joins: Iterable[Join],
         clip: Range | None,
     ) -> str:
-        """All rules of a predicate, merged; within a range where one is given."""
+        """All clauses of a predicate, merged; within a range where one is given."""
         joins = list(joins)
-        facts = [j for j in joins if not j.rule.body]
-        known = [self.join(j) for j in joins if j.rule.body and not _timed(j)]
+        facts = [j for j in joins if j.clause.is_fact]
+        known = [self.join(j) for j in joins if not j.clause.is_fact and not _timed(j)]
         known += [self.facts(predicate, facts)] if facts else []
         if self.own is not None and predicate.temporal:
             known = [self.own(predicate, part) for part in known]
@@ -192,71 +185,61 @@ class Writer:
         return self.merge(predicate, parts or [self.empty(predicate)], clip)
 
     def join(self, join: Join, replaced: Mapping[int, str] | None = None) -> str:
-        """One rule as a join; `replaced` puts other tables in place of some sources."""
-        rule = join.rule
+        """One clause as a join; `replaced` puts other tables in place of some operands."""
+        by_time = _by_time(join)
         bound: dict[str, str] = {}
         where: list[str] = []
         tables: list[str] = []
-        by_time = groups(join)
-        head = rule.head
-        bases: dict[str, int] = {}
-        for name, members in by_time.items():
-            if isinstance(head.time, TimeOffset) and head.time.variable.name == name:
-                bases[name] = head.time.offset
-            else:
-                bases[name] = _offset(join.sources[members[0]])
-        for i, source in enumerate(join.sources):
-            table = (replaced or {}).get(i, source.table)
-            time = source.atom.time
-            if isinstance(time, TimeOffset):
-                shift = bases[time.variable.name] - time.offset
-                table = self.shifted(table, len(source.args), shift)
-            tables.append(f"{table} AS x{i}")
-            for name, term in zip(columns(len(source.args)), source.args, strict=True):
-                column = f"x{i}.{name}"
-                if isinstance(term, Constant):
-                    where.append(f"{column} = {self.constant(term)}")
-                elif term.name in bound:
-                    where.append(f"{column} = {bound[term.name]}")
-                else:
-                    bound[term.name] = column
-            if isinstance(time, TimePoint):
-                bit = 1 << (time.tick % CHUNK)
-                where.append(f"x{i}.c = {chunk(time.tick)} AND (x{i}.b & {bit}) <> 0")
+        for i, operand in enumerate(join.operands):
+            table = (replaced or {}).get(i, operand.table)
+            shift = _shift(join, operand, by_time)
+            tables.append(f"{self.shifted(table, len(operand.args), shift)} AS x{i}")
+            where += self._matched(operand, f"x{i}", bound)
         for members in by_time.values():
-            first, *others = members
-            meet = f"x{first}.b"
-            for i in others:
-                where.append(f"x{i}.c = x{first}.c")
-                meet = f"{meet} & x{i}.b"
-                where.append(f"({meet}) <> 0")
-        where += [self.compare(c, bound) for c in join.comparisons]
+            where += _overlap(members)
+        where += [self.compare(test, bound) for test in join.tests]
+        head = join.clause.head
         values = [
             f"{self.term(t, bound)} AS {name}"
             for t, name in zip(head.args, columns(len(head.args)), strict=True)
         ]
-        match head.time:
-            case None:
+        match head.when:
+            case Rigid():
                 values = values or [_ONE]
-            case TimePoint(tick):
-                values += [f"{_big(chunk(tick))} AS c", f"{_big(1 << (tick % CHUNK))} AS b"]
-            case TimeOffset(variable):
-                members = by_time[variable.name]
+            case FixedTick(tick):
+                values += [f"{_big(chunk(tick))} AS c", f"{_big(bit(tick))} AS b"]
+            case Offset():
+                members = by_time[None]
                 meet = " & ".join(f"x{i}.b" for i in members)
                 values += [f"x{members[0]}.c AS c", f"{meet} AS b"]
+            case _:
+                assert_never(head.when)
         from_ = f"\nFROM {', '.join(tables)}" if tables else ""
         return f"SELECT {', '.join(values)}{from_}{_where(where)}"
+
+    def _matched(self, operand: Operand, alias: str, bound: dict[str, str]) -> list[str]:
+        """Conditions on the rows of an operand; columns for new variables are added to `bound`."""
+        where: list[str] = []
+        for name, term in zip(columns(len(operand.args)), operand.args, strict=True):
+            column = f"{alias}.{name}"
+            if isinstance(term, Constant):
+                where.append(f"{column} = {self.constant(term)}")
+            elif term.name in bound:
+                where.append(f"{column} = {bound[term.name]}")
+            else:
+                bound[term.name] = column
+        tick = operand.premise.point
+        return where if tick is None else [*where, holds_at_sql(tick, alias)]
 
     def facts(self, predicate: Predicate, facts: Sequence[Join]) -> str:
         names = self.names(predicate)
         rows: list[str] = []
         selects: list[str] = []
         for fact in facts:
-            head = fact.rule.head
+            head = fact.clause.head
             values = [self.constant(t) for t in head.args if isinstance(t, Constant)]
-            if isinstance(head.time, TimePoint):
-                tick = head.time.tick
-                values += [_big(chunk(tick)), _big(1 << (tick % CHUNK))]
+            if head.point is not None:
+                values += [_big(chunk(head.point)), _big(bit(head.point))]
             values = values or ["1"]
             if any(isinstance(t, Constant) and t.value in self.texts for t in head.args):
                 # Spark looks nothing up inside VALUES.
@@ -275,7 +258,7 @@ class Writer:
 
     def empty(self, predicate: Predicate) -> str:
         values = [
-            f"CAST(NULL AS {_TYPES[type_ or Type.TEXT]}) AS {name}"
+            f"CAST(NULL AS {SQL_TYPES[type_ or Type.TEXT]}) AS {name}"
             for name, type_ in zip(columns(len(predicate.types)), predicate.types, strict=True)
         ]
         if predicate.temporal:
@@ -297,40 +280,21 @@ class Writer:
             return self.empty(predicate)
         return (
             f"SELECT {_list(names, 'c', 'b')} FROM (\n"
-            f"  SELECT {_list(names, 'c')}, bit_or(b) & {mask(clip)} AS b FROM (\n"
+            f"  SELECT {_list(names, 'c')}, bit_or(b) & {mask_sql(*_ends(clip))} AS b FROM (\n"
             f"{_indent(_indent(all_))}\n  ) AS u\n"
-            f"  WHERE c >= {chunk(int(clip.low))} AND c <= {chunk(int(clip.high))}\n"
+            f"  WHERE {chunks_sql(*_ends(clip))}\n"
             f"  GROUP BY {_list(names, 'c')}\n) AS m WHERE b <> 0"
         )
 
     def shifted(self, table: str, arity: int, by: int) -> str:
-        """The table moved by some ticks: whole chunks by adding to c, the rest by moving bits."""
-        if by == 0:
-            return table
-        whole, bits = by - by % CHUNK, by % CHUNK
-        names = columns(arity)
-        if bits == 0:
-            return f"(SELECT {_list(names, _plus(whole), 'b')} FROM {table})"
-        stay = FULL >> bits  # what does not leave the chunk, cut first: shifting must not overflow
-        low, high = f"(b & {stay}) << {bits}", f"b >> {CHUNK - bits}"
-        if table in self.unpacked:  # a row's one bit stays or leaves
-            here, next_ = (_plus(w).removesuffix(" AS c") for w in (whole, whole + CHUNK))
-            stays = f"CASE WHEN (b & {stay}) <> 0 THEN"
-            moved = [f"{stays} {here} ELSE {next_} END AS c", f"{stays} {low} ELSE {high} END AS b"]
-            return f"(SELECT {_list(names, *moved)} FROM {table})"
-        return (
-            f"(SELECT {_list(names, _plus(whole), f'{low} AS b')} FROM {table}"
-            f" WHERE (b & {stay}) <> 0"
-            f" UNION ALL "
-            f"SELECT {_list(names, _plus(whole + CHUNK), f'{high} AS b')} FROM {table}"
-            f" WHERE ({high}) <> 0)"
-        )
+        """The table moved by some ticks."""
+        return shift_sql(columns(arity), table, by, single=table in self.unpacked)
 
     # Recursion
 
     def start(self, step: Fixpoint, index: int) -> str:
         predicate = step.predicates[index]
-        joins = [j for j in step.start if j.rule.head.predicate == predicate.name]
+        joins = [j for j in step.start if j.clause.head.predicate == predicate.name]
         return self.union(predicate, joins, self.clip(predicate))
 
     def clip(self, predicate: Predicate) -> Range | None:
@@ -341,11 +305,11 @@ class Writer:
         predicate = step.predicates[index]
         new = {table: f"{table}_new" for table in step.tables}
         parts = [
-            self.join(join, {i: new[source.table]})
+            self.join(join, {i: new[operand.table]})
             for join in step.repeat
-            if join.rule.head.predicate == predicate.name
-            for i, source in enumerate(join.sources)
-            if source.table in new
+            if join.clause.head.predicate == predicate.name
+            for i, operand in enumerate(join.operands)
+            if operand.table in new
         ]
         names = ", ".join(self.names(predicate))
         parts += [f"SELECT {names} FROM {table}" for table in fills]
@@ -387,21 +351,7 @@ class Writer:
         if range_.empty:
             return self.empty(predicate)
         names = columns(len(predicate.types))
-        edge, near, bits = (
-            ("min", f"g.c > x.f - {CHUNK}", f"{FULL} - ((CAST(1 AS BIGINT) << {_AT}) - 1)")
-            if fill.step > 0
-            else ("max", "g.c <= x.f", f"((CAST(1 AS BIGINT) << {_AT}) - 1) * 2 + 1")
-        )
-        inside = "g.c > x.f" if fill.step > 0 else f"g.c <= x.f - {CHUNK}"
-        source, bit = _lowest(table) if fill.step > 0 else _highest(table, names)
-        group = f" GROUP BY {', '.join(names)}" if names else ""
-        first = f"SELECT {_list(names, f'{edge}(c + {bit}) AS f')} FROM {source}{group}"
-        chunks = f"range({chunk(int(range_.low))}, {chunk(int(range_.high)) + CHUNK}, {CHUNK})"
-        filled = (
-            f"SELECT {_list([f'x.{n} AS {n}' for n in names], 'g.c AS c')},"
-            f" CASE WHEN {inside} THEN {_big(FULL)} ELSE {bits} END AS b\n"
-            f"FROM ({first}) AS x, {chunks} AS g(c) WHERE {near}"
-        )
+        filled = fill_sql(names, table, *_ends(range_), forwards=fill.step > 0)
         return self.merge(predicate, [filled], range_)
 
     def fill_guard(self, fill: Fill) -> str:
@@ -455,13 +405,8 @@ class Writer:
         clip = self.plan.asked
         if clip.empty:
             return self.empty(predicate)
-        low, high = chunk(int(clip.low)), chunk(int(clip.high))
-        arity = columns(len(predicate.types))
-        return (
-            f"SELECT {_list(arity, 'c', 'b')} FROM (SELECT {_list(arity, 'c')},"
-            f" b & {mask(clip)} AS b FROM {self.plan.tables[query]}"
-            f" WHERE c >= {low} AND c <= {high}) AS m WHERE b <> 0"
-        )
+        table = self.plan.tables[query]
+        return restrict_sql(columns(len(predicate.types)), table, *_ends(clip))
 
     def rows(self, query: str) -> str:
         """The answers a row each, by time and arguments."""
@@ -470,17 +415,13 @@ class Writer:
         if not predicate.temporal:
             order = f" ORDER BY {', '.join(names)}" if names else ""
             return f"SELECT {', '.join(names or ['z'])} FROM ({self.answers(query)}) AS q{order}"
-        bits = ", ".join(f"({i})" for i in range(CHUNK))
-        return (
-            f"SELECT {_list(names, 'c + i AS t')} FROM ({self.answers(query)}) AS q,"
-            f" (VALUES {bits}) AS n(i) WHERE ((b >> CAST(i AS INT)) & 1) = 1"
-            f" ORDER BY {_list(['t'], *names)}"
-        )
+        rows = unpack_sql(names, f"({self.answers(query)}) AS q")
+        return f"{rows} ORDER BY {_list(['t'], *names)}"
 
     def count(self, query: str) -> str:
         """How many answers there are."""
         temporal = self.plan.deps.core.predicates[query].temporal
-        what = "CAST(coalesce(sum(bit_count(b)), 0) AS BIGINT)" if temporal else "count(*)"
+        what = COUNT if temporal else "count(*)"
         return f"SELECT {what} AS n FROM ({self.answers(query)}) AS q"
 
 
@@ -489,35 +430,7 @@ def narrowed(predicate: Predicate, positions: Sequence[int]) -> Predicate:
     return replace(predicate, types=tuple(predicate.types[i] for i in positions))
 
 
-def mask(range_: Range) -> str:
-    """The bits of a chunk that lie in a finite range."""
-    low, high = int(range_.low), int(range_.high)
-    first = FULL & ~((1 << (low % CHUNK)) - 1)
-    last = (1 << (high % CHUNK + 1)) - 1
-    if chunk(low) == chunk(high):
-        return str(first & last)
-    ends = {chunk(low): first, chunk(high): last}
-    cases = "".join(f" WHEN {c} THEN {bits}" for c, bits in ends.items() if bits != FULL)
-    return f"CASE c{cases} ELSE {FULL} END" if cases else str(FULL)
-
-
 _ONE = "1 AS z"
-
-# How far into the chunk at g.c the tick x.f lies.
-_AT = "CAST(x.f - g.c AS INT)"
-
-
-def _lowest(table: str) -> tuple[str, str]:
-    """A source and the place of the lowest bit of its b."""
-    return f"{table} AS l", "bit_count((b & -b) - 1)"
-
-
-def _highest(table: str, names: Sequence[str]) -> tuple[str, str]:
-    """A source and the place of the highest bit: all bits below it are set first."""
-    source = f"{table} AS h0"
-    for i, step in enumerate((1, 2, 4, 8, 16, 32), 1):
-        source = f"(SELECT {_list(names, 'c', f'b | (b >> {step}) AS b')} FROM {source}) AS h{i}"
-    return source, "bit_count(b) - 1"
 
 
 def _plain(text: str) -> bool:
@@ -526,21 +439,65 @@ def _plain(text: str) -> bool:
 
 
 def _timed(join: Join) -> bool:
-    """Whether a rule looks at a time at all."""
-    return any(atom.time is not None for atom in join.rule.atoms)
+    """Whether a clause looks at a time at all."""
+    return any(premise.temporal for premise in join.clause.premises)
 
 
-def _offset(source: Source) -> int:
-    assert isinstance(source.atom.time, TimeOffset)
-    return source.atom.time.offset
+def _by_time(join: Join) -> dict[str | None, list[int]]:
+    """Operands by the variable that their time hangs on; None is the head's time.
+
+    Those without such a variable are in no group.
+    """
+    groups: dict[str | None, list[int]] = {}
+    for i, operand in enumerate(join.operands):
+        when = operand.premise.when
+        match when:
+            case Offset():
+                groups.setdefault(None, []).append(i)
+            case Free(variable, _):
+                groups.setdefault(variable, []).append(i)
+            case FixedTick() | Rigid():
+                pass
+            case _:
+                assert_never(when)
+    return groups
+
+
+def _shift(join: Join, operand: Operand, by_time: Mapping[str | None, list[int]]) -> int:
+    """How far an operand is moved to meet those of its group: at the head, or at the first one."""
+    when = operand.premise.when
+    match when:
+        case Offset(ticks):
+            return -ticks
+        case Free(variable, ticks):
+            first = join.operands[by_time[variable][0]].premise.when
+            assert isinstance(first, Free)
+            return first.ticks - ticks
+        case FixedTick() | Rigid():
+            return 0
+        case _:
+            assert_never(when)
+
+
+def _overlap(members: Sequence[int]) -> list[str]:
+    """Conditions that operands hold at a tick together."""
+    first, *others = members
+    where: list[str] = []
+    meet = f"x{first}.b"
+    for i in others:
+        where.append(f"x{i}.c = x{first}.c")
+        meet = f"{meet} & x{i}.b"
+        where.append(f"({meet}) <> 0")
+    return where
 
 
 def _big(value: int) -> str:
     return f"CAST({value} AS BIGINT)"
 
 
-def _plus(ticks: int) -> str:
-    return "c" if ticks == 0 else f"c + {ticks} AS c" if ticks > 0 else f"c - {-ticks} AS c"
+def _ends(range_: Range) -> tuple[int, int]:
+    """The ends of a finite range."""
+    return int(range_.low), int(range_.high)
 
 
 def _list(names: Iterable[str], *more: str) -> str:

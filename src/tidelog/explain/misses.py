@@ -12,21 +12,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
-from typing import TypeAlias
+from functools import cached_property
+from itertools import combinations, islice
 
 from tidelog.analysis.containment import Ground
-from tidelog.evaluation.demand import (
-    Model,
-    compared,
-    head_binding,
-    known_positions,
-    matched,
-    time_of,
-)
-from tidelog.explain.proofs import is_copy
+from tidelog.evaluation.goal_directed.model import FactModel
+from tidelog.explain.proofs import named
 from tidelog.language.printer import print_term
-from tidelog.language.program import Atom, Comparison, Constant, Rule, Value
+from tidelog.language.program import Comparison, Constant, Row, Rule, Term, Value
+from tidelog.logic.clause import Clause, Premise
+from tidelog.logic.match import AnyTick, JoinOrder, constant_value, extensions
+from tidelog.logic.order import decide
 
 # How deep missing facts are followed, and how many goals may be looked at on the way.
 DEEPEST = 8
@@ -84,190 +80,239 @@ class Miss:
     holds: tuple[Ground, ...]
     missing: tuple[Missing, ...]
     unmet: tuple[Unmet, ...]
-    open: tuple[Comparison, ...]  # comparisons on values that are not known
-    short: float  # facts and comparisons it is short of, all the way down
-    gap: float
+    undecided: tuple[Comparison, ...]  # comparisons on values that are not known
 
-    @property
+    @cached_property
     def distance(self) -> tuple[float, float]:
-        return self.short, self.gap
+        """Facts and comparisons it is short of, all the way down; and by how much these fail."""
+        short, gap = float(len(self.unmet)), sum(unmet.gap for unmet in self.unmet)
+        for missing in self.missing:
+            if missing.because is not None:
+                further = missing.because.distance
+                short, gap = short + further[0], gap + further[1]
+            else:
+                short += 1 if missing.input else UNKNOWN
+        return short, gap
 
 
-_Binding: TypeAlias = dict[str, Value]
+@dataclass(frozen=True)
+class _Partial:
+    """Values for the variables of a clause, as far as the premises that are not left out give any.
+
+    Its tests are not asked for: they may come out false.
+    """
+
+    order: JoinOrder
+    binding: Row
+
+    def value(self, term: Term) -> Value | None:
+        """The value of a term; None if it has none."""
+        return (
+            term.value if isinstance(term, Constant) else self.order.known_value(term, self.binding)
+        )
+
+    def known(self, premise: Premise) -> dict[int, Value]:
+        """What is known of a premise's row by position; its time comes last."""
+        values = [*map(self.value, premise.args), self.order.known_tick(premise, self.binding)]
+        return {i: value for i, value in enumerate(values) if value is not None}
+
+    def compared(self, tests: Sequence[Comparison]) -> Iterator[Unmet | None]:
+        """Per test None where it holds or is open, or else with the values of its sides."""
+        for test in tests:
+            left, right = self.value(test.left), self.value(test.right)
+            if left is None or right is None or decide(test.operator, left, right):
+                yield None
+            else:
+                yield Unmet(test, left, right)
+
+
+class _FirstRows:
+    """The first rows of a model: all need not be tried."""
+
+    def __init__(self, model: FactModel) -> None:
+        self.model = model
+
+    def rows(
+        self, premise: Premise, tick: int | AnyTick | None, positions: tuple[int, ...], key: Row
+    ) -> Sequence[Row]:
+        known = dict(zip(positions, key, strict=True))
+        if isinstance(tick, int):
+            known[len(premise.args)] = tick
+        return self.model.lookup(premise.predicate, known, MOST_TRIED)
 
 
 class Misses:
     """The near misses of facts that do not hold in a model."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: FactModel) -> None:
         self.model = model
-        self.core = model.deps.core
-        self._found: dict[tuple[Ground, int], Miss | None] = {}
+        self.core = model.core
+        self._first_rows = _FirstRows(model)
+        self._nearest_of: dict[tuple[Ground, int], Miss | None] = {}
+        self._orders: dict[tuple[int, frozenset[int]], JoinOrder] = {}
         self._goals = 0
 
     def of(self, goal: Ground) -> list[Miss]:
         """The nearest miss of each rule that could give the goal, the nearest first."""
-        found = []
-        for rule in self.core.rules_for.get(goal.predicate, ()):
-            if not is_copy(rule):
-                found += list(self._rule(rule, goal, DEEPEST, frozenset([goal])))[:1]
-        return sorted(found, key=lambda m: m.distance)
+        nearest: list[Miss] = []
+        for clause in self._clauses(goal):
+            nearest += islice(self._misses(clause, goal, DEEPEST, frozenset([goal])), 1)
+        return sorted(nearest, key=lambda m: m.distance)
 
     def instead(self, goal: Ground) -> tuple[Ground, ...]:
         """Facts at the time of a missing input fact, those that are most like it."""
         known = {} if goal.time is None else {len(goal.args): goal.time}
         rows = self.model.lookup(goal.predicate, known, 100 * MOST_TRIED)
 
-        def unlike(row: tuple[Value, ...]) -> int:
+        def unlike(row: Row) -> int:
             return sum(a != b for a, b in zip(goal.args, row, strict=False))
 
         near = [
             row for row in sorted(rows, key=unlike)[:MOST_INSTEAD] if unlike(row) < len(goal.args)
         ]
-        return tuple(self._row(goal.predicate, row) for row in near)
+        return tuple(self._fact(goal.predicate, row) for row in near)
+
+    def _clauses(self, goal: Ground) -> list[Clause]:
+        return [c for c in self.core.clauses_for.get(goal.predicate, ()) if not c.copies_input]
 
     def _nearest(self, goal: Ground, depth: int, above: frozenset[Ground]) -> Miss | None:
         key = (goal, depth)
-        if key not in self._found:
+        if key not in self._nearest_of:
             self._goals += 1
-            self._found[key] = None
+            self._nearest_of[key] = None
             if depth and self._goals <= MOST_GOALS:
-                found = [
+                misses = [
                     miss
-                    for rule in self.core.rules_for.get(goal.predicate, ())
-                    if not is_copy(rule)
-                    for miss in self._rule(rule, goal, depth, above | {goal})
+                    for clause in self._clauses(goal)
+                    for miss in self._misses(clause, goal, depth, above | {goal})
                 ]
-                self._found[key] = min(found, key=lambda m: m.distance, default=None)
-        return self._found[key]
+                self._nearest_of[key] = min(misses, key=lambda m: m.distance, default=None)
+        return self._nearest_of[key]
 
-    def _rule(
-        self, rule: Rule, goal: Ground, depth: int, above: frozenset[Ground]
+    def _misses(
+        self, clause: Clause, goal: Ground, depth: int, above: frozenset[Ground]
     ) -> Iterator[Miss]:
-        """The misses of one rule, the nearest first, as far as they are followed."""
-        start = head_binding(rule, goal)
-        if start is None or not rule.body:
+        """The misses of one clause, the nearest first, as far as they are followed."""
+        start = self._order(clause).start_from(constant_value, goal.args, goal.time)
+        if start is None or clause.is_fact:
             return
-        partial = sorted(self._partial(rule, start), key=lambda p: (p[0], p[1]))
+        partial = sorted(self._partial(clause, start), key=lambda p: p[:2])
         followed = (
-            self._followed(rule, goal, binding, depth, above)
-            for _, _, binding in partial[: 10 * MOST_FOLLOWED]
+            self._followed(clause, goal, one, depth, above)
+            for _, _, one in partial[: 10 * MOST_FOLLOWED]
         )
-        found = islice((miss for miss in followed if miss is not None), MOST_FOLLOWED)
-        yield from sorted(found, key=lambda m: m.distance)
+        misses = islice((miss for miss in followed if miss is not None), MOST_FOLLOWED)
+        yield from sorted(misses, key=lambda m: m.distance)
 
-    def _partial(self, rule: Rule, start: _Binding) -> Iterator[tuple[int, float, _Binding]]:
-        """Bindings with what they are short of at this rule: premises left out, values off."""
+    def _order(self, clause: Clause, left_out: frozenset[int] = frozenset()) -> JoinOrder:
+        """The order of a clause without some premises, and without its tests."""
+        key = (id(clause), left_out)
+        if key not in self._orders:
+            self._orders[key] = JoinOrder.from_head(replace(clause, tests=()), left_out)
+        return self._orders[key]
+
+    def _partial(self, clause: Clause, start: Row) -> Iterator[tuple[int, float, _Partial]]:
+        """Values with what they are short of: premises left out and false tests; and by how much.
+
+        A premise that is left out leaves the steps before it as they are, so that what they gave
+        can be gone on with.
+        """
         best = math.inf
-        stack: list[tuple[int, _Binding, tuple[Atom, ...]]] = [(0, start, rule.atoms)]
+        nothing: frozenset[int] = frozenset()
+        stack: list[tuple[frozenset[int], int, Row]] = [(nothing, 0, start)]
         tried = 0
         while stack and tried < 20 * MOST_TRIED:
             tried += 1
-            left_out, binding, todo = stack.pop()
-            if left_out > best:
+            left_out, done, binding = stack.pop()
+            if len(left_out) > best:
                 continue
-            if not todo:
-                false = [c for c in rule.comparisons if compared(c, binding) is False]
-                short = left_out + len(false)
-                best = min(best, short)
-                yield short, sum(_unmet(c, binding).gap for c in false), binding
+            order = self._order(clause, left_out)
+            if done == len(order.steps):
+                one = _Partial(order, binding)
+                false = [unmet for unmet in one.compared(clause.tests) if unmet]
+                best = min(best, len(left_out) + len(false))
+                yield len(left_out) + len(false), sum(unmet.gap for unmet in false), one
                 continue
-            atom = max(todo, key=lambda a: _share(a, binding))
-            rest = tuple(a for a in todo if a is not atom)
-            stack.append((left_out + 1, binding, rest))
-            rows = self.model.lookup(atom.predicate, known_positions(atom, binding), MOST_TRIED)
-            options = []
-            for row in rows:
-                extended = matched(atom, row, binding)
-                if extended is not None:
-                    false = [c for c in rule.comparisons if compared(c, extended) is False]
-                    gap = sum(_unmet(c, extended).gap for c in false)
-                    options.append((len(false), gap, row, extended))
-            options.sort(key=lambda o: o[:3])
-            stack += [(left_out, o[3], rest) for o in reversed(options[:20])]
+            step = order.steps[done]
+            stack.append((left_out | {step.number}, done, binding))
+            options: list[tuple[int, float, Row]] = []
+            for longer in extensions(step, self._first_rows, binding, decide):
+                false = [u for u in _Partial(order, longer).compared(clause.tests) if u]
+                options.append((len(false), sum(unmet.gap for unmet in false), longer))
+            options.sort()
+            stack += [(left_out, done + 1, longer) for *_, longer in reversed(options[:20])]
 
     def _followed(
-        self, rule: Rule, goal: Ground, binding: _Binding, depth: int, above: frozenset[Ground]
+        self, clause: Clause, goal: Ground, one: _Partial, depth: int, above: frozenset[Ground]
     ) -> Miss | None:
-        """The miss of one binding; None if it leads in a circle."""
+        """The miss of one choice of values; None if it leads in a circle."""
         holds: list[Ground] = []
-        missing: list[Missing] = []
-        short = 0.0
-        gap = 0.0
-        for atom in rule.atoms:
-            known = known_positions(atom, binding)
-            whole = len(known) == len(atom.args) + (atom.time is not None)
-            if self._found_any(atom, known, binding, whole):
+        all_missing: list[Missing] = []
+        for premise in clause.premises:
+            known = one.known(premise)
+            whole = len(known) == len(premise.args) + premise.temporal
+            if self._is_there(premise, known, whole):
                 if not whole:
-                    return None  # another binding has it
-                holds.append(self._named(_ground(atom, known)))
+                    return None  # another choice has it
+                holds.append(named(self.model, _ground(premise, known)))
                 continue
-            if not self.model.knows(atom.predicate, known.get(len(atom.args))):
+            if not self.model.knows(premise.predicate, known.get(len(premise.args))):
                 return None
-            found = self._missing(atom, known, whole, depth, above)
-            if found is None:
+            missing = self._missing(premise, known, whole, depth, above)
+            if missing is None:
                 return None
-            missing.append(found)
-            if found.because is not None:
-                short += found.because.short
-                gap += found.because.gap
-            else:
-                short += 1 if found.input else UNKNOWN
-        written = self.model.written(rule)
-        pairs = list(zip(rule.comparisons, written.comparisons, strict=True))
-        unmet = tuple(
-            replace(_unmet(c, binding), comparison=w)
-            for c, w in pairs
-            if compared(c, binding) is False
+            all_missing.append(missing)
+        written = clause.shown
+        compared = list(zip(written.comparisons, one.compared(clause.tests), strict=True))
+        unmet = tuple(replace(u, comparison=shown) for shown, u in compared if u is not None)
+        undecided = tuple(
+            shown
+            for shown, test in zip(written.comparisons, clause.tests, strict=True)
+            if one.value(test.left) is None or one.value(test.right) is None
         )
-        left = tuple(w for c, w in pairs if compared(c, binding) is None)
-        if not missing and not unmet:
+        if not all_missing and not unmet:
             return None  # it holds
         return Miss(
-            self._named(goal),
-            written,
-            tuple(holds),
-            tuple(missing),
-            unmet,
-            left,
-            short + len(unmet),
-            gap + sum(u.gap for u in unmet),
+            named(self.model, goal), written, tuple(holds), tuple(all_missing), unmet, undecided
         )
 
-    def _found_any(
-        self, atom: Atom, known: Mapping[int, Value], binding: _Binding, whole: bool
-    ) -> bool:
-        rows = self.model.lookup(atom.predicate, known, 1 if whole else None)
-        return any(matched(atom, row, binding) is not None for row in rows)
+    def _is_there(self, premise: Premise, known: Mapping[int, Value], whole: bool) -> bool:
+        rows = self.model.lookup(premise.predicate, known, 1 if whole else None)
+        same = [
+            (i, j)
+            for i, j in combinations(range(len(premise.args)), 2)
+            if premise.args[i] == premise.args[j]
+        ]
+        return any(all(row[i] == row[j] for i, j in same) for row in rows)
 
     def _missing(
         self,
-        atom: Atom,
+        premise: Premise,
         known: Mapping[int, Value],
         whole: bool,
         depth: int,
         above: frozenset[Ground],
     ) -> Missing | None:
-        predicate = self.core.predicates[atom.predicate]
+        predicate = self.core.predicates[premise.predicate]
         # An input that also has rules is still one that a fact can be given to.
-        input_ = predicate.input or f"{atom.predicate}[in]" in self.core.predicates
-        args = tuple(known.get(i) for i in range(len(atom.args)))
-        time = known.get(len(atom.args))
+        input_ = predicate.base in self.core.input_of
+        args = tuple(known.get(i) for i in range(len(premise.args)))
+        time = known.get(len(premise.args))
         at = time if isinstance(time, int) else None
         names = tuple(
             print_term(term) if value is None else None
-            for term, value in zip(atom.args, args, strict=True)
+            for term, value in zip(premise.args, args, strict=True)
         )
-        found = Missing(predicate.source, args, names, at, predicate.temporal, input_)
+        missing = Missing(predicate.base, args, names, at, predicate.temporal, input_)
         if not whole:
-            return found
-        goal = _ground(atom, known)
+            return missing
+        goal = _ground(premise, known)
         if goal in above:
             return None
         if input_:
-            fixed = [i for i, t in enumerate(atom.args) if isinstance(t, Constant)]
-            return replace(found, instead=self._instead(atom.predicate, known, fixed))
-        return replace(found, because=self._nearest(goal, depth - 1, above))
+            fixed = [i for i, t in enumerate(premise.args) if isinstance(t, Constant)]
+            return replace(missing, instead=self._instead(premise.predicate, known, fixed))
+        return replace(missing, because=self._nearest(goal, depth - 1, above))
 
     def _instead(
         self, name: str, known: Mapping[int, Value], free: Sequence[int]
@@ -276,32 +321,15 @@ class Misses:
             return ()
         kept = {i: v for i, v in known.items() if i not in free}
         rows = self.model.lookup(name, kept, MOST_INSTEAD)
-        return tuple(self._row(name, row) for row in rows)
+        return tuple(self._fact(name, row) for row in rows)
 
-    def _row(self, name: str, row: tuple[Value, ...]) -> Ground:
+    def _fact(self, name: str, row: Row) -> Ground:
         predicate = self.core.predicates[name]
         args = row[: len(predicate.types)]
-        return Ground(predicate.source, args, int(row[-1]) if predicate.temporal else None)
-
-    def _named(self, fact: Ground) -> Ground:
-        return replace(fact, predicate=self.core.predicates[fact.predicate].source)
+        return Ground(predicate.base, args, int(row[-1]) if predicate.temporal else None)
 
 
-def _ground(atom: Atom, known: Mapping[int, Value]) -> Ground:
-    args = tuple(known[i] for i in range(len(atom.args)))
-    time = known.get(len(atom.args))
-    return Ground(atom.predicate, args, None if atom.time is None else int(time or 0))
-
-
-def _unmet(comparison: Comparison, binding: Mapping[str, Value]) -> Unmet:
-    left, right = (
-        t.value if isinstance(t, Constant) else binding[t.name]
-        for t in (comparison.left, comparison.right)
-    )
-    return Unmet(comparison, left, right)
-
-
-def _share(atom: Atom, binding: Mapping[str, Value]) -> tuple[float, bool]:
-    size = len(atom.args) + (atom.time is not None)
-    known = len(known_positions(atom, binding))
-    return (known / size if size else 1.0, time_of(atom, binding) is not None)
+def _ground(premise: Premise, known: Mapping[int, Value]) -> Ground:
+    args = tuple(known[i] for i in range(len(premise.args)))
+    time = known.get(len(premise.args))
+    return Ground(premise.predicate, args, int(time or 0) if premise.temporal else None)

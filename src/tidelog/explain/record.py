@@ -14,16 +14,18 @@ from typing import Any
 
 from tidelog.analysis.containment import Ground
 from tidelog.analysis.dependencies import Class, Dependencies, dependencies
-from tidelog.data.facts import DataError
-from tidelog.evaluation.demand import Model, whole_model
+from tidelog.analysis.passes import passes
+from tidelog.data.packed import columns, unpack_sql
+from tidelog.errors import DataError
 from tidelog.evaluation.duckdb import Engine
-from tidelog.evaluation.problems import Problem
+from tidelog.evaluation.goal_directed.goal import whole_model
+from tidelog.evaluation.goal_directed.model import Derivation, FactModel
+from tidelog.evaluation.open_answers import OpenAnswers
 from tidelog.evaluation.ranges import EMPTY, Range
-from tidelog.evaluation.sql import CHUNK, columns
-from tidelog.evaluation.stretch import Limit
-from tidelog.explain.proofs import Match, Matches, is_copy, named, sides
+from tidelog.evaluation.timeline import Limit
+from tidelog.explain.proofs import Derivations, named, sides
 from tidelog.language.program import Comparison, Rule, Type, Value
-from tidelog.logic.normalise import Predicate, core
+from tidelog.logic.core import Predicate, Role
 
 # Lanes of a predicate, stretches of time in all, and facts with their proofs that are recorded.
 MOST_LANES = 5_000
@@ -82,7 +84,7 @@ def record(
 ) -> Record:
     """What holds from a tick to a tick (by default those of the data) below some queries."""
     queries = tuple(queries)
-    deps = dependencies(core(engine.typed, queries), queries)
+    deps = passes(engine.typed, queries).dependencies
     span = engine.span
     asked = Range(span.low if from_ is None else from_, span.high if to is None else to)
     asked = EMPTY if asked.empty else asked
@@ -107,17 +109,17 @@ def record(
 
 
 def _all_lanes(
-    engine: Engine, model: Model, queries: tuple[str, ...], asked: Range, notes: list[str]
+    engine: Engine, model: FactModel, queries: tuple[str, ...], asked: Range, notes: list[str]
 ) -> tuple[Lane, ...]:
     """Lanes by predicate, in the order of the rules; where there are too many, outputs go first."""
     if asked.empty:
         return ()
-    temporal = [p for p in model.deps.core.predicates.values() if p.temporal]
-    temporal = [p for p in temporal if not p.name.endswith("[in]")]
+    temporal = [p for p in model.core.predicates.values() if p.temporal]
+    temporal = [p for p in temporal if p.role is not Role.GIVEN]
     found: dict[str, list[Lane]] = {p.name: [] for p in temporal}
     left = MOST_STRETCHES
     for predicate in sorted(temporal, key=lambda p: (p.name not in queries, p.input)):
-        if _size(engine, model, predicate) > MOST_FACTS:
+        if model.size(predicate.name) > MOST_FACTS:
             notes.append(f"{predicate.source} has too many facts for lanes")
             continue
         rows = _stretches(engine, model, predicate, asked)
@@ -132,32 +134,21 @@ def _all_lanes(
     return tuple(lane for lanes in found.values() for lane in lanes)
 
 
-def _size(engine: Engine, model: Model, predicate: Predicate) -> int:
-    table = model.tables.get(predicate.name)
-    if table is None:
-        return len(model.rows(predicate.name) or ())
-    what = "count(*)" if predicate.input else "coalesce(sum(bit_count(b)), 0)"
-    return int(engine.one(f"SELECT {what} FROM {table}")[0])
-
-
 def _stretches(
-    engine: Engine, model: Model, predicate: Predicate, asked: Range
+    engine: Engine, model: FactModel, predicate: Predicate, asked: Range
 ) -> Iterable[tuple[Any, ...]]:
     """Objects, first tick and number of ticks, in order."""
     keys = _keys(predicate)
     chosen = [f"a{i + 1}" for i in keys]
     table = model.tables.get(predicate.name)
     if table is None:
-        return _runs(model.rows(predicate.name) or [], keys, asked)
+        held = model.held(predicate.name)
+        return () if held is None else _runs(held.rows, keys, asked)
     if predicate.input:
         source = f"SELECT DISTINCT {', '.join([*chosen, 't'])} FROM {table}"
     else:
         names = columns(len(predicate.types))
-        unpacked = (
-            f"SELECT {', '.join([*names, 'c + i AS t'])} FROM {table}, range({CHUNK}) AS n(i)"
-        )
-        unpacked += " WHERE ((b >> CAST(i AS INT)) & 1) = 1"
-        source = f"SELECT DISTINCT {', '.join([*chosen, 't'])} FROM ({unpacked})"
+        source = f"SELECT DISTINCT {', '.join([*chosen, 't'])} FROM ({unpack_sql(names, table)})"
     source += f" WHERE t BETWEEN {asked.low} AND {asked.high}"
     by = f"PARTITION BY {', '.join(chosen)} " if chosen else ""
     islands = f"SELECT *, t - row_number() OVER ({by}ORDER BY t) AS g FROM ({source})"
@@ -203,47 +194,45 @@ def objects_of(predicate: Predicate, fact: Ground) -> tuple[Value, ...]:
 
 
 def _recorded(
-    model: Model, queries: tuple[str, ...], asked: Range, notes: list[str]
+    model: FactModel, queries: tuple[str, ...], asked: Range, notes: list[str]
 ) -> list[Recorded]:
     goals: list[Ground] = []
-    predicates = model.deps.core.predicates
+    predicates = model.core.predicates
     order = sorted(
         (p for p in predicates.values() if not p.input), key=lambda p: p.name not in queries
     )
     for predicate in order:
-        rows = model.rows(predicate.name)
-        found = [
+        held = model.held(predicate.name)
+        facts = [
             Ground(predicate.name, row[:-1], int(row[-1]))
-            for row in rows or ()
-            if predicate.temporal and asked.low <= int(row[-1]) <= asked.high
+            for row in (held.rows if held is not None and predicate.temporal else ())
+            if asked.low <= int(row[-1]) <= asked.high
         ]
-        if rows is None or len(goals) + len(found) > MOST_PROVED:
+        if held is None or len(goals) + len(facts) > MOST_PROVED:
             notes.append(f"{predicate.source} has too many facts for a proof of each")
             continue
-        goals += found
-    matches = Matches(model, goals)
+        goals += facts
+    derivations = Derivations(model, goals)
     place: dict[Ground, int] = {}
     todo = goals[::-1]
     while todo:
         fact = todo.pop()
-        if fact in place or fact not in matches.least:
+        if fact in place or fact not in derivations.least:
             continue
         place[fact] = len(place)
-        todo += _premises(matches.best.get(fact))
-    return [_step(model, matches.best.get(fact), fact, place) for fact in place]
+        way = derivations.best.get(fact)
+        todo += () if way is None or way.clause.copies_input else way.premises
+    return [_step(model, derivations.best.get(fact), fact, place) for fact in place]
 
 
-def _premises(match: Match | None) -> tuple[Ground, ...]:
-    return () if match is None or is_copy(match.rule) else match.premises
-
-
-def _step(model: Model, match: Match | None, fact: Ground, place: dict[Ground, int]) -> Recorded:
-    if match is None or is_copy(match.rule):
+def _step(
+    model: FactModel, way: Derivation | None, fact: Ground, place: dict[Ground, int]
+) -> Recorded:
+    if way is None or way.clause.copies_input:
         return Recorded(named(model, fact), None, (), ())
-    rule = model.written(match.rule)
-    premises = tuple(place[p] for p in match.premises)
-    compared = tuple(sides(match.rule, rule, dict(match.binding)))
-    return Recorded(named(model, fact), rule, premises, compared)
+    rule = way.clause.shown
+    premises = tuple(place[p] for p in way.premises)
+    return Recorded(named(model, fact), rule, premises, sides(rule, way))
 
 
 # Pending answers
@@ -260,18 +249,18 @@ def waiting(
     end = time.monotonic() + budget
     found: list[Waiting] = []
     for query in queries:
-        deps = dependencies(core(engine.typed, [query]), [query])
+        deps = passes(engine.typed, [query]).dependencies
         if not deps.core.predicates[query].temporal:
             continue
         if deps.cls is Class.BLOCKING:  # anything may still come, at any time
             return None
-        problem = Problem(engine, query)
+        answers = OpenAnswers(engine, query)
         for tin in range(int(asked.low), int(asked.high) + 1):
             engine.progress(f"pending answers of {query} at {tin}")
-            for tout in problem.open_points(tin, int(asked.low), tin):
+            for tout in answers.open_points(tin, int(asked.low), tin):
                 if time.monotonic() > end:
                     return None
-                for pending in problem.definitive(tin, tout).pending:
+                for pending in answers.definitive(tin, tout).pending:
                     waits = tuple((p.predicate, p.args, p.time) for p in pending.waits_for)
                     answer = (pending.predicate, pending.args, pending.time)
                     found.append(Waiting(tin, answer, waits))

@@ -145,7 +145,7 @@ def _missing(miss: Miss, ticks: Ticks | None) -> Iterator[_Line]:
             yield _Line(text, there if missing.input else "no rule comes near it")
     for unmet in miss.unmet:
         yield _Line(f"fails    {unmet_text(unmet)}", "")
-    for comparison in miss.open:
+    for comparison in miss.undecided:
         yield _Line(f"open     {print_literal(comparison)}", "")
 
 
@@ -329,7 +329,7 @@ def miss_json(miss: Miss, ticks: Ticks | None = None) -> dict[str, object]:
             }
             for u in miss.unmet
         ],
-        "open": [print_literal(c) for c in miss.open],
+        "open": [print_literal(c) for c in miss.undecided],
     }
 
 

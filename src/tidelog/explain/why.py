@@ -7,16 +7,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from tidelog.analysis.containment import Ground, explicit_times
-from tidelog.analysis.dependencies import Dependencies, is_connected
-from tidelog.data.facts import DataError, FactsLike, Rows
+from tidelog.analysis.containment import Ground
+from tidelog.data.readers.memory import RowsLike
+from tidelog.data.readers.places import FactsLike
 from tidelog.data.ticks import Ticks
-from tidelog.evaluation.demand import Goal, Model
+from tidelog.errors import DataError
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.engine import as_tick
+from tidelog.evaluation.goal_directed.goal import Goal, on_timeline
+from tidelog.evaluation.goal_directed.model import FactModel
 from tidelog.evaluation.plan import Unbounded
 from tidelog.evaluation.ranges import Range
-from tidelog.evaluation.stretch import Limit, TooHard
+from tidelog.evaluation.timeline import Limit, TooHard
 from tidelog.explain.misses import DEEPEST, Miss, Misses
 from tidelog.explain.proofs import Proof, Proofs
 from tidelog.language.checks import Similar
@@ -36,7 +38,7 @@ from tidelog.language.program import (
     Value,
 )
 from tidelog.language.types import infer
-from tidelog.logic.normalise import relative
+from tidelog.logic.normalise import Core
 
 # Ticks on either side of a goal that are looked at first; then eight times as many, and so on.
 FIRST_WINDOW = 240
@@ -110,7 +112,7 @@ class _Search:
 
     def __post_init__(self) -> None:
         self.needed = _needed(self.goal)
-        self.reach = _reach(self.goal.deps)
+        self.reach = _reach(self.goal.deps.core)
         self.hull = _hull(self.goal)
         self.width = max(FIRST_WINDOW, self.reach)
 
@@ -129,7 +131,7 @@ class _Search:
         """All proofs up to this size lie within the window: to leave it takes as many steps."""
         return math.inf if self.whole or not self.reach else self.width // self.reach
 
-    def evaluated(self) -> Model:
+    def evaluated(self) -> FactModel:
         return self.goal.evaluate(self.goal.plan(self.within))
 
     def proofs(self) -> Proofs | None:
@@ -168,21 +170,20 @@ def _holds_on_timeline(goal: Goal, budget: float) -> bool:
     time = goal.fact.time
     at = goal.engine.span if time is None else Range(time, time)
     limit = Limit.of(goal.deps, budget, goal.engine.progress)
-    return goal.on_timeline(at, limit).holds(goal.fact)
+    return on_timeline(goal.engine, goal.deps, at, limit).holds(goal.fact)
 
 
-def _reach(deps: Dependencies) -> int:
+def _reach(core: Core) -> int:
     """The furthest a step moves in time."""
-    offsets = (relative(rule, atom) for rule in deps.core.rules for atom in rule.atoms)
-    return max((abs(o) for o in offsets if o is not None), default=0)
+    return max((abs(ticks) for clause in core.clauses for ticks in clause.offsets), default=0)
 
 
 def _hull(goal: Goal) -> Range:
     """Ticks that a proof may be at without a step through time: the goal's, unless rules jump."""
-    core = goal.deps.core
-    points = explicit_times(replace(core, rules=tuple(r for r in core.rules if r.body)))
+    clauses = goal.deps.core.clauses
+    points = {tick for clause in clauses if not clause.is_fact for tick in clause.fixed_ticks}
     time = goal.fact.time
-    if time is not None and not points and all(map(is_connected, core.rules)):
+    if time is not None and not points and all(clause.connected for clause in clauses):
         return Range(time, time)
     hull = goal.engine.span
     for point in [*points, *([] if time is None else [time])]:
@@ -192,7 +193,7 @@ def _hull(goal: Goal) -> Range:
 
 def _why_not(goal: Goal, most: int, budget: float) -> Why:
     hull = _hull(goal)
-    width = DEEPEST * _reach(goal.deps)
+    width = DEEPEST * _reach(goal.deps.core)
     around = Range(hull.low - width, hull.high + width)
     goal = replace(goal, joined=False, around=around)
     try:
@@ -200,7 +201,7 @@ def _why_not(goal: Goal, most: int, budget: float) -> Why:
     except Unbounded:
         limit = Limit.of(goal.deps, budget, goal.engine.progress)
         try:
-            model = goal.on_timeline(around, limit)
+            model = on_timeline(goal.engine, goal.deps, around, limit)
         except TooHard:  # that it does not hold is known
             return Why(goal.fact, goal.engine.ticks)
     misses = Misses(model)
@@ -216,8 +217,8 @@ def _why_not(goal: Goal, most: int, budget: float) -> Why:
 
 
 def keeping(
-    program: Program, facts: FactsLike, kept: Mapping[str, Rows]
-) -> tuple[Program, Mapping[str, Rows]]:
+    program: Program, facts: FactsLike, kept: Mapping[str, RowsLike]
+) -> tuple[Program, Mapping[str, RowsLike]]:
     """The program with some derived predicates as inputs too, and all facts together.
 
     Their facts then hold by themselves, as any input fact does.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tidelog.language.diagnostics import (
@@ -112,6 +112,8 @@ def check_together(
     """
     yield from _declared_twice(program)
     yield from _shapes(program)
+    for rule in program.rules:
+        yield from _lower_case(rule, program)
     types = infer(program)
     yield from types.diagnostics
     yield from _duplicates(program, meaning or canonical)
@@ -312,6 +314,46 @@ def check_rule(rule: Rule) -> Iterator[Diagnostic]:
             )
 
 
+def _lower_case(rule: Rule, program: Program) -> Iterator[Diagnostic]:
+    """Names in lower case that stand in the head and in the body, as variables usually do.
+
+    They are constants, and may well be meant so: only what looks like a variable's name is
+    mentioned, and quotes make it plain text for certain.
+    """
+    heads = [t for t in rule.head.args if isinstance(t, Constant) and _bare_name(t)]
+    bodies = [(atom, i, t) for atom in rule.atoms for i, t in enumerate(atom.args)]
+    if not heads or not bodies:
+        return
+    all_constant = not any(rule.head.variables)
+    for constant in dict.fromkeys(heads):
+        name = str(constant.value)
+        uses = [(atom, i, t) for atom, i, t in bodies if t == constant]
+        column = any(_column(program, atom, i) == name for atom, i, _ in uses)
+        if uses and (len(name) == 1 or column or all_constant):
+            yield Diagnostic(
+                Code.LOWER_CASE,
+                f'`{name}` is the text "{name}", not a variable',
+                constant.origin,
+                (Note("here it stands in the body", uses[0][2].origin),),
+                f"variables start upper case: write `{name[0].upper()}{name[1:]}`;"
+                f' if the text is meant, write `"{name}"`',
+            )
+
+
+def _bare_name(constant: Constant) -> bool:
+    """Whether a text was written without quotes: then it is as long in the file as it is."""
+    origin, value = constant.origin, constant.value
+    same_length = isinstance(value, str) and origin.end_column - origin.column == len(value)
+    return same_length and origin.line == origin.end_line
+
+
+def _column(program: Program, atom: Atom, position: int) -> str | None:
+    declaration = program.declarations.get(atom.predicate)
+    if declaration is None or position >= len(declaration.columns):
+        return None
+    return declaration.columns[position].name
+
+
 def _bind(variable: Variable) -> str:
     if variable.anonymous:
         return "every `_` is a variable of its own: give it a name and use it in a body atom"
@@ -422,32 +464,38 @@ def _underivable(program: Program) -> Iterator[Diagnostic]:
             )
 
 
-def derivable_predicates(program: Program, inputs: Iterable[str] | None = None) -> set[str]:
-    """Inputs, and heads of rules all of whose body predicates are derivable.
+def derivable_predicates(program: Program) -> set[str]:
+    """Inputs, and heads of rules all of whose body predicates are derivable."""
+    uses = [(rule.head.predicate, {a.predicate for a in rule.atoms}) for rule in program.rules]
+    return derivable(uses, program.inputs)
 
-    Inputs are the program's, or others where they are known better.
+
+def derivable(uses: Sequence[tuple[str, set[str]]], given: Iterable[str]) -> set[str]:
+    """What is given, and heads all of whose needs are derivable.
+
+    >>> sorted(derivable([("P", {"E"}), ("Q", {"P", "R"}), ("R", {"R"})], ["E"]))
+    ['E', 'P']
     """
     waiting: dict[str, list[int]] = {}
     missing: list[int] = []
-    ready = list(program.inputs if inputs is None else inputs)
-    for i, rule in enumerate(program.rules):
-        needs = {atom.predicate for atom in rule.atoms}
+    ready = list(given)
+    for i, (head, needs) in enumerate(uses):
         missing.append(len(needs))
         for name in needs:
             waiting.setdefault(name, []).append(i)
         if not needs:
-            ready.append(rule.head.predicate)
-    found: set[str] = set()
+            ready.append(head)
+    reached: set[str] = set()
     while ready:
         name = ready.pop()
-        if name in found:
+        if name in reached:
             continue
-        found.add(name)
+        reached.add(name)
         for i in waiting.get(name, ()):
             missing[i] -= 1
             if missing[i] == 0:
-                ready.append(program.rules[i].head.predicate)
-    return found
+                ready.append(uses[i][0])
+    return reached
 
 
 def _unused(program: Program) -> Iterator[Diagnostic]:

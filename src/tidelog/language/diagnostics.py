@@ -41,6 +41,7 @@ class Code(Enum):
     UNUSED_INPUT = ("W303", "unused input")
     SINGLE_OCCURRENCE = ("W304", "variable occurs once")
     DUPLICATE_RULE = ("W305", "duplicate rule")
+    LOWER_CASE = ("W306", "constant where a variable is likely meant")
 
     @property
     def id(self) -> str:

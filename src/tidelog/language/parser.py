@@ -35,6 +35,16 @@ from tidelog.language.program import (
 )
 from tidelog.language.tokens import Kind, Token, habit, is_variable_name, shorten, tokenize, unquote
 
+# Words and forms that other languages have, and what to write instead.
+_WORDS = {
+    "and": "`and` is written `,`",
+    "or": "there is no `or`: write one rule for each alternative",
+    "if": "`if` is written `:-`, after the head",
+    "where": "conditions stand in the body, separated by `,`",
+}
+_TICKS_ONLY = "times are whole ticks: with ticks of one minute, five minutes are `T+5`"
+_NO_FUNCTIONS = "there are no functions; compute the value before it becomes a fact"
+
 _OPERATORS = {**{o.value: o for o in Operator}, "==": Operator.EQ}
 
 
@@ -122,11 +132,24 @@ class _Parser:
         # A foreign symbol such as `<-` or `=<` was read as two of ours: this one begins or ends it.
         begins = self.source.text[token.start : token.start + 2]
         ends = self.source.text[max(0, token.start - 1) : token.start + 1]
-        hint = habit(begins) or habit(ends) or hint
+        hint = habit(begins) or habit(ends) or self.foreign_word() or hint
         if token.kind is Kind.SYMBOL and token.text in ("+", "-") and not habit(begins):
             hint = habit("*")
         self.report(Code.SYNTAX, f"expected {wanted}, found {found}", origin, hint)
         return _GiveUp()
+
+    def foreign_word(self) -> str | None:
+        """The remedy for a word or a form that other languages have at this place."""
+        token, last = self.token, self.tokens[self.at - 1] if self.at else self.token
+        if token.kind is Kind.NAME and token.text.casefold() in _WORDS:
+            return _WORDS[token.text.casefold()]
+        if token.kind is Kind.NAME and last.kind is Kind.INT and token.start == last.end:
+            return _TICKS_ONLY
+        if token.kind is Kind.SYMBOL and token.text == "(" and last.kind is Kind.NAME:
+            return f"`{shorten(last.text)}(...)` would be a function: {_NO_FUNCTIONS}"
+        if token.kind is Kind.SYMBOL and token.text in _OPERATORS and last.text == ")":
+            return f"what is in front of `{token.text}` is no value: {_NO_FUNCTIONS}"
+        return None
 
     def behind(self) -> Origin:
         """The place right behind the last token taken."""

@@ -43,6 +43,7 @@ class Type(StrEnum):
 
 
 Value: TypeAlias = str | int | float | bool
+Row: TypeAlias = tuple[Value, ...]
 
 
 def type_of(value: Value) -> Type:

@@ -151,73 +151,98 @@ def _join(one: float, other: float, at: Object) -> float:
 
 
 def _close(assumptions: tuple[Assumption, ...]) -> Order | None:
-    parent: dict[Object, Object] = {}
+    classes = _Classes()
+    for left, op, right in assumptions:
+        if op is Operator.EQ and not classes.unite(left, right):
+            return None
+    while True:
+        told = _told(assumptions, classes)
+        if told is None:
+            return None
+        gaps, apart, nodes = told
+        if not _shortest(gaps, nodes, apart):
+            return None
+        equal = [*_other_bools(apart), *_squeezed(gaps, classes)]
+        if not all(classes.unite(one, other) for one, other in equal):
+            return None
+        if not equal:
+            return Order(assumptions, classes.all(), gaps, frozenset(apart))
 
-    def find(x: Object) -> Object:
-        while parent.setdefault(x, x) != x:
-            x = parent[x]
-        return x
 
-    def unite(a: Object, b: Object) -> bool:
-        a, b = find(a), find(b)
+class _Classes:
+    """Which values are equal; a constant stands for a class that has one."""
+
+    def __init__(self) -> None:
+        self._parent: dict[Object, Object] = {}
+
+    def find(self, value: Object) -> Object:
+        while self._parent.setdefault(value, value) != value:
+            value = self._parent[value]
+        return value
+
+    def unite(self, one: Object, other: Object) -> bool:
+        """Make two values equal; False if they are different constants."""
+        a, b = self.find(one), self.find(other)
         if a == b:
             return True
         if isinstance(a, Constant) and isinstance(b, Constant):
             return False
         if isinstance(b, Constant):
             a, b = b, a
-        parent[b] = a
+        self._parent[b] = a
         return True
 
+    def all(self) -> dict[Object, Object]:
+        return {value: self.find(value) for value in self._parent}
+
+
+_Gaps: TypeAlias = dict[tuple[Object, Object], int]
+_Apart: TypeAlias = set[frozenset[Object]]
+
+
+def _told(
+    assumptions: tuple[Assumption, ...], classes: _Classes
+) -> tuple[_Gaps, _Apart, list[Object]] | None:
+    """The gaps and differences that the assumptions and the constants tell, class by class."""
+    gaps: _Gaps = {}
+    apart: _Apart = set()
+    nodes: dict[Object, None] = {}
     for left, op, right in assumptions:
-        if op is Operator.EQ and not unite(left, right):
-            return None
-    while True:
-        gaps: dict[tuple[Object, Object], int] = {}
-        apart: set[frozenset[Object]] = set()
-        nodes: dict[Object, None] = {}
-        for left, op, right in assumptions:
-            a, b = find(left), find(right)
-            nodes.update({a: None, b: None})
-            if op in _FLIPPED:
-                a, b, op = b, a, _FLIPPED[op]
-            if op is Operator.NE:
-                if a == b:
-                    return None
-                apart.add(frozenset((a, b)))
-            elif op in (Operator.LT, Operator.LE):
-                gaps[a, b] = max(gaps.get((a, b), 0), int(op is Operator.LT))
-        known = [n for n in nodes if isinstance(n, Constant)]
-        for first, second in itertools.permutations(known, 2):
-            between = _between(first, second)
-            if not math.isinf(between):
-                told = gaps.get((first, second), between)
-                gaps[first, second] = int(max(told, between))
-        if not _shortest(gaps, list(nodes), apart):
-            return None
-        merged = False
-        for pair in apart:
-            for one, other in itertools.permutations(pair):
-                if (
-                    one.type is Type.BOOL
-                    and isinstance(one, Constant)
-                    and isinstance(other, Symbol)
-                ):
-                    merged = True
-                    if not unite(other, Constant(not one.value, Type.BOOL)):
-                        return None
-        for (low, high), gap in gaps.items():
-            back = gaps.get((high, low))
-            if back != -gap or isinstance(high, Constant) or find(low) == find(high):
-                continue
+        a, b = classes.find(left), classes.find(right)
+        nodes.update({a: None, b: None})
+        if op in _FLIPPED:
+            a, b, op = b, a, _FLIPPED[op]
+        if op is Operator.NE:
+            if a == b:
+                return None
+            apart.add(frozenset((a, b)))
+        elif op in (Operator.LT, Operator.LE):
+            gaps[a, b] = max(gaps.get((a, b), 0), int(op is Operator.LT))
+    known = [n for n in nodes if isinstance(n, Constant)]
+    for first, second in itertools.permutations(known, 2):
+        between = _between(first, second)
+        if not math.isinf(between):
+            gaps[first, second] = int(max(gaps.get((first, second), between), between))
+    return gaps, apart, list(nodes)
+
+
+def _other_bools(apart: _Apart) -> Iterator[tuple[Object, Object]]:
+    """A bool that is not one truth value is the other."""
+    for pair in apart:
+        for one, other in itertools.permutations(pair):
+            if one.type is Type.BOOL and isinstance(one, Constant) and isinstance(other, Symbol):
+                yield other, Constant(not one.value, Type.BOOL)
+
+
+def _squeezed(gaps: _Gaps, classes: _Classes) -> Iterator[tuple[Object, Object]]:
+    """Values between which there is exactly one distance: they are equal, or known integers."""
+    for (low, high), gap in gaps.items():
+        back = gaps.get((high, low))
+        if back == -gap and not isinstance(high, Constant):
             value = _offset(low, gap)
-            if value is not None or gap == 0:
-                if not unite(high, low if value is None else value):
-                    return None
-                merged = True
-        if not merged:
-            classes = {x: find(x) for x in parent}
-            return Order(assumptions, classes, gaps, frozenset(apart))
+            same = low if value is None and gap == 0 else value
+            if same is not None and classes.find(low) != classes.find(high):
+                yield high, same
 
 
 def _offset(value: Object, gap: int) -> Constant | None:
@@ -226,9 +251,7 @@ def _offset(value: Object, gap: int) -> Constant | None:
     return None
 
 
-def _shortest(
-    gaps: dict[tuple[Object, Object], int], nodes: list[Object], apart: set[frozenset[Object]]
-) -> bool:
+def _shortest(gaps: _Gaps, nodes: list[Object], apart: _Apart) -> bool:
     """Close gaps over paths and tighten those between values that differ; False if impossible."""
     while True:
         for k in nodes:
@@ -260,7 +283,9 @@ _NAMES = ("x", "y", "z", "u", "v", "w")
 
 def _model(order: Order, symbols: list[Symbol], avoid: list[Constant]) -> dict[Symbol, Value]:
     used: dict[Type, set[Value]] = {t: set() for t in Type}
-    for constant in avoid:
+    # What a symbol must be is as much in use as what is to be avoided.
+    settled = [v for v in map(order.same, symbols) if isinstance(v, Constant)]
+    for constant in (*avoid, *settled):
         used[constant.type].add(constant.value)
     values: dict[Object, Value] = {}
     free = [s for s in symbols if not isinstance(order.same(s), Constant)]

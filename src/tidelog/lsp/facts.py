@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import tidelog
 from tidelog.analysis.analyze import Analysis
-from tidelog.analysis.containment import Refused
 from tidelog.analysis.delay import Measure
+from tidelog.errors import NoAnswer
 from tidelog.language.printer import print_type
 from tidelog.language.program import Input, Outputs, Program, Rule, Statement, Type
 from tidelog.language.tokens import Kind
@@ -133,7 +133,7 @@ class Analyses:
             return "the rules have errors"
         try:
             return tidelog.analyze(program, query, budget=BUDGET)
-        except (Refused, ValueError) as error:
+        except (NoAnswer, ValueError) as error:
             return str(error)
 
 

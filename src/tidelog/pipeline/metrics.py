@@ -18,19 +18,20 @@ from pyspark.sql.streaming.listener import (
 )
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tidelog.pipeline.checkpoint import Commit
+from tidelog.evaluation.spark.shipping import version
+from tidelog.pipeline.commit import Commit
 from tidelog.pipeline.publishing import Metric, Publisher, exposition
-from tidelog.pipeline.shipping import version
-from tidelog.pipeline.work import Shape
+from tidelog.pipeline.start import AnyPipeline
 
 
 class Board:
     """The numbers of one stream, published whenever one of them has changed."""
 
-    def __init__(self, publisher: Publisher, id_: str, shape: Shape, last: Commit | None) -> None:
-        self.publisher, self.id = publisher, id_
-        self.places = shape.places
-        self.commit = last
+    def __init__(self, publisher: Publisher, pipeline: AnyPipeline) -> None:
+        self.publisher, self.id = publisher, pipeline.checkpoint.id
+        self.places = pipeline.plan.rows.places
+        self.commit = pipeline.checkpoint.last
+        pipeline.told = self._also(pipeline.told)
         self.committed: float | None = None  # when, in seconds since 1970
         self.progress: Any = None
         self.running, self.failed, self.closed = False, False, False
@@ -38,8 +39,8 @@ class Board:
         self._lock = threading.Lock()
         self._publish()
 
-    def also(self, told: Callable[[Commit], None]) -> Callable[[Commit], None]:
-        """Someone else who is told of commits, and this board."""
+    def _also(self, told: Callable[[Commit], None]) -> Callable[[Commit], None]:
+        """A function that keeps this board up to date and then tells someone else."""
 
         def both(commit: Commit) -> None:
             self.commit, self.committed = commit, time.time()
@@ -142,18 +143,17 @@ class Board:
         rows = dict.fromkeys(sorted(set(self.places.values())), 0)
         sizes = dict.fromkeys(rows, 0.0)
         for part in commit.state:
-            whole = sum(n for _, _, n in part.tables.values())
             for tab, (_, _, n) in part.tables.items():
                 rows[self.places[tab]] += n
-                sizes[self.places[tab]] += part.size * n / whole if whole else 0
+                sizes[self.places[tab]] += part.size * n / part.rows if part.rows else 0
         labels = [{"stream": self.id, "predicate": p, "kind": kind} for p, kind in rows]
         kept = "Rows of state, each up to 60 ticks of a fact."
         yield Metric(
             "tidelog_state_rows", "gauge", kept, tuple(zip(labels, rows.values(), strict=True))
         )
         size = "Bytes of state files, shared out by rows."
-        found = tuple(zip(labels, map(round, sizes.values()), strict=True))
-        yield Metric("tidelog_state_bytes", "gauge", size, found)
+        shares = tuple(zip(labels, map(round, sizes.values()), strict=True))
+        yield Metric("tidelog_state_bytes", "gauge", size, shares)
 
     def _of_spark(self, progress: Any, one: Any, each: Any) -> Iterator[Metric]:
         """Spark's own numbers on its last batch."""

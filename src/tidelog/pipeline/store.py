@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 from dataclasses import dataclass
 from typing import Any
@@ -11,12 +9,8 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from tidelog.data.facts import DataError
-from tidelog.pipeline.secrets import without_secrets
-
-
-class Refused(DataError):
-    """A stream that cannot go on from what it finds; nothing was touched."""
+from tidelog.data.secrets import without_secrets
+from tidelog.errors import DataError
 
 
 @dataclass(frozen=True)
@@ -71,11 +65,11 @@ class Store:
         path = self._path(*parts)
         if not self._fs.exists(path):
             return []
-        found = [
+        entries = [
             Entry(status.getPath().getName(), bool(status.isDirectory()), int(status.getLen()))
             for status in self._fs.listStatus(path)
         ]
-        return sorted(found, key=lambda entry: entry.name)
+        return sorted(entries, key=lambda entry: entry.name)
 
     def read(self, *parts: str) -> bytes:
         if self.local is not None:  # many times faster than through the JVM
@@ -132,24 +126,3 @@ def said(error: Py4JJavaError) -> str:
     thrown = error.java_exception
     text = str(thrown.getMessage() or thrown.getClass().getSimpleName())
     return without_secrets(text.strip().splitlines()[0])
-
-
-def sealed(value: dict[str, Any]) -> bytes:
-    """JSON with a checksum of its own."""
-    text = json.dumps(value, sort_keys=True, ensure_ascii=True)
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    return (json.dumps({"sha256": digest, **value}, indent=1, ensure_ascii=True) + "\n").encode()
-
-
-def unsealed(data: bytes, where: str) -> dict[str, Any]:
-    """What was sealed; Refused when anything of it has changed."""
-    try:
-        value = json.loads(data)
-        digest = value.pop("sha256")
-        text = json.dumps(value, sort_keys=True, ensure_ascii=True)
-        if hashlib.sha256(text.encode()).hexdigest() == digest:
-            found: dict[str, Any] = value
-            return found
-    except (ValueError, KeyError, AttributeError, TypeError):
-        pass
-    raise Refused(f"{where} is damaged: restore it from a copy, or start with a new checkpoint")

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tidelog.analysis.definitive import Pending
+from tidelog.analysis.passes import passes
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.engine import evaluate
-from tidelog.evaluation.problems import Problem
-from tidelog.evaluation.stretch import TooHard
+from tidelog.evaluation.open_answers import OpenAnswers
+from tidelog.evaluation.timeline import TooHard
 from tidelog.language.program import Program
-from tidelog.logic.normalise import Predicate, core
+from tidelog.logic.normalise import Predicate
+from tidelog.streaming.algorithm import AnswerRows, FactsByTime, RowsByTime
 from tidelog.streaming.joins import Row, at
-from tidelog.streaming.online import Answers, Facts
 from tidelog.streaming.snapshot import State, as_rows, plain
 
 
-class Whole:
+class BlockingAlgorithm:
     """Online, for blocking queries: definitive time points are decided on the timeline."""
 
     def __init__(
@@ -31,7 +32,7 @@ class Whole:
         self.program = program
         self.queries = tuple(queries)
         self.eager, self.budget = eager, budget
-        self.predicates = core(program, self.queries).predicates
+        self.predicates = passes(program, self.queries).core.predicates
         self.known: dict[str, set[Row]] = {name: set() for name in program.inputs}
         for name, rows in rigid.items():
             self.known[self.predicates[name].source] = set(rows)
@@ -42,15 +43,15 @@ class Whole:
     def begin(self, earliest: int) -> None:
         pass
 
-    def advance(self, tin: int, facts: Facts, low: int) -> Answers:
+    def advance(self, tin: int, facts: FactsByTime, low: int) -> AnswerRows:
         self.tin = tin
         self.take(facts)
-        found: Answers = {}
+        answers: AnswerRows = {}
         for query in self.queries:
             if not self.predicates[query].temporal:
-                found[query] = self._answers(query, tin, tin) if self.eager else set()
-                found[query] -= self.given[query]
-                self.given[query] |= found[query]
+                answers[query] = self._answers(query, tin, tin) if self.eager else set()
+                answers[query] -= self.given[query]
+                self.given[query] |= answers[query]
                 continue
             due = self.due[query]
             due = low if due is None else due
@@ -63,26 +64,26 @@ class Whole:
                     self.given[query] |= rows
                     self.given[query] = {r for r in self.given[query] if at(r) >= first}
                 self.due[query] = first
-            found[query] = rows
-        return found
+            answers[query] = rows
+        return answers
 
-    def take(self, facts: Facts) -> None:
+    def take(self, facts: FactsByTime) -> None:
         """Facts to keep."""
         for name, times in facts.items():
             known = self.known[self.predicates[name].source]
             known.update((*row, time) for time, rows in times.items() for row in rows)
 
-    def close(self, last: int, low: int) -> Answers:
-        found: Answers = {}
+    def close(self, last: int, low: int) -> AnswerRows:
+        answers: AnswerRows = {}
         for query in self.queries:
             if not self.predicates[query].temporal:
-                found[query] = self._answers(query, last, last) - self.given[query]
+                answers[query] = self._answers(query, last, last) - self.given[query]
                 continue
             due = self.due[query]
-            found[query] = self._answers(query, low if due is None else due, last)
-            found[query] -= self.given[query]
+            answers[query] = self._answers(query, low if due is None else due, last)
+            answers[query] -= self.given[query]
             self.due[query] = last + 1
-        return found
+        return answers
 
     def tout(self) -> int | None:
         ends = [due - 1 for due in self.due.values() if due is not None]
@@ -93,29 +94,29 @@ class Whole:
         """How many temporal facts are kept."""
         return sum(len(self.known[p.source]) for p in self._temporal())
 
-    def facts(self) -> dict[str, dict[int, set[Row]]]:
-        found: dict[str, dict[int, set[Row]]] = {}
+    def facts(self) -> dict[str, RowsByTime]:
+        facts: dict[str, RowsByTime] = {}
         for predicate in self._temporal():
-            times = found.setdefault(predicate.name, {})
+            times = facts.setdefault(predicate.name, {})
             for row in self.known[predicate.source]:
                 times.setdefault(at(row), set()).add(row[:-1])
-        return found
+        return facts
 
-    def derived(self) -> dict[str, dict[int, set[Row]]]:
+    def derived(self) -> dict[str, RowsByTime]:
         return {}
 
     def pending(self, most: int) -> list[Pending]:
         """Answers that may still come at times up to tin."""
-        found: list[Pending] = []
+        waiting: list[Pending] = []
         with Engine(self.program, self._tables()) as engine:
             for query, due in self.due.items():
                 if due is not None and self.tin is not None:
-                    problem = Problem(engine, query)
-                    for time in problem.open_points(self.tin, due, self.tin, self.budget):
-                        if len(found) >= most:
-                            return found[:most]
-                        found += problem.definitive(self.tin, time, self.budget).pending
-        return found[:most]
+                    answers = OpenAnswers(engine, query)
+                    for time in answers.open_points(self.tin, due, self.tin, self.budget):
+                        if len(waiting) >= most:
+                            return waiting[:most]
+                        waiting += answers.definitive(self.tin, time, self.budget).pending
+        return waiting[:most]
 
     def state(self) -> State:
         """Everything needed to go on, as plain data."""
@@ -138,7 +139,7 @@ class Whole:
     def _first_open(self, query: str, tin: int, due: int) -> int:
         with Engine(self.program, self._tables()) as engine:
             try:
-                points = Problem(engine, query).open_points(tin, due, tin, self.budget)
+                points = OpenAnswers(engine, query).open_points(tin, due, tin, self.budget)
             except TooHard:
                 return due  # not proved final yet: answers wait
         return min(points, default=tin + 1)
@@ -146,10 +147,10 @@ class Whole:
     def _answers(self, query: str, first: int, last: int) -> set[Row]:
         if first > last:
             return set()
-        found = evaluate(
+        evaluated = evaluate(
             self.program, [query], self._tables(), from_=first, to=last, budget=self.budget
         )
-        table = found.answers[query]
+        table = evaluated.answers[query]
         if not self.predicates[query].temporal and not self.predicates[query].types:
             return {()} if table.num_rows else set()
         return set(zip(*(c.to_pylist() for c in table.columns), strict=True))
@@ -158,4 +159,4 @@ class Whole:
         return {name: sorted(rows, key=str) for name, rows in self.known.items()}
 
 
-__all__ = ["Whole"]
+__all__ = ["BlockingAlgorithm"]

@@ -1,4 +1,9 @@
-"""Where a stream stands whose batches may split a tick: what has been seen, and what is final."""
+"""Time in a stream, in process and on Spark alike: what has arrived, who is late, what is final.
+
+Plain data and pure functions. The input time tin is a tick up to which everything has arrived; a
+fact is late if its tick is at or before the tin from before it came. An answer is final once tin is
+past its time by the query's delay.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +12,13 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from tidelog.evaluation.ranges import EMPTY, Range
+from tidelog.language.program import TIME_MAX
 from tidelog.streaming.schedule import Schedule
-from tidelog.streaming.shards import Report, Turn
-from tidelog.streaming.wave import Span
+
+
+def first_in_time(tin: int | None) -> int:
+    """The least tick that is not late when everything up to tin has arrived."""
+    return -TIME_MAX if tin is None else tin + 1
 
 
 @dataclass(frozen=True)
@@ -32,7 +41,16 @@ class Pace:
         held = [name for name in self.inputs if name not in self.sparse] or list(self.inputs)
         if not held or any(name not in seen for name in held):
             return None
-        return min(seen[name] for name in held) - 1 - self.lateness
+        # More facts of the greatest tick may come: only those before it are all there.
+        return self.complete(min(seen[name] for name in held) - 1)
+
+    def complete(self, tick: int) -> int:
+        """The input time once facts of all ticks up to one have been seen; some may be late."""
+        return tick - self.lateness
+
+    def first_answer(self, first: int) -> int:
+        """The first time at which answers are given, the least tick seen being `first`."""
+        return first if self.from_ is None else self.from_
 
 
 @dataclass(frozen=True)
@@ -45,9 +63,63 @@ class Emission:
 
     def final(self, schedule: Schedule, query: str, tin: int, start: int) -> int:
         """The time up to which a query is final at tin, whatever the data."""
-        if tin <= start or tin < schedule.pins[query]:
+        if tin < schedule.pins[query]:
             return start - schedule.phi[query]
         return tin - self.delays[query]
+
+
+@dataclass(frozen=True)
+class Span:
+    """Where a wave goes: begun before `start`, from tin up to `to`, answers at the times `asked`.
+
+    With `ahead`, predicates are computed that much further, as if nothing more came; nothing of
+    that is kept. `early` are the last final times of queries whose answers are given before that.
+    With a `window`, input facts of so many ticks are all that is kept, and what is derived from
+    them is derived anew; `since` is then the input time of the wave before.
+    """
+
+    start: int
+    tin: int
+    to: int
+    asked: dict[str, Range]
+    ahead: int = 0
+    early: dict[str, int] = field(default_factory=dict)
+    window: int | None = None
+    since: int | None = None
+
+    @staticmethod
+    def settled(schedule: Schedule, start: int, tin: int, to: int, emit: Range) -> Span:
+        """A span that answers what the wave settles, at the times in `emit`."""
+        asked: dict[str, Range] = {}
+        for query in schedule.deps.queries:
+            if query in schedule.phi:
+                low = schedule.frontier(query, tin, start) + 1
+                high = schedule.frontier(query, to, start)
+                asked[query] = Range(low, high) & emit if low <= high else EMPTY
+        return Span(start, tin, to, asked)
+
+
+@dataclass(frozen=True)
+class Turn:
+    """From one input time to another; `due` and `answered` say where the answers stand."""
+
+    first: int  # no fact lies before this tick
+    tin: int | None
+    to: int
+    low: int  # answers from this time on are wanted
+    due: dict[str, int]
+    answered: tuple[str, ...] = ()
+    closed: bool = False
+
+
+@dataclass(frozen=True)
+class ShardReport:
+    """What a shard says of a query: final before `due`; so many answers may still come."""
+
+    query: str
+    due: int | None  # None for a query without time
+    open: int
+    answered: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,7 +160,7 @@ class Clock:
         to = max(schedule.last(self.tin), done) if self.closed else self.tin
         if to <= done:
             return self, None
-        low = self.first if pace.from_ is None else pace.from_
+        low = pace.first_answer(self.first)
         emit = Range(low, self.tin) if low <= self.tin else EMPTY
         asked: dict[str, Range] = {}
         early: dict[str, int] = {}
@@ -114,12 +186,12 @@ class Clock:
         if self.done is not None and self.tin <= self.done and not self.closed:
             return self, None
         first = min(self.first, self.tin + 1) if self.start is None else self.start
-        low = self.first if pace.from_ is None else pace.from_
+        low = pace.first_answer(self.first)
         to = self.tin if self.done is None else max(self.tin, self.done)
         turn = Turn(first, self.done, to, low, self.due, tuple(self.answered), self.closed)
         return replace(self, start=first, done=to), turn
 
-    def reported(self, reports: Iterable[Report]) -> Clock:
+    def reported(self, reports: Iterable[ShardReport]) -> Clock:
         """The clock once all shards have said what they wait for."""
         due: dict[str, int] = {}
         waiting: set[str] = set()

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from tidelog.data.facts import DataError, Schema, fit, fitting_tick, record
+from tidelog.data.readers.json import parse_line, predicate_of, tick_value, typed_values
+from tidelog.data.schema import Schema
 from tidelog.data.ticks import Ticks
+from tidelog.errors import DataError
 from tidelog.evaluation.duckdb import Engine
-from tidelog.language.program import TIME_COLUMN, Type
+from tidelog.language.program import TIME_COLUMN
 from tidelog.streaming.clock import Pace
 
 Push: TypeAlias = "tuple[int, dict[str, pa.Table | list[tuple[Any, ...]]]]"
@@ -47,7 +48,7 @@ def from_files(
 
 @dataclass
 class Lines:
-    """JSON lines as they come: a tick may be split, so that one is complete when all are past it.
+    """JSON lines as they come; a tick is complete once every input has lines of a later one.
 
     `{"time": 7}` alone says that everything before 7 has arrived.
     """
@@ -66,11 +67,11 @@ class Lines:
         for number, line in enumerate(lines, 1):
             if not line.strip() or number <= self.taken:
                 continue
-            found = self._line(line, f"<stdin>:{number}")
-            if isinstance(found, int):
-                tin: int | None = found - 1
+            read = self._line(line, f"<stdin>:{number}")
+            if isinstance(read, int):
+                tin: int | None = read - 1
             else:
-                name, row = found
+                name, row = read
                 if name not in self.inputs:
                     continue
                 rows = waiting.setdefault(name, [])
@@ -88,35 +89,20 @@ class Lines:
             yield max([last, *before]), waiting
 
     def _line(self, line: bytes, where: str) -> int | tuple[str, tuple[Any, ...]]:
+        """A fact and what it is of, or the tick before which everything has arrived."""
         try:
-            found = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise DataError(f"{where}: not JSON: {error}") from None
-        if not isinstance(found, dict):
-            raise DataError(f'{where}: a line is an object, such as {{"predicate": "P"}}')
-        if list(found) == [TIME_COLUMN]:
-            return self._tick(found[TIME_COLUMN], TIME_COLUMN, where)
-        name = found.get("predicate")
-        if not isinstance(name, str):
-            raise DataError(f'{where}: no "predicate" says what this line is a fact of')
-        schema = self.inputs.get(name) or self.others.get(name)
-        if schema is None:
-            raise DataError(f"{where}: no input is called `{name}`")
-        if schema.time is None:
-            raise DataError(f"{where}: `{name}` is rigid: give its facts with --rigid")
-        *values, time = record(found, schema, where)
-        row: list[Any] = []
-        for value, column in zip(values, schema.columns, strict=True):
-            try:
-                row.append(fit(value, column.type or Type.TEXT))
-            except ValueError as error:
-                raise DataError(f"{where}: column `{column.name}`: {error}") from None
-        return name, (*row, self._tick(time, str(schema.time), where))
-
-    def _tick(self, value: Any, column: str, where: str) -> int:
-        try:
-            if value is None:
-                raise ValueError("no value")
-            return fitting_tick(value, self.ticks)
+            record = parse_line(line)
+            if list(record) == [TIME_COLUMN]:
+                return tick_value(record[TIME_COLUMN], TIME_COLUMN, self.ticks)
+            name = predicate_of(record)
+            schema = self.inputs.get(name) or self.others.get(name)
+            if schema is None:
+                raise ValueError(f"no input is called `{name}`")
+            if schema.time is None:
+                raise ValueError(f"`{name}` is rigid: give its facts with --rigid")
+            row = typed_values(record, schema, self.ticks)
+            if row[-1] is None:
+                raise ValueError(f"column `{schema.time}`: no value")
+            return name, row
         except ValueError as error:
-            raise DataError(f"{where}: column `{column}`: {error}") from None
+            raise DataError(f"{where}: {error}") from None

@@ -7,16 +7,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelog.data.facts import DataError, Rows, Schema, Table, in_memory
+from tidelog.data.readers.memory import RowsLike, in_memory, typed_table
+from tidelog.data.schema import Schema
+from tidelog.data.types import PYTHON_TYPES
 from tidelog.language.program import TIME_MAX, Type
 from tidelog.streaming.joins import Row
-
-ARROW = {
-    Type.TEXT: pa.string(),
-    Type.INT: pa.int64(),
-    Type.FLOAT: pa.float64(),
-    Type.BOOL: pa.bool_(),
-}
 
 
 class Intake:
@@ -24,28 +19,27 @@ class Intake:
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
-        python = {Type.TEXT: str, Type.INT: int, Type.FLOAT: float, Type.BOOL: bool}
-        kinds = [python[c.type or Type.TEXT] for c in schema.columns]
-        self.without = tuple(kinds)
-        self.whole = (*kinds, int)
+        types = [column.type or Type.TEXT for column in schema.columns]
+        self.without_time = tuple(PYTHON_TYPES[type_] for type_ in types)
+        self.with_time = (*self.without_time, int)
         # Values that need a closer look: integers may be large, texts half, floats not numbers.
-        self.texts = [i for i, k in enumerate(kinds) if k is str]
-        self.numbers = [i for i, k in enumerate(kinds) if k is int]
-        self.floats = [i for i, k in enumerate(kinds) if k is float]
+        self.texts = [i for i, type_ in enumerate(types) if type_ is Type.TEXT]
+        self.numbers = [i for i, type_ in enumerate(types) if type_ is Type.INT]
+        self.floats = [i for i, type_ in enumerate(types) if type_ is Type.FLOAT]
 
-    def rows(self, rows: Rows) -> list[Row]:
+    def rows(self, rows: RowsLike) -> list[Row]:
         """Rigid facts."""
         table = self.table(rows)
-        if table.column_names == ["z"]:
+        if not self.schema.columns:
             return [()] * table.num_rows
         return list(zip(*(c.to_pylist() for c in table.columns), strict=True))
 
-    def times(self, rows: Rows, tick: int) -> dict[int, list[Row]]:
+    def times(self, rows: RowsLike, tick: int) -> dict[int, list[Row]]:
         """Temporal facts by time; those without one are at a tick."""
         if isinstance(rows, (list, tuple)):
-            found = self._plain(rows, tick)
-            if found is not None:
-                return found
+            groups = self._grouped(rows, tick)
+            if groups is not None and all(map(self._plain, groups.values())):
+                return {time: group for time, group in groups.items() if group}
             wanted = len(self.schema.columns)
             rows = [
                 (*row, tick) if isinstance(row, (tuple, list)) and len(row) == wanted else row
@@ -53,43 +47,39 @@ class Intake:
             ]
         return by_time(self.table(rows))
 
-    def table(self, rows: Rows) -> pa.Table:
+    def table(self, rows: RowsLike) -> pa.Table:
         """Facts as Arrow; a row with a NULL or a float that is not a number is none."""
-        table = typed(in_memory(self.schema, rows, None), self.schema)
+        table = typed_table(in_memory(self.schema, rows, None), self.schema)
         for i in self.floats:
             table = table.filter(pc.invert(pc.is_nan(table.column(i))))
         return table
 
-    def _plain(self, rows: Any, tick: int) -> dict[int, list[Row]] | None:
-        """Tuples of exactly the right types; None when there is anything else to look at."""
+    def _grouped(self, rows: Any, tick: int) -> dict[int, list[Row]] | None:
+        """Tuples of exactly the right types, by time; None when there is anything else."""
         here: list[Any] = []
-        found: dict[int, list[Any]] = {tick: here}
-        without, whole = self.without, self.whole
+        groups: dict[int, list[Any]] = {tick: here}
+        without_time, with_time = self.without_time, self.with_time
         for row in rows:
             if type(row) is not tuple:
                 return None
             kinds = tuple(map(type, row))
-            if kinds == without:
+            if kinds == without_time:
                 here.append(row)
-            elif kinds != whole or not -TIME_MAX <= row[-1] <= TIME_MAX:
+            elif kinds != with_time or not -TIME_MAX <= row[-1] <= TIME_MAX:
                 return None
-            elif row[-1] in found:
-                found[row[-1]].append(row[:-1])
+            elif row[-1] in groups:
+                groups[row[-1]].append(row[:-1])
             else:
-                found[row[-1]] = [row[:-1]]
-        for group in found.values():
-            for i in self.texts:
-                if not all(row[i].isascii() for row in group):
-                    return None
-            for i in self.numbers:
-                if not all(-(2**63) <= row[i] < 2**63 for row in group):
-                    return None
-            for i in self.floats:
-                if not all(row[i] == row[i] for row in group):
-                    return None
-        if not here:
-            del found[tick]
-        return found
+                groups[row[-1]] = [row[:-1]]
+        return groups
+
+    def _plain(self, rows: list[Any]) -> bool:
+        """Whether all values of the right types are what they seem."""
+        return (
+            all(row[i].isascii() for i in self.texts for row in rows)
+            and all(-(2**63) <= row[i] < 2**63 for i in self.numbers for row in rows)
+            and all(row[i] == row[i] for i in self.floats for row in rows)
+        )
 
 
 def by_time(table: pa.Table) -> dict[int, list[Row]]:
@@ -100,33 +90,7 @@ def by_time(table: pa.Table) -> dict[int, list[Row]]:
     rows: Any = zip(*columns, strict=True) if columns else [()] * table.num_rows
     if min(times) == max(times):
         return {times[0]: list(rows)}
-    found: dict[int, list[Row]] = {}
+    groups: dict[int, list[Row]] = {}
     for time, row in zip(times, rows, strict=True):
-        found.setdefault(time, []).append(row)
-    return found
-
-
-def named(schema: Schema) -> tuple[list[str], list[pa.DataType]]:
-    """The names and types of columns that SQL expects of an input."""
-    names = [f"a{i}" for i in range(1, len(schema.columns) + 1)]
-    types = [ARROW[c.type or Type.TEXT] for c in schema.columns]
-    if schema.time is not None:
-        names.append("t")
-        types.append(pa.int64())
-    return (names, types) if names else (["z"], [pa.int64()])
-
-
-def typed(part: object, schema: Schema) -> pa.Table:
-    """Facts under the names and types the SQL expects, without rows that have a NULL."""
-    names, types = named(schema)
-    if part is None:
-        return pa.table([pa.array([], t) for t in types], names=names)
-    assert isinstance(part, Table)
-    try:
-        columns = [c.cast(t) for c, t in zip(part.table.columns, types, strict=True)]
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise DataError(f"{part.origin}: {error}") from None
-    return pa.table(columns, names=names).drop_null()
-
-
-__all__ = ["ARROW", "Intake", "by_time", "named", "typed"]
+        groups.setdefault(time, []).append(row)
+    return groups

@@ -12,20 +12,26 @@ import duckdb
 import pyarrow as pa
 
 from tidelog.analysis.analyze import simplified
-from tidelog.analysis.containment import Budget, Refused
+from tidelog.analysis.containment import Budget
 from tidelog.analysis.definitive import Pending
 from tidelog.analysis.delay import delay
-from tidelog.analysis.dependencies import Dependencies, dependencies
+from tidelog.analysis.dependencies import Dependencies
+from tidelog.analysis.passes import passes
 from tidelog.analysis.window import window
-from tidelog.data.facts import Schema, schemas
+from tidelog.data.packed import unpack
+from tidelog.data.readers.memory import arrow_schema
+from tidelog.data.schema import Schema, schemas
+from tidelog.errors import NoAnswer
+from tidelog.evaluation.database import Database
 from tidelog.evaluation.ranges import EMPTY, Range
-from tidelog.language.program import Program, Type
-from tidelog.logic.normalise import core
-from tidelog.streaming.intake import ARROW, named
+from tidelog.evaluation.sql import Writer
+from tidelog.evaluation.steps import StepRunner
+from tidelog.language.program import Program
+from tidelog.streaming.algorithm import AnswerRows, FactsByTime, RowsByTime
+from tidelog.streaming.clock import Emission, Span
 from tidelog.streaming.joins import Row, at
-from tidelog.streaming.online import Answers, Facts
 from tidelog.streaming.schedule import Schedule
-from tidelog.streaming.slices import MOST_FACTS, MOST_TICKS, Slices, packed, small, unpacked
+from tidelog.streaming.slices import MOST_FACTS, MOST_TICKS, Slices, packed_table, small
 from tidelog.streaming.snapshot import (
     State,
     as_facts,
@@ -35,8 +41,10 @@ from tidelog.streaming.snapshot import (
     plain_facts,
     plain_table,
 )
-from tidelog.streaming.wave import Span, Wave, Waved, bits
+from tidelog.streaming.wave import Wave, Waved, bits
 
+# What to do about a tick far ahead.
+TOO_FAR = "a tick lies that far ahead of those before it: leave its facts out"
 # Seconds to look for a delay below the settling time, or for a window, of one query.
 BUDGET = 2.0
 
@@ -45,7 +53,7 @@ class Endless(ValueError):
     """The strict style needs a window, and a query has none."""
 
 
-class Offline:
+class OfflineAlgorithm:
     """Queries of class 1 or 2, answered at tin = tout + d."""
 
     def __init__(
@@ -59,20 +67,21 @@ class Offline:
     ) -> None:
         self.queries = deps.queries
         self.schedule = Schedule(deps)
-        self.eager, self.strict = eager, strict
+        self.strict = strict
         self.connection = duckdb.connect(
             config={"autoinstall_known_extensions": False, "autoload_known_extensions": False}
         )
-        self.wave = Wave(self.connection, self.schedule.plan)
+        self.database = Database(self.connection)
+        self.database.offer_texts(Writer(self.schedule.plan).texts)
+        self.wave = Wave(StepRunner(self.database, shorter=TOO_FAR))
         self.schemas = schemas(program)
         phi = self.schedule.phi
         self.temporal = [q for q in self.queries if q in phi]
-        self.delays = {q: least_delay(program, q, phi[q]) for q in self.temporal}
-        self.window = enough_window(program, self.delays) if strict else 0
+        delays = least_delays(program, self.schedule)
+        window = enough_window(program, delays) if strict else None
+        self.emission = Emission(delays, eager, window)
         # How much further than tin answers are looked for, in what is known by then.
-        self.ahead = max(
-            (phi[q] - (0 if eager else self.delays[q]) for q in self.temporal), default=0
-        )
+        self.ahead = max((phi[q] - (0 if eager else delays[q]) for q in self.temporal), default=0)
         # Few facts are taken in Python, tick by tick, until a push brings many.
         self.few = (
             Slices(self.schedule, rigid)
@@ -85,7 +94,7 @@ class Offline:
         self.answered: dict[str, int] = {}  # per query, the last time answered
         self.given: dict[str, set[Row]] = {q: set() for q in self.queries}  # answered early
         self.slices: dict[str, pa.Table] = {}
-        self.kept: dict[str, dict[int, set[Row]]] = {}  # strict: input facts in the window
+        self.kept: dict[str, RowsByTime] = {}  # strict: input facts in the window
         self.inputs: dict[str, str] = {}
         for number, predicate in enumerate(deps.core.inputs):
             self.inputs[predicate.name] = f"new{number}"
@@ -96,26 +105,24 @@ class Offline:
     def begin(self, earliest: int) -> None:
         self.start = self.done = self.schedule.first(earliest)
 
-    def advance(self, tin: int, facts: Facts, low: int) -> Answers:
+    def advance(self, tin: int, facts: FactsByTime, low: int) -> AnswerRows:
         """Everything up to tin has arrived; answers from `low` on are wanted."""
-        until = {q: tin if self.eager else tin - self.delays[q] for q in self.temporal}
+        eager, delays = self.emission.eager, self.emission.delays
+        until = {q: tin if eager else tin - delays[q] for q in self.temporal}
         final = {q: self._final(q, tin) for q in self.temporal}
         return self._look(tin, facts, low, until, final)
 
-    def close(self, last: int, low: int) -> Answers:
+    def close(self, last: int, low: int) -> AnswerRows:
         """No more input: everything up to the last tick is final."""
         ends = dict.fromkeys(self.temporal, last)
         self.ahead = self.schedule.last(last) - last
-        found = self._look(last, {}, low, ends, ends)
+        answers = self._look(last, {}, low, ends, ends)
         self.connection.close()
-        return found
+        return answers
 
     def _final(self, query: str, tin: int) -> int:
-        """The time up to which a query is final at tin, whatever the data."""
         assert self.start is not None
-        if tin < self.schedule.pins[query]:
-            return self.start - self.schedule.phi[query]
-        return tin - self.delays[query]
+        return self.emission.final(self.schedule, query, tin, self.start)
 
     def tout(self) -> int | None:
         assert self.done is not None
@@ -130,17 +137,19 @@ class Offline:
             return self.few.count
         return sum(bits(table) for table in self.slices.values())
 
-    def facts(self) -> dict[str, dict[int, set[Row]]]:
+    def facts(self) -> dict[str, RowsByTime]:
         """The input facts kept; of those that went to a wave only what rules look at is."""
         return self.kept if self.few is None else self.few.kept(inputs=True)
 
-    def derived(self) -> dict[str, dict[int, set[Row]]]:
+    def derived(self) -> dict[str, RowsByTime]:
         """The slices of derived predicates that are kept."""
         if self.few is not None:
             return self.few.kept(inputs=False)
         names = {table: name for name, table in self.schedule.plan.tables.items()}
         return {
-            names[table]: unpacked(rows) for table, rows in self.slices.items() if table in names
+            names[table]: unpack(zip(*(c.to_pylist() for c in rows.columns), strict=True))
+            for table, rows in self.slices.items()
+            if table in names
         }
 
     def pending(self, most: int) -> list[Pending]:
@@ -168,13 +177,13 @@ class Offline:
         elif self.few is not None:
             self.few.resume(as_facts(state["few"]))
 
-    def _few(self) -> dict[str, dict[int, set[Row]]]:
+    def _few(self) -> dict[str, RowsByTime]:
         assert self.few is not None
         return {**self.few.kept(inputs=True), **self.few.kept(inputs=False)}
 
     def _look(
-        self, tin: int, facts: Facts, low: int, until: dict[str, int], final: dict[str, int]
-    ) -> Answers:
+        self, tin: int, facts: FactsByTime, low: int, until: dict[str, int], final: dict[str, int]
+    ) -> AnswerRows:
         """Answers up to given times; those beyond the final ones are remembered."""
         assert self.start is not None
         assert self.done is not None
@@ -183,29 +192,29 @@ class Offline:
             tables = [self._strictly(tin, facts, emit)]
         else:
             tables = self._derived(tin, facts, emit)
-        found: Answers = {}
+        new: AnswerRows = {}
         for query in self.queries:
             rows = {row for answers in tables for row in answers[query]}
             if query not in until:
-                found[query] = rows - self.given[query]
+                new[query] = rows - self.given[query]
                 self.given[query] |= rows
                 continue
             after = max(self.answered.get(query, low - 1), low - 1)
             rows = {r for r in rows if after < at(r) <= until[query]} - self.given[query]
-            if self.eager:
+            if self.emission.eager:
                 known = self.given[query] | rows
                 self.given[query] = {r for r in known if at(r) > final[query]}
             self.answered[query] = final[query]
-            found[query] = rows
-        return found
+            new[query] = rows
+        return new
 
-    def _answers(self, waved: Waved) -> Answers:
+    def _answers(self, waved: Waved) -> AnswerRows:
         return {
-            query: set(_rows(self.wave.arrow(select), self._width(query)))
+            query: set(_rows(self.database.arrow(select), self._width(query)))
             for query, select in waved.answers.items()
         }
 
-    def _derived(self, tin: int, facts: Facts, emit: Range) -> list[Answers]:
+    def _derived(self, tin: int, facts: FactsByTime, emit: Range) -> list[AnswerRows]:
         assert self.start is not None
         assert self.done is not None
         if self.few is not None:
@@ -214,21 +223,21 @@ class Offline:
             if short and size <= MOST_FACTS and not self.many:
                 return self._by_tick(self.few, tin, facts, emit)
             facts = self._take_over(self.few, facts)
-        found: list[Answers] = []
+        parts: list[AnswerRows] = []
         if tin > self.done:
             self._offer(facts)
             waved = self._wave(self.slices, self.start, self.done, tin, emit)
-            found.append(self._answers(waved))
-            tables = {name: self.wave.arrow(select) for name, select in waved.state.items()}
+            parts.append(self._answers(waved))
+            tables = {name: self.database.arrow(select) for name, select in waved.state.items()}
             self.slices = {name: table for name, table in tables.items() if table.num_rows}
             self.done = tin
-        if self.ahead or not found:
+        if self.ahead or not parts:
             # What would be final if nothing more came; the state stays as it is.
             self._offer({})
             to = tin + self.ahead
             looked = self._wave(self.slices, self.start, self.done, to, emit)
-            found.append(self._answers(looked))
-        return found
+            parts.append(self._answers(looked))
+        return parts
 
     def _wave(
         self, slices: Mapping[str, pa.Table], start: int, tin: int, to: int, emit: Range
@@ -239,39 +248,30 @@ class Offline:
         state = {table: f"{table}_kept" for table in slices}
         return self.wave.run(self.schedule, span, state, self.inputs, packed=False, fresh=False)
 
-    def _by_tick(self, few: Slices, tin: int, facts: Facts, emit: Range) -> list[Answers]:
+    def _by_tick(self, few: Slices, tin: int, facts: FactsByTime, emit: Range) -> list[AnswerRows]:
         assert self.done is not None
         few.take(facts)
         low, high = (1, 0) if emit.empty else (int(emit.low), int(emit.high))
-        found: list[Answers] = [few.run(self.done, tin, low, high)]
+        parts = [few.run(self.done, tin, low, high)]
         self.done = max(self.done, tin)
         if self.ahead:
-            found.append(few.run(self.done, self.done + self.ahead, low, high, stay=True))
+            parts.append(few.run(self.done, self.done + self.ahead, low, high, stay=True))
         known = {q: set(few.static[q].rows) for q in self.queries if q not in self.temporal}
-        return [{**answers, **known} for answers in found]
+        return [{**answers, **known} for answers in parts]
 
-    def _take_over(self, few: Slices, facts: Facts) -> Facts:
+    def _take_over(self, few: Slices, facts: FactsByTime) -> FactsByTime:
         """The slices kept so far as tables of a wave; input facts come with the new ones."""
         plan = self.schedule.plan
         for name, times in few.kept(inputs=False).items():
-            predicate = self.schedule.deps.core.predicates[name]
-            names = [f"a{i}" for i in range(1, len(predicate.types) + 1)]
-            types = [ARROW[t or Type.TEXT] for t in predicate.types]
-            columns = zip(*packed(times), strict=True)
-            self.slices[plan.tables[name]] = pa.table(
-                [
-                    pa.array(c, t)
-                    for c, t in zip(columns, [*types, pa.int64(), pa.int64()], strict=True)
-                ],
-                names=[*names, "c", "b"],
-            )
+            types = self.schedule.deps.core.predicates[name].types
+            self.slices[plan.tables[name]] = packed_table(types, times)
         whole = few.kept(inputs=True)
         for name, new in facts.items():
             whole.setdefault(name, {}).update({t: set(rows) for t, rows in new.items()})
         self.few = None
         return whole
 
-    def _strictly(self, tin: int, facts: Facts, emit: Range) -> Answers:
+    def _strictly(self, tin: int, facts: FactsByTime, emit: Range) -> AnswerRows:
         """Algorithm 2 as it is written: evaluate over the history, then forget what is old."""
         for name, times in facts.items():
             self.kept.setdefault(name, {}).update({t: set(rows) for t, rows in times.items()})
@@ -280,19 +280,21 @@ class Offline:
         start = self.schedule.first(min(earliest, tin))
         answers = self._answers(self._wave({}, start, start, tin + self.ahead, emit))
         self.done = tin
+        window = self.emission.window
+        assert window is not None, "the strict style has a window"
         for times in self.kept.values():
-            for time in [t for t in times if t <= tin - self.window]:
+            for time in [t for t in times if t <= tin - window]:
                 del times[time]
         return answers
 
-    def _offer(self, facts: Facts) -> None:
+    def _offer(self, facts: FactsByTime) -> None:
         """New facts as tables for the wave; they are state from then on."""
         for predicate in self.schedule.deps.core.inputs:
             if predicate.temporal:
                 rows = [
                     (*row, time)
-                    for time, found in facts.get(predicate.name, {}).items()
-                    for row in found
+                    for time, at_time in facts.get(predicate.name, {}).items()
+                    for row in at_time
                 ]
                 self.connection.unregister(self.inputs[predicate.name])
                 table = _table(self.schemas[predicate.source], rows)
@@ -306,19 +308,18 @@ class Offline:
 
 
 def _simple(program: Program, query: str, budget: Budget) -> Dependencies:
-    deps = dependencies(core(program, [query]), [query])
-    return simplified(deps, budget.share(0.3))[0]
+    return simplified(passes(program, [query]).dependencies, budget.share(0.3))[0]
 
 
 def enough_window(program: Program, delays: Mapping[str, int]) -> int:
     """A window that is enough for every query, each at its delay; Endless when there is none."""
-    found = [0]
+    windows = [0]
     for query, delay_ in delays.items():
         budget = Budget(BUDGET)
         deps = _simple(program, query, budget)
         try:
             measure = window(deps, delay_, budget)
-        except Refused as error:
+        except NoAnswer as error:
             raise Endless(f"no window is known for {query}: {error}") from None
         if measure.upper is None:
             known = "no window is enough" if measure.exact else "no window is known to do"
@@ -326,8 +327,14 @@ def enough_window(program: Program, delays: Mapping[str, int]) -> int:
                 f"{known} for {query}: {measure.reason}; the derived style keeps slices of"
                 " derived predicates instead"
             )
-        found.append(measure.upper)
-    return max(found)
+        windows.append(measure.upper)
+    return max(windows)
+
+
+def least_delays(program: Program, schedule: Schedule) -> dict[str, int]:
+    """The least delay that is proved of each query with a time."""
+    phi = schedule.phi
+    return {q: least_delay(program, q, phi[q]) for q in schedule.deps.queries if q in phi}
 
 
 def least_delay(program: Program, query: str, phi: int) -> int:
@@ -336,10 +343,10 @@ def least_delay(program: Program, query: str, phi: int) -> int:
         return 0
     budget = Budget(BUDGET)
     try:
-        found = delay(_simple(program, query, budget), budget)
-    except Refused:
+        measure = delay(_simple(program, query, budget), budget)
+    except NoAnswer:
         return phi  # explicit times
-    return phi if found.upper is None else min(phi, found.upper)
+    return phi if measure.upper is None else min(phi, measure.upper)
 
 
 def _rows(table: pa.Table, width: int) -> list[Row]:
@@ -350,11 +357,19 @@ def _rows(table: pa.Table, width: int) -> list[Row]:
 
 def _table(schema: Schema, rows: list[Row]) -> pa.Table:
     """Facts under the names and types the SQL expects."""
-    names, types = named(schema)
+    wanted = arrow_schema(schema)
     if not rows:
-        return pa.table([pa.array([], t) for t in types], names=names)
+        return wanted.empty_table()
     columns = list(zip(*rows, strict=True)) or [(1,) * len(rows)]
-    return pa.table([pa.array(c, t) for c, t in zip(columns, types, strict=True)], names=names)
+    arrays = [pa.array(c, t) for c, t in zip(columns, wanted.types, strict=True)]
+    return pa.table(arrays, schema=wanted)
 
 
-__all__ = ["MOST_FACTS", "Endless", "Offline", "enough_window", "least_delay"]
+__all__ = [
+    "MOST_FACTS",
+    "Endless",
+    "OfflineAlgorithm",
+    "enough_window",
+    "least_delay",
+    "least_delays",
+]

@@ -7,15 +7,18 @@ for a body atom Q at offset o will do. A slice is kept as long as a rule still h
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import assert_never
 
-from tidelog.analysis.dependencies import Class, Dependencies
+from tidelog.analysis.dependencies import Class, Dependencies, unsupported
 from tidelog.analysis.graph import Arc, Bound, longest
-from tidelog.evaluation.plan import Derive, Fixpoint, Join, Plan, Scan, stream_plan
+from tidelog.errors import DataError
+from tidelog.evaluation.plan import Derive, Fill, Fixpoint, Join, Plan, Scan, stream_plan
 from tidelog.evaluation.ranges import EMPTY, Range
-from tidelog.language.program import TIME_MAX, TimeOffset, TimePoint
+from tidelog.language.program import TIME_MAX
+from tidelog.logic.clause import FixedTick, Free, Offset, Rigid
 
 WHOLE = Range(-TIME_MAX, TIME_MAX)
 
@@ -31,6 +34,17 @@ class Blocking(Exception):
         )
 
 
+class NotStreamed(DataError):
+    """Rules with something in them that streams do not know how to take into account."""
+
+
+def check_streamed(deps: Dependencies) -> None:
+    """Every stream asks here before it starts: nothing in a rule is left out in silence."""
+    reason = unsupported(deps.core, "a stream")
+    if reason is not None:
+        raise NotStreamed(reason.message)
+
+
 @dataclass(frozen=True)
 class Schedule:
     """The schedule of some queries of class 1 or 2."""
@@ -38,6 +52,7 @@ class Schedule:
     deps: Dependencies
 
     def __post_init__(self) -> None:
+        check_streamed(self.deps)
         if self.deps.cls is Class.BLOCKING:
             raise Blocking(self.deps)
 
@@ -87,11 +102,11 @@ class Schedule:
 
     def first(self, earliest: int | None) -> int:
         """The input time to start before, the data's first tick being `earliest`."""
-        heads = (rule.head for rule in self.deps.core.rules)
+        heads = (clause.head for clause in self.deps.core.clauses)
         times = [
-            head.time.tick + self.phi[head.predicate]
+            head.when.tick + self.phi[head.predicate]
             for head in heads
-            if isinstance(head.time, TimePoint)
+            if isinstance(head.when, FixedTick)
         ]
         times += [] if earliest is None else [earliest]
         return min(times, default=0) - 1
@@ -113,55 +128,55 @@ class Schedule:
     @cached_property
     def uses(self) -> dict[str, list[tuple[str, int]]]:
         """Per table, the predicates whose rules look at it and at which offsets."""
-        found: dict[str, list[tuple[str, int]]] = {}
-
-        def add(join: Join, head: str) -> None:
-            time = join.rule.head.time
-            if not isinstance(time, TimeOffset):
-                return
-            for source in join.sources:
-                if isinstance(source.atom.time, TimeOffset):
-                    offset = source.atom.time.offset - time.offset
-                    found.setdefault(source.table, []).append((head, offset))
-
-        for step in self.plan.steps:
-            match step:
-                case Derive():
-                    for join in step.joins:
-                        add(join, step.predicate.name)
-                case Fixpoint():
-                    for join in (*step.start, *step.repeat):
-                        add(join, join.rule.head.predicate)
-                    for fill in step.fills:
-                        table = self.plan.tables[fill.predicate]
-                        found.setdefault(table, []).append((fill.predicate, -fill.step))
-                        if fill.guard is not None:
-                            add(fill.guard, fill.predicate)
-                case Scan():
-                    pass
-        return found
+        uses: dict[str, list[tuple[str, int]]] = {}
+        for head, join in self._joins():
+            for operand in join.operands:
+                when = operand.premise.when
+                match when:
+                    case Offset(ticks):
+                        uses.setdefault(operand.table, []).append((head, ticks))
+                    case FixedTick() | Rigid():
+                        pass  # kept for ever, see `pinned`; or without a time
+                    case Free():
+                        raise AssertionError("queries with free times are blocking")
+                    case _:
+                        assert_never(when)
+        for fill in self._fills():
+            table = self.plan.tables[fill.predicate]
+            uses.setdefault(table, []).append((fill.predicate, -fill.step))
+        return uses
 
     @cached_property
     def pinned(self) -> dict[str, set[int]]:
         """Per table, explicit times whose slices are kept for ever."""
-        found: dict[str, set[int]] = {}
-        for join in self._joins():
-            for source in join.sources:
-                if isinstance(source.atom.time, TimePoint):
-                    found.setdefault(source.table, set()).add(source.atom.time.tick)
-        return found
+        pinned: dict[str, set[int]] = {}
+        for _, join in self._joins():
+            for operand in join.operands:
+                when = operand.premise.when
+                if isinstance(when, FixedTick):
+                    pinned.setdefault(operand.table, set()).add(when.tick)
+        return pinned
 
-    def _joins(self) -> Iterable[Join]:
+    def _joins(self) -> Iterator[tuple[str, Join]]:
+        """The joins of the plan, each with the predicate that it helps to derive."""
         for step in self.plan.steps:
             match step:
                 case Derive():
-                    yield from step.joins
+                    yield from ((step.predicate.name, join) for join in step.joins)
                 case Fixpoint():
-                    yield from (*step.start, *step.repeat)
-                    for fill in step.fills:
-                        yield from (part for part in (fill.filter, fill.guard) if part is not None)
+                    for join in (*step.start, *step.repeat):
+                        yield join.clause.head.predicate, join
                 case Scan():
                     pass
+                case _:
+                    assert_never(step)
+        for fill in self._fills():
+            yield from ((fill.predicate, join) for join in fill.joins)
+
+    def _fills(self) -> Iterator[Fill]:
+        for step in self.plan.steps:
+            if isinstance(step, Fixpoint):
+                yield from step.fills
 
     def kept_from(self, table: str, tin: int, start: int) -> int | None:
         """The first tick of a table that is still looked at after tin; None for nothing."""
@@ -173,13 +188,13 @@ class Schedule:
 
     def looked_at(self, table: str, tin: int, to: int, start: int) -> list[Range]:
         """The ticks of a table that computing from tin up to `to` looks at, in order."""
-        found = [Range(tick, tick) for tick in self.pinned.get(table, ())]
+        ranges = [Range(tick, tick) for tick in self.pinned.get(table, ())]
         for head, offset in self.uses.get(table, ()):
             low = self.frontier(head, tin, start) + 1 + offset
             high = self.frontier(head, to, start) + offset
-            found += [Range(low, high)] if low <= high else []
+            ranges += [Range(low, high)] if low <= high else []
         merged: list[Range] = []
-        for range_ in sorted(found, key=lambda r: r.low):
+        for range_ in sorted(ranges, key=lambda r: r.low):
             if merged and range_.low <= merged[-1].high + 1:
                 merged[-1] = Range(merged[-1].low, max(merged[-1].high, range_.high))
             else:
@@ -188,17 +203,17 @@ class Schedule:
 
     def ranges(self, tin: int, to: int, start: int) -> dict[str, Range]:
         """What each predicate is computed on when the input time moves from tin to `to`."""
-        found: dict[str, Range] = {}
+        ranges: dict[str, Range] = {}
         for name, predicate in self.deps.core.predicates.items():
             if not predicate.temporal:
                 continue
             if predicate.input:
-                found[name] = WHOLE
+                ranges[name] = WHOLE
                 continue
             low, high = self.frontier(name, tin, start) + 1, self.frontier(name, to, start)
             if name in self.deps.recursive:
                 # Carrying on starts from the slices that are kept.
                 kept = self.kept_from(self.plan.tables[name], tin, start)
                 low = low if kept is None else min(low, kept)
-            found[name] = EMPTY if low > high else Range(low, high)
-        return found
+            ranges[name] = EMPTY if low > high else Range(low, high)
+        return ranges

@@ -12,27 +12,32 @@ from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 
-from tidelog.evaluation.sql import CHUNK, chunk
-from tidelog.language.program import TimeOffset
-from tidelog.streaming.joins import EMPTY, MOST_ATOMS, Row, Slice, chosen
-from tidelog.streaming.network import Body, Way, close_cell, never_changing, rigid_model
+from tidelog.data.packed import columns, pack
+from tidelog.data.types import arrow_type
+from tidelog.language.program import Type
+from tidelog.logic.clause import Clause, Premise
+from tidelog.streaming.algorithm import AnswerRows, RowsByTime
+from tidelog.streaming.cells import Lookup, PlacedClause, derive, never_changing, rigid_model
+from tidelog.streaming.joins import EMPTY, MOST_PREMISES, IndexedSlice, Row, chosen
 from tidelog.streaming.schedule import Schedule
 
 # Ticks and facts of one push beyond which a wave is the better way.
 MOST_TICKS = 50_000
 MOST_FACTS = 60_000
+# Ticks that answers may lie ahead of tin to be looked for tick by tick.
+MOST_AHEAD = 60
 
 
 def small(schedule: Schedule, ahead: int) -> bool:
     """Whether rules can be taken tick by tick: no explicit times, nothing far to look ahead."""
-    rules = schedule.deps.core.rules
-    if any(pin > -math.inf for pin in schedule.pins.values()) or ahead > 60:
+    deps = schedule.deps
+    if any(pin > -math.inf for pin in schedule.pins.values()) or ahead > MOST_AHEAD:
         return False
-    return all(len(rule.atoms) <= MOST_ATOMS for rule in rules) and all(
+    predicates = deps.core.predicates
+    return all(len(clause.premises) <= MOST_PREMISES for clause in deps.core.clauses) and all(
         edge.offset is not None
-        for edge in schedule.deps.edges
-        if schedule.deps.core.predicates[edge.head].temporal
-        and schedule.deps.core.predicates[edge.body].temporal
+        for edge in deps.edges
+        if predicates[edge.head].temporal and predicates[edge.body].temporal
     )
 
 
@@ -40,43 +45,37 @@ class Slices:
     """The slices of some queries that are kept at an input time."""
 
     def __init__(self, schedule: Schedule, rigid: Mapping[str, set[Row]]) -> None:
-        self.schedule = schedule
         self.phi = schedule.phi
         deps = schedule.deps
         core = deps.core
         self.static = rigid_model(deps, never_changing(deps), rigid)
-        self.cells: dict[tuple[str, int], Slice] = {}
+        self.cells: dict[tuple[str, int], IndexedSlice] = {}
         self.count = 0
-        self.inputs = [p.name for p in core.inputs if p.temporal]
-        self.chosen = {name: chosen(core.rules, name) for name in self.inputs}
+        inputs = [p.name for p in core.inputs if p.temporal]
+        self.chosen = {name: chosen(core.clauses, name) for name in inputs}
         place = {name: i for i, c in enumerate(deps.components) for name in c}
-        self.layers: list[tuple[list[str], list[Way]]] = []
-        numbered = 0
+
+        def lookup(clause: Clause, premise: Premise) -> Lookup:
+            head, name = clause.head.predicate, premise.predicate
+            offset = Lookup.of(premise).offset
+            same = offset is not None and offset + self.phi[name] == self.phi[head]
+            return Lookup.of(premise, inside=same and place[name] == place[head])
+
+        self.components: list[tuple[tuple[str, ...], list[PlacedClause]]] = []
         for names in deps.components:
-            if not core.predicates[names[0]].temporal or core.predicates[names[0]].input:
-                continue
-            ways: list[Way] = []
-            for rule in core.rules:
-                if rule.head.predicate not in names:
-                    continue
-                bodies: list[Body] = []
-                for atom in rule.atoms:
-                    name, offset, inside = atom.predicate, None, False
-                    if isinstance(atom.time, TimeOffset):
-                        assert isinstance(rule.head.time, TimeOffset)
-                        offset = atom.time.offset - rule.head.time.offset
-                        layer = offset + self.phi[name] - self.phi[rule.head.predicate]
-                        inside = place[name] == place[rule.head.predicate] and not layer
-                    bodies.append(Body(name, offset, None, 0, 0, inside))
-                ways.append(Way(numbered, rule, tuple(bodies), None))
-                numbered += 1
-            self.layers.append((list(names), ways))
-        # How far behind tin a slice is still looked at; those not listed are never kept.
-        self.behind: dict[str, int] = {}
+            if core.predicates[names[0]].temporal and not core.predicates[names[0]].input:
+                clauses = [
+                    PlacedClause(0, clause, tuple(lookup(clause, p) for p in clause.premises))
+                    for clause in core.clauses
+                    if clause.head.predicate in names
+                ]
+                self.components.append((names, clauses))
+        # How many ticks before tin a slice is still looked at; those not listed are never kept.
+        self.ticks_kept: dict[str, int] = {}
         for edge in deps.edges:
             if edge.offset is not None:
                 ticks = self.phi[edge.head] - edge.offset - 1
-                self.behind[edge.body] = max(self.behind.get(edge.body, ticks), ticks)
+                self.ticks_kept[edge.body] = max(self.ticks_kept.get(edge.body, ticks), ticks)
         self.queries = [q for q in deps.queries if core.predicates[q].temporal]
 
     def take(self, facts: Mapping[str, Mapping[int, Iterable[Row]]]) -> None:
@@ -85,110 +84,77 @@ class Slices:
             for time, rows in times.items():
                 useful = self.chosen[name](rows)
                 if useful:
-                    self._store(name, time, Slice(useful))
+                    self._store(name, time, IndexedSlice(useful))
 
-    def run(
-        self, tin: int, to: int, low: int, high: int, *, stay: bool = False
-    ) -> dict[str, set[Row]]:
+    def run(self, tin: int, to: int, low: int, high: int, *, stay: bool = False) -> AnswerRows:
         """Go on from tin, and give the answers between two times; with `stay`, only look."""
-        found: dict[str, set[Row]] = {q: set() for q in self.queries}
+        answers: AnswerRows = {q: set() for q in self.queries}
         before = (dict(self.cells), self.count) if stay else None
-        for at in range(tin + 1, to + 1):
-            passing: list[tuple[str, int]] = []
-            for names, ways in self.layers:
-                made = self._evaluated(ways, at)
-                for name in names:
-                    slice_ = made.get(name)
-                    if slice_ is not None and slice_.rows:
-                        time = at - self.phi[name]
-                        self._store(name, time, slice_)
-                        if name not in self.behind or time < at - self.behind[name]:
-                            passing.append((name, time))
+        for now in range(tin + 1, to + 1):
+            passing = self._derive(now)
             for query in self.queries:
-                time = at - self.phi[query]
+                time = now - self.phi[query]
                 if low <= time <= high:
                     rows = self.cells.get((query, time), EMPTY).rows
-                    found[query].update((*row, time) for row in rows)
-            passing += [(name, at - ticks - 1) for name, ticks in self.behind.items()]
+                    answers[query].update((*row, time) for row in rows)
+            passing += [(name, now - ticks - 1) for name, ticks in self.ticks_kept.items()]
             for key in passing:
                 gone = self.cells.pop(key, None)
                 if gone is not None:
                     self.count -= len(gone.rows)
         if before is not None:
             self.cells, self.count = before
-        return found
+        return answers
 
-    def _store(self, name: str, time: int, slice_: Slice) -> None:
+    def _derive(self, now: int) -> list[tuple[str, int]]:
+        """Compute what is due at an input time; the slices of it that no later one looks at."""
+        passing: list[tuple[str, int]] = []
+        for names, clauses in self.components:
+            model = derive(clauses, now, self.phi, self._read)
+            for name in names:
+                slice_ = model.get(name)
+                if slice_ is not None and slice_.rows:
+                    time = now - self.phi[name]
+                    self._store(name, time, slice_)
+                    if name not in self.ticks_kept or time < now - self.ticks_kept[name]:
+                        passing.append((name, time))
+        return passing
+
+    def _read(self, lookup: Lookup, time: int | None) -> IndexedSlice:
+        if time is None:
+            return self.static[lookup.name]
+        return self.cells.get((lookup.name, time), EMPTY)
+
+    def _store(self, name: str, time: int, slice_: IndexedSlice) -> None:
         known = self.cells.get((name, time))
         if known is not None:
             self.count -= len(known.rows)
-            slice_ = Slice(known.rows | slice_.rows)
+            slice_ = IndexedSlice(known.rows | slice_.rows)
         self.cells[name, time] = slice_
         self.count += len(slice_.rows)
 
-    def _evaluated(self, ways: list[Way], at: int) -> dict[str, Slice]:
-        found: dict[str, Slice] = {}
-        later: list[tuple[Way, list[Slice]]] = []
-        for way in ways:
-            time = at - self.phi[way.head]
-            if way.point is not None and way.point != time:
-                continue
-            bodies: list[Slice] = []
-            for body in way.bodies:
-                if body.inside:
-                    bodies.append(EMPTY)
-                    continue
-                if body.offset is None:
-                    slice_ = self.static[body.name]
-                else:
-                    slice_ = self.cells.get((body.name, time + body.offset), EMPTY)
-                if not slice_.rows:
-                    break
-                bodies.append(slice_)
-            else:
-                if way.inside:
-                    later.append((way, bodies))
-                    continue
-                slice_ = found.get(way.head) or found.setdefault(way.head, Slice(set()))
-                way.joined.fire(bodies, slice_.rows)
-        if later:
-            close_cell(found, later)
-        return found
-
     # As plain data, and as the tables of a wave
 
-    def kept(self, *, inputs: bool) -> dict[str, dict[int, set[Row]]]:
+    def kept(self, *, inputs: bool) -> dict[str, RowsByTime]:
         """Slices of inputs or of derived predicates, by name and time."""
-        found: dict[str, dict[int, set[Row]]] = {}
+        kept: dict[str, RowsByTime] = {}
         for (name, time), slice_ in self.cells.items():
             if (name in self.chosen) is inputs:
-                found.setdefault(name, {})[time] = slice_.rows
-        return found
+                kept.setdefault(name, {})[time] = slice_.rows
+        return kept
 
     def resume(self, facts: Mapping[str, Mapping[int, set[Row]]]) -> None:
         for name, times in facts.items():
             for time, rows in times.items():
-                self._store(name, time, Slice(rows))
+                self._store(name, time, IndexedSlice(rows))
 
 
-def packed(times: Mapping[int, set[Row]]) -> list[Row]:
-    """Rows by time as rows with a chunk and its bits."""
-    found: dict[tuple[Row, int], int] = {}
-    for time, rows in times.items():
-        first = chunk(time)
-        for row in rows:
-            found[row, first] = found.get((row, first), 0) | 1 << (time % CHUNK)
-    return [(*row, first, bits) for (row, first), bits in found.items()]
+def packed_table(types: Iterable[Type | None], times: Mapping[int, set[Row]]) -> pa.Table:
+    """Rows by time as a packed table."""
+    kinds = [*map(arrow_type, types), pa.int64(), pa.int64()]
+    names = [*columns(len(kinds) - 2), "c", "b"]
+    values = list(zip(*pack(times), strict=True)) or [()] * len(kinds)
+    return pa.table([pa.array(v, k) for v, k in zip(values, kinds, strict=True)], names=names)
 
 
-def unpacked(table: pa.Table) -> dict[int, set[Row]]:
-    """The rows of a packed table by time."""
-    found: dict[int, set[Row]] = {}
-    for *row, first, bits in zip(*(c.to_pylist() for c in table.columns), strict=True):
-        for i in range(CHUNK):
-            if bits >> i & 1:
-                found.setdefault(first + i, set()).add(tuple(row))
-    return found
-
-
-__all__ = ["MOST_FACTS", "MOST_TICKS", "Slices", "packed", "small", "unpacked"]
+__all__ = ["MOST_FACTS", "MOST_TICKS", "Slices", "packed_table", "small"]

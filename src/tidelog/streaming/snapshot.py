@@ -6,9 +6,7 @@ Two lines of JSON: what the file is, with the checksum of the second line; and t
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import json
-import os
 import time
 from collections.abc import Iterable, Mapping
 from os import PathLike
@@ -17,7 +15,8 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from tidelog.data.facts import DataError
+from tidelog.data.sealed import checksum, replace_file, sealed_lines, unsealed_lines
+from tidelog.errors import DataError
 from tidelog.streaming.joins import Row
 
 FORMAT = 1
@@ -29,59 +28,36 @@ class SnapshotError(DataError):
 
 
 def write(path: str | PathLike[str], identity: Mapping[str, object], state: State) -> None:
-    """Replace a file at once: whoever reads it sees the old state or the new one."""
-    file = Path(path)
-    body = json.dumps(state, separators=(",", ":"))
-    parts = {key: _checksum(json.dumps(value)) for key, value in identity.items()}
-    head = {"tidelog": "snapshot", "format": FORMAT, "of": parts, "sha256": _checksum(body)}
-    part = file.with_name(f".{file.name}.{os.getpid()}.part")
-    try:
-        with part.open("w", encoding="utf-8") as out:
-            out.write(f"{json.dumps(head)}\n{body}\n")
-            out.flush()
-            os.fsync(out.fileno())
-        part.replace(file)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-    folder = os.open(file.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    """Replace a snapshot at once: whoever reads it sees the old state or the new one."""
+    parts = {key: checksum(json.dumps(value)) for key, value in identity.items()}
+    head = {"tidelog": "snapshot", "format": FORMAT, "of": parts}
+    replace_file(Path(path), sealed_lines(head, state))
 
 
 def read(path: str | PathLike[str], identity: Mapping[str, object]) -> State:
     """The state in a file, if it is whole and of the same stream."""
     file = Path(path)
     try:
-        lines = file.read_bytes().decode("utf-8").split("\n")
-        head = json.loads(lines[0])
-        body = lines[1] if len(lines) == 3 and not lines[2] else None
-        known = isinstance(head, dict) and head.get("tidelog") == "snapshot"
+        head, body = unsealed_lines(file.read_bytes().decode("utf-8"))
     except FileNotFoundError:
         raise SnapshotError(f"{file}: there is no snapshot") from None
     except (UnicodeDecodeError, json.JSONDecodeError):
         raise SnapshotError(f"{file}: not a snapshot, or damaged") from None
-    if not known:
+    if not (isinstance(head, dict) and head.get("tidelog") == "snapshot"):
         raise SnapshotError(f"{file}: not a snapshot")
     if head.get("format") != FORMAT:
         raise SnapshotError(f"{file}: a snapshot of format {head.get('format')}, not {FORMAT}")
-    if body is None or _checksum(body) != head.get("sha256"):
+    if body is None:
         raise SnapshotError(f"{file}: the snapshot is damaged: its checksum does not match")
     parts = head.get("of")
     for key, value in identity.items():
-        if not isinstance(parts, dict) or parts.get(key) != _checksum(json.dumps(value)):
+        if not isinstance(parts, dict) or parts.get(key) != checksum(json.dumps(value)):
             raise SnapshotError(
                 f"{file}: the snapshot is of a stream with other {key}; start again without it, or"
                 f" with the {key} it was taken with"
             )
     state: State = json.loads(body)
     return state
-
-
-def _checksum(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
 # Facts as JSON and back
@@ -126,7 +102,7 @@ def as_table(plain: Mapping[str, Any]) -> pa.Table:
 # Checkpoints: a snapshot in a folder of its own, for one process at a time
 
 
-class Checkpoint:
+class CheckpointFolder:
     """A folder with the latest snapshot of a stream and what its run had read and written."""
 
     # Seconds between two snapshots, so that they do not hold up the stream.

@@ -6,61 +6,38 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from os import PathLike
-from typing import Literal, Protocol, TypeAlias
+from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelog.analysis.containment import reduced
 from tidelog.analysis.definitive import Pending
-from tidelog.analysis.dependencies import Class, Dependencies, dependencies
-from tidelog.data.facts import DataError, Rows, resolve, schemas
-from tidelog.evaluation.plan import planning_budget
+from tidelog.analysis.dependencies import Class, Dependencies
+from tidelog.analysis.passes import passes
+from tidelog.data.readers.memory import RowsLike
+from tidelog.data.schema import resolve, schemas
+from tidelog.data.types import arrow_type
+from tidelog.errors import DataError
 from tidelog.language.printer import print_program
-from tidelog.language.program import TIME_COLUMN, TIME_MAX, Program, Type
-from tidelog.logic.normalise import core
+from tidelog.language.program import TIME_COLUMN, TIME_MAX, Program
 from tidelog.streaming import offline
-from tidelog.streaming.blocking import Whole
-from tidelog.streaming.intake import ARROW, Intake, by_time
+from tidelog.streaming.algorithm import Algorithm, AnswerRows, RowsByTime
+from tidelog.streaming.blocking import BlockingAlgorithm
+from tidelog.streaming.cell_graph import fits
+from tidelog.streaming.clock import Pace, first_in_time
+from tidelog.streaming.intake import Intake, by_time
 from tidelog.streaming.joins import Row
-from tidelog.streaming.network import fits
-from tidelog.streaming.offline import Offline
-from tidelog.streaming.online import Answers, Facts, Online
+from tidelog.streaming.offline import OfflineAlgorithm
+from tidelog.streaming.online import OnlineAlgorithm
+from tidelog.streaming.options import Emit, History, Mode, StreamOptions
+from tidelog.streaming.schedule import check_streamed
 from tidelog.streaming.snapshot import State, as_facts, plain, plain_facts, read, write
 
 Late: TypeAlias = list[Row]
-Mode: TypeAlias = Literal["offline", "online"]
-Emit: TypeAlias = Literal["definitive", "eager"]
-History: TypeAlias = Literal["derived", "strict"]
 
 
 class Growing(UserWarning):
     """The history of a stream may grow without end, and why."""
-
-
-class Algorithm(Protocol):
-    """What turns facts into answers: `offline`, `online`, or `whole` for blocking queries."""
-
-    def begin(self, earliest: int) -> None: ...
-
-    def advance(self, tin: int, facts: Facts, low: int) -> Answers: ...
-
-    def close(self, last: int, low: int) -> Answers: ...
-
-    def tout(self) -> int | None: ...
-
-    @property
-    def history(self) -> int: ...
-
-    def facts(self) -> dict[str, dict[int, set[Row]]]: ...
-
-    def derived(self) -> dict[str, dict[int, set[Row]]]: ...
-
-    def pending(self, most: int) -> list[Pending]: ...
-
-    def state(self) -> State: ...
-
-    def resume(self, state: State) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -110,25 +87,17 @@ class Stream:
         emit: Emit = "definitive",
         history: History = "derived",
         lateness: int = 0,
-        rigid: Mapping[str, Rows] | None = None,
+        rigid: Mapping[str, RowsLike] | None = None,
         from_: int | None = None,
         max_jump: int | None = None,
         budget: float = 10.0,
     ) -> None:
-        one_of("mode", mode, ("offline", "online"))
-        one_of("emit", emit, ("definitive", "eager"))
-        one_of("history", history, ("derived", "strict"))
-        if mode == "online" and history == "strict":
-            raise ValueError("online keeps the facts that are live: strict is a style of offline")
-        if lateness < 0:
-            raise ValueError("lateness is a number of ticks, 0 or more")
+        self.options = StreamOptions(mode, emit, history, lateness, (), max_jump, from_)
         self.queries = tuple(queries) if queries is not None else program.outputs
         for query in self.queries:
             if query not in (*program.heads, *program.inputs):
                 raise ValueError(f"no predicate {query} in the rules")
         self.program = resolve(program, {})
-        self.mode, self.emit, self.style = mode, emit, history
-        self.lateness, self.from_, self.max_jump = lateness, from_, max_jump
         self.budget = budget
         self.schemas = schemas(self.program)
         self.tin: int | None = None
@@ -136,33 +105,36 @@ class Stream:
         self._first: int | None = None  # first and last tick seen
         self._last: int | None = None
         self._begun = False
-        self._waiting: dict[str, dict[int, set[Row]]] = {}  # facts after tin
+        self._waiting: dict[str, RowsByTime] = {}  # facts after tin
         self._rigid = self._rigid_facts(rigid or {})
-        whole = core(self.program, self.queries)
-        needed, _ = reduced(whole, self.queries, planning_budget())
-        self.deps = dependencies(needed, self.queries)
+        self.deps = passes(self.program, self.queries).lean
+        check_streamed(self.deps)
         self._sources = {p.source: p.name for p in self.deps.core.inputs if p.temporal}
+        self._pace = Pace(tuple(self._sources), lateness, from_=from_)
         self._intakes = {n: Intake(s) for n, s in self.schemas.items() if s.time is not None}
         self._shapes = {query: self._shape(query) for query in self.queries}
         self._algorithm: Algorithm = self._start(self.deps)
 
     def _start(self, deps: Dependencies) -> Algorithm:
         rigid = {p.name: self._rigid.get(p.source, set()) for p in deps.core.inputs}
-        eager = self.emit == "eager"
-        if self.mode == "offline":
-            return Offline(self.program, deps, rigid, eager=eager, strict=self.style == "strict")
+        eager, strict = self.options.eager, self.options.strict
+        if not self.options.online:
+            return OfflineAlgorithm(self.program, deps, rigid, eager=eager, strict=strict)
         if deps.cls is Class.BLOCKING or not fits(deps):
             warn_growing(deps, stacklevel=4)
-            return Whole(self.program, self.queries, rigid, eager=eager, budget=self.budget)
-        return Online(deps, rigid, eager=eager)
+            return BlockingAlgorithm(
+                self.program, self.queries, rigid, eager=eager, budget=self.budget
+            )
+        return OnlineAlgorithm(deps, rigid, eager=eager)
 
-    def push(self, tick: int, facts: Mapping[str, Rows] | None = None) -> Step:
+    def push(self, tick: int, facts: Mapping[str, RowsLike] | None = None) -> Step:
         """Deliver a tick: everything up to tick - lateness has now arrived."""
         if self.closed:
             raise ValueError("the stream is closed")
         if not -TIME_MAX <= tick <= TIME_MAX:
             raise ValueError(f"tick {tick} does not fit 62 bits")
-        if self.tin is not None and tick - self.lateness < self.tin:
+        tin = self._pace.complete(tick)
+        if self.tin is not None and tin < self.tin:
             raise ValueError(f"tick {tick} comes after everything up to {self.tin} had arrived")
         late: dict[str, Late] = {}
         taken = [(name, self._read(name, rows, tick)) for name, rows in (facts or {}).items()]
@@ -171,9 +143,9 @@ class Stream:
             if back:
                 late[name] = back
         self._seen(tick, tick)
-        if self.tin is None or tick - self.lateness > self.tin:
-            self.tin = tick - self.lateness
-            answers = self._advance(self.tin)
+        if self.tin is None or tin > self.tin:
+            self.tin = tin
+            answers = self._advance(tin)
         else:
             answers = {}
         return self._step(answers, late)
@@ -187,14 +159,14 @@ class Stream:
             return Step(self._tables(self._timeless()), None, None, 0)
         before = self.tin
         self.tin = self._last
-        answers: Answers = {}
+        answers: AnswerRows = {}
         if before is None or self._last > before:
             answers = self._advance(self._last)
         for query, rows in self._algorithm.close(self._last, self._low()).items():
             answers[query] = answers.get(query, set()) | rows
         return Step(self._tables(answers), self._last, self._last, self._algorithm.history)
 
-    def _timeless(self) -> Answers:
+    def _timeless(self) -> AnswerRows:
         """The answers that there are without any facts that have a time: those of rigid queries."""
         from tidelog.evaluation.duckdb import Engine
 
@@ -204,14 +176,14 @@ class Stream:
         if not asked:
             return {}
         with Engine(self.program, self._rigid) as engine:
-            found = engine.query(asked)
+            tables = engine.query(asked)
         arity = {query: len(self.program.output_columns(query)) for query in asked}
         return {
             query: {tuple(row.values())[: arity[query]] for row in table.to_pylist()}
-            for query, table in found.items()
+            for query, table in tables.items()
         }
 
-    def run(self, source: Iterable[tuple[int, Mapping[str, Rows]]]) -> Iterator[Step]:
+    def run(self, source: Iterable[tuple[int, Mapping[str, RowsLike]]]) -> Iterator[Step]:
         """Push every (tick, facts) of a source, then close."""
         for tick, facts in source:
             yield self.push(tick, facts)
@@ -223,13 +195,13 @@ class Stream:
         waiting = sum(len(rows) for times in self._waiting.values() for rows in times.values())
         return waiting + self._algorithm.history
 
-    def facts(self) -> dict[str, dict[int, set[Row]]]:
+    def facts(self) -> dict[str, RowsByTime]:
         """The input facts kept, by input and time."""
-        found = {name: dict(times) for name, times in self._waiting.items()}
+        facts = {name: dict(times) for name, times in self._waiting.items()}
         for name, times in self._algorithm.facts().items():
             source = self.deps.core.predicates[name].source
-            found.setdefault(source, {}).update(times)
-        return {name: times for name, times in found.items() if times}
+            facts.setdefault(source, {}).update(times)
+        return {name: times for name, times in facts.items() if times}
 
     def kept(self) -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
         """Everything that is kept, as rows with their time: input facts, and derived ones."""
@@ -290,35 +262,35 @@ class Stream:
 
     def _identity(self) -> dict[str, object]:
         """What must be the same for a snapshot to make sense; differences are named by key."""
+        known = self.options.identity()
         return {
             "rules": print_program(self.program),
             "queries": list(self.queries),
-            "mode": self.mode,
-            "emit": self.emit,
-            "history": self.style,
-            "lateness": self.lateness,
-            "from": self.from_,
-            "max_jump": self.max_jump,
+            "mode": known["mode"],
+            "emit": known["emit"],
+            "history": self.options.history,
+            "lateness": known["lateness"],
+            "from": known["from"],
+            "max_jump": known["max_jump"],
             "rigid facts": {name: plain(rows) for name, rows in sorted(self._rigid.items())},
         }
 
     # Facts in
 
-    def _rigid_facts(self, rigid: Mapping[str, Rows]) -> dict[str, set[Row]]:
+    def _rigid_facts(self, rigid: Mapping[str, RowsLike]) -> dict[str, set[Row]]:
         for name in rigid:
             if name not in self.schemas or self.schemas[name].time is not None:
                 raise DataError(f"`{name}` is not a rigid input of the rules")
         return {name: set(Intake(self.schemas[name]).rows(rows)) for name, rows in rigid.items()}
 
-    def _read(self, name: str, rows: Rows, tick: int) -> dict[int, list[Row]]:
+    def _read(self, name: str, rows: RowsLike, tick: int) -> dict[int, list[Row]]:
         """Facts by time; a large table that a wave can take as it is goes there at once."""
         intake = self._intakes.get(name)
         if intake is None:
             raise DataError(f"`{name}` is not a temporal input of the rules")
-        if isinstance(self._algorithm, Offline) and not isinstance(rows, (list, tuple)):
+        if isinstance(self._algorithm, OfflineAlgorithm) and not isinstance(rows, (list, tuple)):
             table = intake.table(rows)
-            low = -TIME_MAX if self.tin is None else self.tin + 1
-            high = tick - self.lateness
+            low, high = first_in_time(self.tin), self._pace.complete(tick)
             if table.num_rows > offline.MOST_FACTS and name in self._sources:
                 times = pc.min_max(table.column("t")).as_py()
                 if low <= times["min"] and times["max"] <= high and not self._algorithm.strict:
@@ -330,8 +302,8 @@ class Stream:
 
     def _take(self, name: str, times: dict[int, list[Row]], tick: int) -> Late:
         """Keep what is in time; hand the rest back."""
-        low = -TIME_MAX if self.tin is None else self.tin + 1
-        high = TIME_MAX if self.max_jump is None else tick + self.max_jump
+        low = first_in_time(self.tin)
+        high = TIME_MAX if self.options.max_jump is None else tick + self.options.max_jump
         waiting = self._waiting.setdefault(name, {})
         late: Late = []
         for time, rows in times.items():
@@ -351,10 +323,10 @@ class Stream:
 
     def _low(self) -> int:
         assert self._first is not None
-        return self._first if self.from_ is None else self.from_
+        return self._pace.first_answer(self._first)
 
-    def _advance(self, tin: int) -> Answers:
-        new: dict[str, dict[int, set[Row]]] = {}
+    def _advance(self, tin: int) -> AnswerRows:
+        new: dict[str, RowsByTime] = {}
         for name, times in self._waiting.items():
             due = [t for t in times if t <= tin]
             facts = {t: times.pop(t) for t in due}
@@ -366,7 +338,7 @@ class Stream:
             self._begun = True
         return self._algorithm.advance(tin, new, self._low())
 
-    def _step(self, answers: Answers, late: dict[str, Late]) -> Step:
+    def _step(self, answers: AnswerRows, late: dict[str, Late]) -> Step:
         return Step(self._tables(answers), self.tin, self._tout(), self.history, late)
 
     def _tout(self) -> int | None:
@@ -375,13 +347,13 @@ class Stream:
         tout = self._algorithm.tout()
         return self.tin if tout is None else min(tout, self.tin)
 
-    def _tables(self, answers: Answers) -> dict[str, pa.Table]:
+    def _tables(self, answers: AnswerRows) -> dict[str, pa.Table]:
         return {q: self._table(q, answers.get(q, ())) for q in self.queries}
 
     def _shape(self, query: str) -> tuple[list[str], list[pa.DataType], pa.Table]:
         names = list(self.program.output_columns(query))
         predicate = self.deps.core.predicates[query]
-        types = [ARROW[t or Type.TEXT] for t in predicate.types]
+        types = [arrow_type(t) for t in predicate.types]
         if predicate.temporal:
             names.append(TIME_COLUMN)
             types.append(pa.int64())
@@ -411,10 +383,4 @@ def warn_growing(deps: Dependencies, stacklevel: int) -> None:
     )
 
 
-def one_of(name: str, value: str, known: tuple[str, ...]) -> None:
-    """ValueError for a choice that there is not."""
-    if value not in known:
-        raise ValueError(f"{name} is {' or '.join(known)}, not {value!r}")
-
-
-__all__ = ["Emit", "Growing", "History", "Mode", "Step", "Stream", "one_of", "warn_growing"]
+__all__ = ["Growing", "Step", "Stream", "warn_growing"]

@@ -8,50 +8,22 @@ state is all that is kept; where state lies in files it is the new slices only (
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import assert_never
 
-import duckdb
 import pyarrow as pa
 
-from tidelog.evaluation.plan import Derive, Fixpoint, Plan, Scan, Step
+from tidelog.analysis.graph import Bound
+from tidelog.data.packed import chunks_sql
+from tidelog.evaluation.plan import Derive, Fixpoint, PlanStep, Scan
 from tidelog.evaluation.ranges import EMPTY, Range
-from tidelog.evaluation.runner import Runner
-from tidelog.evaluation.sql import TEXTS, Writer, chunk, narrowed
+from tidelog.evaluation.sql import Writer, narrowed
+from tidelog.evaluation.steps import StepRunner
 from tidelog.language.program import TIME_MAX
 from tidelog.logic.normalise import Predicate
+from tidelog.streaming.clock import Span
 from tidelog.streaming.schedule import Schedule
-
-
-@dataclass(frozen=True)
-class Span:
-    """Where a wave goes: begun before `start`, from tin up to `to`, answers at the times `asked`.
-
-    With `ahead`, predicates are computed that much further, as if nothing more came; nothing of
-    that is kept. `early` are the last final times of queries whose answers are given before that.
-    With a `window`, input facts of so many ticks are all that is kept, and what is derived from
-    them is derived anew; `since` is then the input time of the wave before.
-    """
-
-    start: int
-    tin: int
-    to: int
-    asked: dict[str, Range]
-    ahead: int = 0
-    early: dict[str, int] = field(default_factory=dict)
-    window: int | None = None
-    since: int | None = None
-
-    @staticmethod
-    def settled(schedule: Schedule, start: int, tin: int, to: int, emit: Range) -> Span:
-        """A span that answers what the wave settles, at the times in `emit`."""
-        asked: dict[str, Range] = {}
-        for query in schedule.deps.queries:
-            if query in schedule.phi:
-                low = schedule.frontier(query, tin, start) + 1
-                high = schedule.frontier(query, to, start)
-                asked[query] = Range(low, high) & emit if low <= high else EMPTY
-        return Span(start, tin, to, asked)
 
 
 @dataclass(frozen=True)
@@ -69,23 +41,11 @@ class Waved:
     passed: dict[str, str] = field(default_factory=dict)
 
 
-class Wave(Runner):
-    """Runs waves of one schedule on a connection of its own."""
+@dataclass(frozen=True)
+class Wave:
+    """Runs waves: the steps of a plan, on the times that are newly settled."""
 
-    shorter = "a tick lies that far ahead of those before it: leave its facts out"
-
-    def __init__(
-        self,
-        connection: duckdb.DuckDBPyConnection,
-        plan: Plan,
-        progress: Callable[[str], None] = lambda _: None,
-    ) -> None:
-        self.own: Callable[[Predicate, str], str] | None = None  # see Writer.own
-        self.connection = connection
-        self.progress = progress
-        self.connection.execute(f"CREATE OR REPLACE TEMP TABLE {TEXTS} (i BIGINT, v VARCHAR)")
-        for text, i in Writer(plan).texts.items():
-            self.connection.execute(f"INSERT INTO {TEXTS} VALUES (?, ?)", [i, text])
+    runner: StepRunner
 
     def run(
         self,
@@ -96,7 +56,7 @@ class Wave(Runner):
         *,
         packed: bool = True,
         fresh: bool = True,
-        steps: Iterable[Step] | None = None,
+        steps: Iterable[PlanStep] | None = None,
         passed: Iterable[str] = (),
     ) -> Waved:
         """One wave; `facts` names a table of new facts (or all rigid ones) per input.
@@ -105,12 +65,11 @@ class Wave(Runner):
         by table, and of answers given early by query. Of the `steps` of the plan, all are run
         unless some are chosen. Answers are `packed` or a row each.
         """
-        ahead = span.to + span.ahead
-        ranges = schedule.ranges(span.tin, ahead, span.start)
+        ranges = schedule.ranges(span.tin, span.to + span.ahead, span.start)
         data = {name: r for name, r in ranges.items() if schedule.deps.core.predicates[name].input}
         plan = replace(schedule.plan, ranges=ranges, data=data)
         steps = plan.steps if steps is None else tuple(steps)
-        new = self.steps(plan, steps, state, facts)
+        new = self.runner.run(plan, steps, state, facts)
         writer = Writer(plan)
         kept: dict[str, str] = {}
         known: dict[str, str] = {}
@@ -118,120 +77,31 @@ class Wave(Runner):
         for step in steps:
             match step:
                 case Scan():
-                    if step.predicate.temporal:
-                        narrow = narrowed(step.predicate, step.columns)
-                        first = schedule.kept_from(step.name, span.to, span.start)
-                        first = span.to + 1 if first is None else min(first, span.to + 1)
-                        if span.window is not None:
-                            first = span.to - span.window + 1
-                        table = new[step.name] if fresh else step.name
-                        ranges_ = _kept(schedule, step.name, first, None, math.inf)
-                        _keep(kept, narrow, step.name, table, ranges_, writer)
-                case Derive(predicate=predicate, table=table):
-                    self._keep_derived(schedule, span, predicate, table, kept, writer, fresh)
-                    if table in wanted:
-                        known[table] = _passed(schedule, span, predicate, table, writer)
-                case Fixpoint():
-                    for predicate, table in zip(step.predicates, step.tables, strict=True):
-                        self._keep_derived(schedule, span, predicate, table, kept, writer, fresh)
+                    table = new[step.name] if fresh else step.name
+                    kept |= _kept_facts(schedule, span, step, table, writer)
+                case Derive() | Fixpoint():
+                    for predicate, table in _derived(step):
+                        kept |= _kept_slices(schedule, span, predicate, table, writer, fresh=fresh)
                         if table in wanted:
                             known[table] = _passed(schedule, span, predicate, table, writer)
-        here = {p.name for step in steps for p in _derived(step)}
+                case _:
+                    assert_never(step)
+        here = {predicate.name for step in steps for predicate, _ in _derived(step)}
         answers: dict[str, str] = {}
         given: dict[str, str] = {}
         for query in schedule.deps.queries:
             if query not in here:
                 continue
             asked = Writer(replace(plan, asked=span.asked.get(query, EMPTY)))
-            if query not in span.asked:
-                # A rigid query is answered once, when what it draws on is known.
-                pin = schedule.pins[query]
-                since = span.tin if span.window is None else span.since
-                begun = since is not None and (span.window is not None or since > span.start)
-                due = pin <= span.to and (not begun or (since is not None and since < pin))
-                rows = asked.rows(query)
-                answers[query] = rows if due else f"SELECT * FROM ({rows}) AS r LIMIT 0"
-            elif query in span.early:
+            if query in span.early:
                 answers[query], given[query] = self._early(asked, query, state, span.early[query])
-            else:
+            elif query in span.asked:
                 answers[query] = asked.answers(query) if packed else asked.rows(query)
+            else:
+                rows = asked.rows(query)
+                due = _rigid_due(span, schedule.pins[query])
+                answers[query] = rows if due else f"SELECT * FROM ({rows}) AS r LIMIT 0"
         return Waved(answers, kept, given, known)
-
-    def steps(
-        self,
-        plan: Plan,
-        steps: Iterable[Step],
-        state: Mapping[str, str],
-        facts: Mapping[str, str],
-    ) -> dict[str, str]:
-        """Run steps of a plan: a table for each predicate; where the new facts of scans are."""
-        writer = Writer(plan)
-        writer.own = self.own
-        for name, table in plan.inputs.items():
-            if name in facts:
-                self.view(table, f"SELECT * FROM {facts[name]}")
-        new: dict[str, str] = {}
-        for step in steps:
-            match step:
-                case Scan():
-                    new[step.name] = self._scan(step, writer, facts, state)
-                case Derive():
-                    self._derive(step, writer, state)
-                case Fixpoint():
-                    self.fixpoint(step, writer, state)
-        return new
-
-    def _scan(
-        self, step: Scan, writer: Writer, facts: Mapping[str, str], given: Mapping[str, str]
-    ) -> str:
-        """New facts and kept ones together; the table of the new ones is returned."""
-        self.progress(f"packing {step.predicate.source}")
-        packed = facts.get(step.name)
-        new = writer.scan(step) if packed is None else f"SELECT * FROM {packed}"
-        if step.name not in given:
-            self.table(step.name, new)
-            return step.name
-        self.table(f"{step.name}_now", new)
-        narrow = narrowed(step.predicate, step.columns)
-        self.table(step.name, writer.merged(narrow, f"{step.name}_now", given[step.name]))
-        return f"{step.name}_now"
-
-    def _derive(self, step: Derive, writer: Writer, given: Mapping[str, str]) -> None:
-        self.progress(f"deriving {step.predicate.name}")
-        if not step.predicate.temporal:
-            self.table(step.table, writer.derive(step))
-            return
-        now = writer.union(step.predicate, step.joins, writer.clip(step.predicate))
-        if step.table not in given:
-            self.table(step.table, now)
-            return
-        self.table(f"{step.table}_now", now)
-        names = ", ".join(writer.names(step.predicate))
-        # Kept slices are older than new ones: both together hold every bit once.
-        self.view(
-            step.table,
-            f"SELECT {names} FROM {given[step.table]}"
-            f" UNION ALL SELECT {names} FROM {step.table}_now",
-        )
-
-    def _keep_derived(
-        self,
-        schedule: Schedule,
-        span: Span,
-        predicate: Predicate,
-        table: str,
-        kept: dict[str, str],
-        writer: Writer,
-        fresh: bool,
-    ) -> None:
-        if not predicate.temporal or span.window is not None:
-            return
-        first = schedule.kept_from(table, span.to, span.start)
-        known = schedule.frontier(predicate.name, span.tin, span.start) if fresh else None
-        if known is not None and first is not None:
-            first = max(first, known + 1)
-        last = schedule.frontier(predicate.name, span.to, span.start)
-        _keep(kept, predicate, table, table, _kept(schedule, table, first, known, last), writer)
 
     def _early(
         self, writer: Writer, query: str, state: Mapping[str, str], final: int
@@ -239,23 +109,35 @@ class Wave(Runner):
         """Answers that were not given before, and those of them at times that are not final."""
         predicate = writer.plan.deps.core.predicates[query]
         table = f"{writer.plan.tables[query]}_early"
-        self.table(f"{table}_all", writer.answers(query))
+        self.runner.engine.table(f"{table}_all", writer.answers(query))
         if query in state:
-            self.table(table, writer.news(predicate, state[query], f"{table}_all"))
+            self.runner.engine.table(table, writer.news(predicate, state[query], f"{table}_all"))
         else:
-            self.table(table, f"SELECT * FROM {table}_all")
+            self.runner.engine.table(table, f"SELECT * FROM {table}_all")
         later = _clipped(writer, predicate, table, Range(final + 1, TIME_MAX))
         return f"SELECT * FROM {table}", later
 
 
-def _derived(step: Step) -> tuple[Predicate, ...]:
+def _derived(step: PlanStep) -> Iterator[tuple[Predicate, str]]:
+    """The predicates that a step derives, each with its table."""
     match step:
         case Derive():
-            return (step.predicate,)
+            yield step.predicate, step.table
         case Fixpoint():
-            return step.predicates
+            yield from zip(step.predicates, step.tables, strict=True)
         case Scan():
-            return ()
+            pass
+        case _:
+            assert_never(step)
+
+
+def _rigid_due(span: Span, pin: Bound) -> bool:
+    """A rigid query is answered once, in the wave that passes all that it draws on."""
+    if span.window is None:
+        begun, since = span.tin > span.start, span.tin
+    else:
+        begun, since = span.since is not None, span.to if span.since is None else span.since
+    return pin <= span.to and (not begun or since < pin)
 
 
 def _passed(
@@ -267,40 +149,71 @@ def _passed(
     return _clipped(writer, predicate, table, Range(low, high) if low <= high else EMPTY)
 
 
-def _kept(
+def _kept_facts(
+    schedule: Schedule, span: Span, scan: Scan, table: str, writer: Writer
+) -> dict[str, str]:
+    """What later waves look at of the facts of a scan, as a select by its name."""
+    if not scan.predicate.temporal:
+        return {}
+    first = schedule.kept_from(scan.name, span.to, span.start)
+    first = span.to + 1 if first is None else min(first, span.to + 1)
+    if span.window is not None:
+        first = span.to - span.window + 1
+    ranges = _kept_ranges(schedule, scan.name, first, None, math.inf)
+    return _kept(narrowed(scan.predicate, scan.columns), scan.name, table, ranges, writer)
+
+
+def _kept_slices(
+    schedule: Schedule,
+    span: Span,
+    predicate: Predicate,
+    table: str,
+    writer: Writer,
+    *,
+    fresh: bool,
+) -> dict[str, str]:
+    """What later waves look at of a derived predicate; of a `fresh` wave, only what is new."""
+    if not predicate.temporal or span.window is not None:
+        return {}
+    first = schedule.kept_from(table, span.to, span.start)
+    known = schedule.frontier(predicate.name, span.tin, span.start) if fresh else None
+    if known is not None and first is not None:
+        first = max(first, known + 1)
+    last = schedule.frontier(predicate.name, span.to, span.start)
+    ranges = _kept_ranges(schedule, table, first, known, last)
+    return _kept(predicate, table, table, ranges, writer)
+
+
+def _kept_ranges(
     schedule: Schedule, table: str, first: int | None, known: int | None, last: float
 ) -> list[Range]:
     """The times of a table that later waves look at: from `first` on, and pinned ones."""
-    found = []
+    ranges = []
     if first is not None and first <= last:
-        found.append(Range(max(first, -TIME_MAX), min(last, TIME_MAX)))
-    found += [
+        ranges.append(Range(max(first, -TIME_MAX), min(last, TIME_MAX)))
+    ranges += [
         Range(tick, tick)
         for tick in sorted(schedule.pinned.get(table, ()))
         if (first is None or tick < first) and (known is None or tick > known) and tick <= last
     ]
-    return found
+    return ranges
 
 
-def _keep(
-    kept: dict[str, str],
-    predicate: Predicate,
-    name: str,
-    table: str,
-    ranges: list[Range],
-    writer: Writer,
-) -> None:
-    if ranges:
-        parts = [_clipped(writer, predicate, table, range_) for range_ in ranges]
-        kept[name] = parts[0] if len(parts) == 1 else writer.merge(predicate, parts, None)
+def _kept(
+    predicate: Predicate, name: str, table: str, ranges: list[Range], writer: Writer
+) -> dict[str, str]:
+    if not ranges:
+        return {}
+    parts = [_clipped(writer, predicate, table, range_) for range_ in ranges]
+    return {name: parts[0] if len(parts) == 1 else writer.merge(predicate, parts, None)}
 
 
 def _clipped(writer: Writer, predicate: Predicate, table: str, clip: Range) -> str:
     if clip.empty:
         return writer.empty(predicate)
     names = ", ".join(writer.names(predicate))
-    low, high = chunk(int(clip.low)), chunk(int(clip.high))
-    rows = f"SELECT {names} FROM {table} WHERE c >= {low} AND c <= {high}"
+    inside = chunks_sql(int(clip.low), int(clip.high))
+    rows = f"SELECT {names} FROM {table} WHERE {inside}"
     return writer.merge(predicate, [rows], clip)
 
 
@@ -309,3 +222,6 @@ def bits(table: pa.Table) -> int:
     import numpy as np
 
     return int(np.bitwise_count(table.column("b").to_numpy()).sum())
+
+
+__all__ = ["Wave", "Waved", "bits"]

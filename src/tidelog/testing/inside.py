@@ -13,19 +13,22 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import tidelog
 from tidelog.analysis.containment import Ground
 from tidelog.analysis.dependencies import dependencies
-from tidelog.data.facts import DataError, FactsLike, arrow_type, resolve, schemas
+from tidelog.analysis.passes import passes
+from tidelog.data.readers.places import FactsLike
+from tidelog.data.schema import resolve, schemas
 from tidelog.data.ticks import Ticks
-from tidelog.evaluation.demand import whole_model
+from tidelog.data.types import arrow_type
+from tidelog.errors import DataError, NoAnswer
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.engine import evaluate
+from tidelog.evaluation.goal_directed.goal import whole_model
 from tidelog.evaluation.plan import Unbounded
 from tidelog.evaluation.ranges import Range
-from tidelog.evaluation.stretch import Limit, TooHard
-from tidelog.explain.proofs import Matches, is_copy
+from tidelog.evaluation.timeline import Limit, TooHard
+from tidelog.explain.proofs import Derivations
 from tidelog.explain.text import why_lines
 from tidelog.explain.why import read_fact, why
 from tidelog.language.program import TIME_COLUMN, Origin, Program, Rule, Type, Value, type_of
-from tidelog.logic.normalise import core
 from tidelog.streaming.offline import Endless
 from tidelog.streaming.schedule import Blocking
 from tidelog.streaming.stream import Growing
@@ -37,7 +40,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 # What rules or data can be wrong with, as a sentence.
-Refusals = (DataError, Unbounded, TooHard, Blocking, Endless, ValueError)
+Refusals = (DataError, NoAnswer, Unbounded, TooHard, Blocking, Endless, ValueError)
 
 __all__ = ["Blocking", "Data", "DataError", "Refusals", "Ticks", "quiet"]
 
@@ -169,7 +172,7 @@ def used_rules(
     if not asked:
         return set()
     with Engine(program, data.facts, data.ticks) as engine:
-        deps = dependencies(core(engine.typed, asked), asked)
+        deps = passes(engine.typed, asked).dependencies
         derived = [p.name for p in deps.core.predicates.values() if not p.input]
         wide = dependencies(deps.core, derived or asked)
         limit = Limit.of(wide, budget, engine.progress)
@@ -177,13 +180,13 @@ def used_rules(
         asked_ = Range(span.low if low is None else low, span.high if high is None else high)
         model = whole_model(engine, wide, asked_, limit)
         wanted = (Ground(goal.predicate, ground(goal), goal.time) for goal in goals)
-        matches = Matches(model, [goal for goal in wanted if model.holds(goal)])
+        found = Derivations(model, [goal for goal in wanted if model.holds(goal)])
         return {
-            model.written(match.rule).origin
-            for fact, ways in matches.matches.items()
-            if fact in matches.least
-            for match in ways
-            if not is_copy(match.rule) and all(p in matches.least for p in match.premises)
+            way.clause.written.origin
+            for fact, ways in found.derivations.items()
+            if fact in found.least
+            for way in ways
+            if way.clause.written is not None and all(p in found.least for p in way.premises)
         }
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import tidelog
-from tidelog.analysis.containment import Refused
+from tidelog.errors import NoAnswer
 from tidelog.language.program import TimePoint
 from tidelog.testing import inside
 from tidelog.testing.comparing import Compared, without_rules
@@ -16,8 +16,8 @@ from tidelog.testing.inside import Data, OnSpark
 from tidelog.testing.model import Case, Engine, Failure, Limit, Mode, Result, Suite
 from tidelog.testing.patterns import Fact
 from tidelog.testing.streams import Streamed, streamed
-from tidelog.views.problems import measure_lines
 from tidelog.views.terminal import plural
+from tidelog.views.verdicts import measure_lines
 
 
 @dataclass
@@ -202,7 +202,7 @@ def _limit_failures(suite: Suite, limit: Limit, budget: float) -> list[Failure]:
     """What a query costs more than it may, with the facts that show it."""
     try:
         found = tidelog.analyze(suite.program, limit.query, budget=min(budget, 10.0))
-    except (Refused, ValueError) as error:
+    except (NoAnswer, ValueError) as error:
         return [Failure(f"{limit.query}: {error}", limit.origin)]
     failures: list[Failure] = []
 

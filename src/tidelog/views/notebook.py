@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.analysis.dependencies import dependencies
+from tidelog.analysis.passes import passes
 from tidelog.explain.text import why_lines
 from tidelog.explain.why import Why
 from tidelog.language.program import Program
-from tidelog.logic.normalise import core
 from tidelog.views.pictures import escaped, graph_svg
 from tidelog.views.report import analysis_html, escaped_lines, table_html
 
@@ -27,7 +26,7 @@ def program_html(program: Program) -> str:
     queries = program.outputs
     graph = ""
     if queries:
-        deps = dependencies(core(program, queries), queries)
+        deps = passes(program, queries).dependencies
         graph = f'<div style="overflow-x:auto">{graph_svg(deps)}</div>'
     return f"<pre>{escaped_lines(str(program))}</pre>{graph}"
 

@@ -151,8 +151,8 @@ def _arrow(
 ) -> str:
     bx, by, bw = places[body]
     hx, hy, hw = places[head]
-    label = ", ".join(dict.fromkeys(map(_offset, edges)))
-    where = ", ".join(dict.fromkeys(str(e.rule.origin) for e in edges))
+    label = ", ".join(dict.fromkeys(e.distance for e in edges))
+    where = ", ".join(dict.fromkeys(str(e.clause.origin) for e in edges))
     anchor = "end"
     if body == head:
         x, y = hx + hw - 30, hy
@@ -210,17 +210,9 @@ def _tip(tip: tuple[float, float], way: tuple[float, float]) -> str:
     return f'<polygon points="{" ".join(f"{a:.1f},{b:.1f}" for a, b in points)}"/>'
 
 
-def _offset(edge: Edge) -> str:
-    if edge.offset is not None:
-        return f"{edge.offset:+d}" if edge.offset else "0"
-    if edge.point is not None:
-        return f"@ {edge.point}"
-    return "any" if any(a.predicate == edge.body and a.time for a in edge.rule.atoms) else "rigid"
-
-
 def _spoken(deps: Dependencies) -> str:
     return "dependencies: " + "; ".join(
-        f"{e.head} needs {e.body} ({_offset(e)})" for e in deps.edges[:40]
+        f"{e.head} needs {e.body} ({e.distance})" for e in deps.edges[:40]
     )
 
 

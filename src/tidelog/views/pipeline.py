@@ -1,44 +1,68 @@
-"""The Spark pipeline of a query as text, before anything runs, for `explain --show pipeline`."""
+"""The plan of a stream on Spark as text and as JSON, for `explain --show pipeline`.
+
+Everything is read off the plan that `run` runs.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, assert_never
 
-from tidelog.analysis.containment import reduced
-from tidelog.analysis.dependencies import Dependencies, dependencies
-from tidelog.analysis.stages import Stage, staged
-from tidelog.evaluation.plan import Scan, planning_budget
+from tidelog.analysis.dependencies import Class, Dependencies
+from tidelog.analysis.stages import Stage, StageKind
+from tidelog.evaluation.plan import Scan
 from tidelog.language.printer import print_literal, print_term
 from tidelog.language.program import Constant
-from tidelog.streaming.layout import Layout
+from tidelog.logic.core import Core, Role
+from tidelog.pipeline.plan import OfflineWork, OnlineWork, PipelinePlan, pipeline_plan
 from tidelog.streaming.schedule import Blocking, Schedule
 
 
 def pipeline_lines(deps: Dependencies) -> list[str]:
-    """Stages, keys and state, with reasons; or why there is no pipeline."""
-    found = pipeline_json(deps)
-    if "refused" in found:
-        return [f"no pipeline: {found['refused']}"]
+    """Stages, keys and state of some queries, with reasons; or why there is no pipeline."""
+    try:
+        return lines_of(pipeline_plan(deps.core.program, deps.queries))
+    except Blocking as error:
+        return [f"no pipeline: {error}"]
+
+
+def pipeline_json(deps: Dependencies) -> dict[str, Any]:
+    """The same as data; `refused` says why there is none."""
+    try:
+        return json_of(pipeline_plan(deps.core.program, deps.queries))
+    except Blocking as error:
+        return {"refused": str(error)}
+
+
+def lines_of(plan: PipelinePlan) -> list[str]:
+    """What a plan does in each batch, one thing after the other."""
+    shown = json_of(plan)
     lines = ["pipeline"]
-    for scan in found["select"]:
+    for scan in shown["select"]:
         wanted = f" where {', '.join(scan['where'])}" if scan["where"] else ""
         lines.append(f"  select  {scan['input']}({', '.join(scan['columns'])}){wanted}, packed")
-    lines += [f"  rigid   {name}, in every partition" for name in found["rigid"]]
-    lines.append("  wave    when everything up to tin has arrived")
-    settles = {step["predicate"]: _ago(step["settles"]) for step in found["wave"]}
-    for stage in found["stages"]:
+    lines += [f"  rigid   {name}, in every partition" for name in shown["rigid"]]
+    word = "turn" if plan.options.online else "wave"
+    lines.append(f"  {word}    when everything up to tin has arrived")
+    settles = {step["predicate"]: _ago(step["settles"]) for step in shown["wave"]}
+    for stage in shown["stages"]:
         if stage["kind"] == "keyed":
             keys = ", ".join(f"{name}[{where}]" for name, where in stage["key"].items())
             lines.append(f"  split   by key: {keys}")
         else:
-            where = "in one partition" if stage["kind"] == "whole" else "by Catalyst"
+            where = {"whole": "in one partition", "catalyst": "by Catalyst"}[stage["kind"]]
+            where = "in the driver" if plan.options.online else where
             lines.append(f"  whole   {where}: {stage['because']}")
         lines += [
             f"            {name} @ {settles[name]}" if name in settles else f"            {name}"
             for name in stage["derives"]
         ]
-    lines += [f"  state   {p['table']}: {p['kept']}; {p['because']}" for p in found["state"]]
-    if not found["state"]:
+        lines += [
+            f"            {sent['predicate']} @ {_ago(sent['settles'])}, for a later stage"
+            for sent in stage["sends"]
+        ]
+    lines += [f"  state   {p['table']}: {p['kept']}; {p['because']}" for p in shown["state"]]
+    if not shown["state"]:
         lines.append("  state   none but facts after tin")
     lines.append("  write   dead letters, answers, state, then the commit")
     return lines
@@ -48,81 +72,149 @@ def _ago(ticks: int) -> str:
     return "tin" if ticks == 0 else f"tin - {ticks}" if ticks > 0 else f"tin + {-ticks}"
 
 
-def pipeline_json(deps: Dependencies) -> dict[str, Any]:
-    """The same as data; `refused` says why there is none."""
-    needed, _ = reduced(deps.core, deps.queries, planning_budget())
-    try:
-        split = staged(dependencies(needed, deps.queries))
-        schedule = Schedule(split.deps)
-        layout = Layout(schedule.plan, split.stages)
-    except Blocking as error:
-        return {"refused": str(error)}
-    names = {table: name for name, table in schedule.plan.tables.items()}
-    scans = [s for s in schedule.plan.steps if isinstance(s, Scan)]
-    state = []
-    for table in layout.tables:
-        scan = next((s for s in scans if s.name == table), None)
-        predicate = scan.predicate.name if scan is not None else names[table]
-        # Input time 0 stands for any: what is kept is told from where a predicate settles.
-        first = schedule.kept_from(table, 0, -1)
-        settled = 0 if scan is not None else schedule.frontier(predicate, 0, -1)
-        source = schedule.deps.core.predicates[predicate].source
-        pinned = sorted(schedule.pinned.get(table, ()))
-        if first is not None and first <= settled:
-            head, offset = min(
-                schedule.uses[table], key=lambda use: schedule.frontier(use[0], 0, -1) + use[1]
-            )
-            count = settled - first + 1
-            state.append(
-                {
-                    "table": source,
-                    "kept": f"{count} {'tick' if count == 1 else 'ticks'}",
-                    "because": f"{head} @ T looks at {source} @ {_at(offset)}",
-                }
-            )
-        if pinned:
-            times = ", ".join(map(str, pinned))
-            state.append(
-                {"table": source, "kept": f"@ {times}, for ever", "because": "a rule names it"}
-            )
+def json_of(plan: PipelinePlan) -> dict[str, Any]:
+    """What a plan reads, derives, keeps and where, as data."""
+    match plan.work:
+        case OfflineWork() as work:
+            return _offline(work)
+        case OnlineWork() as work:
+            return _online(work)
+        case _ as never:
+            assert_never(never)
+
+
+def _offline(work: OfflineWork) -> dict[str, Any]:
+    schedule, core = work.schedule, work.core
+    scans = [step for step in schedule.plan.steps if isinstance(step, Scan)]
     return {
         "select": [_scan(scan) for scan in scans if scan.predicate.temporal],
-        "rigid": [scan.predicate.source for scan in scans if not scan.predicate.temporal],
-        "stages": [_stage(layout, stage) for stage in layout.stages],
+        "rigid": [scan.predicate.base for scan in scans if not scan.predicate.temporal],
+        "stages": [_stage(work, stage) for stage in work.layout.stages],
         "wave": [
             {"predicate": name, "settles": schedule.phi[name]}
             for name in schedule.plan.tables
-            if name in schedule.phi
+            if name in schedule.phi and not _is_sent(core, name)
         ],
-        "state": state,
+        "state": _window_state(work) if work.options.strict else _state(work),
     }
 
 
-def _stage(layout: Layout, stage: Stage) -> dict[str, Any]:
+def _is_sent(core: Core, name: str) -> bool:
+    """Whether a predicate is only what some rule derives for a later stage."""
+    return core.predicates[name].role is Role.SENT
+
+
+def _stage(work: OfflineWork, stage: Stage) -> dict[str, Any]:
+    layout, core = work.layout, work.core
     looked_at = {*layout.reads(stage), *layout.own(stage)}
     names = {table: name for name, table in layout.plan.tables.items()}
     scans = {s.name: s.predicate.name for s in layout.plan.steps if isinstance(s, Scan)}
     involved = {names.get(table, scans.get(table, "")) for table in looked_at}
-    where = f" ({stage.rule.origin})" if stage.rule is not None else ""
+    where = f" ({stage.clause.origin})" if stage.clause is not None else ""
     return {
         "kind": stage.kind.value,
-        "derives": list(stage.predicates),
-        "key": {name: i + 1 for name, i in stage.positions.items() if name in involved},
+        "derives": [name for name in stage.predicates if not _is_sent(core, name)],
+        "sends": [
+            {"predicate": core.predicates[name].base, "settles": work.schedule.phi[name]}
+            for name in stage.predicates
+            if _is_sent(core, name)
+        ],
+        "key": {
+            core.predicates[name].base: i + 1
+            for name, i in stage.positions.items()
+            if name in involved and not _is_sent(core, name)
+        },
         "because": f"{stage.reason}{where}" if stage.reason else "",
     }
 
 
-def _at(offset: int) -> str:
-    return "T" if offset == 0 else f"T{offset:+}"
+def _state(work: OfflineWork) -> list[dict[str, str]]:
+    """What is kept of each table, told from where its predicate settles at any input time."""
+    schedule, core = work.schedule, work.core
+    names = {table: name for name, table in schedule.plan.tables.items()}
+    scans = {s.name: s.predicate.name for s in schedule.plan.steps if isinstance(s, Scan)}
+    state = []
+    for table in work.layout.tables:
+        predicate = scans.get(table) or names[table]
+        source = core.predicates[predicate].base
+        # Input time 0 stands for any.
+        first = schedule.kept_from(table, 0, -1)
+        settled = 0 if table in scans else schedule.frontier(predicate, 0, -1)
+        if first is not None and first <= settled:
+            because = _first_use(schedule, core, table, source)
+            state.append(_kept(source, _ticks(settled - first + 1), because))
+        pinned = sorted(schedule.pinned.get(table, ()))
+        if pinned:
+            times = ", ".join(map(str, pinned))
+            state.append(_kept(source, f"@ {times}, for ever", "a rule names it"))
+    return state
+
+
+def _first_use(schedule: Schedule, core: Core, table: str, source: str) -> str:
+    """The rule that looks back furthest."""
+    head, offset = min(
+        schedule.uses[table], key=lambda use: schedule.frontier(use[0], 0, -1) + use[1]
+    )
+    at = "T" if offset == 0 else f"T{offset:+}"
+    return f"{core.predicates[head].base} @ T looks at {source} @ {at}"
+
+
+def _window_state(work: OfflineWork) -> list[dict[str, str]]:
+    assert work.window is not None
+    sources = dict.fromkeys(p.base for p in work.core.inputs if p.temporal)
+    because = "the strict style keeps input facts in the window"
+    return [_kept(source, _ticks(work.window), because) for source in sources]
+
+
+def _ticks(count: int) -> str:
+    return f"{count} {'tick' if count == 1 else 'ticks'}"
+
+
+def _kept(table: str, kept: str, because: str) -> dict[str, str]:
+    return {"table": table, "kept": kept, "because": because}
 
 
 def _scan(scan: Scan) -> dict[str, Any]:
-    terms = scan.atom.args
+    terms = scan.premise.args
     where = [
         f"argument {i} = {print_term(term)}"
         for i, term in enumerate(terms, 1)
         if isinstance(term, Constant)
     ]
-    where += [print_literal(c) for c in scan.comparisons]
+    where += [print_literal(c) for c in scan.tests]
     columns = [print_term(terms[i]) for i in scan.columns]
-    return {"input": scan.predicate.source, "columns": columns, "where": where}
+    return {"input": scan.predicate.base, "columns": columns, "where": where}
+
+
+def _online(work: OnlineWork) -> dict[str, Any]:
+    shards, core = work.shards, work.core
+    deps = shards.deps
+    inputs = [p for p in core.inputs if p.temporal]
+    blocking = deps.cls is Class.BLOCKING
+    kept, because = "facts that are live", "an answer may still need them"
+    if shards.whole:
+        kept, because = "every fact", deps.reason.message
+    return {
+        "select": [
+            {"input": p.base, "columns": _letters(len(p.types)), "where": []} for p in inputs
+        ],
+        "rigid": [p.base for p in core.inputs if not p.temporal],
+        "stages": [
+            {
+                "kind": (StageKind.WHOLE if shards.positions is None else StageKind.KEYED).value,
+                "derives": [name for name, p in core.predicates.items() if not p.input],
+                "sends": [],
+                "key": {
+                    core.predicates[n].base: i + 1 for n, i in (shards.positions or {}).items()
+                },
+                "because": deps.reason.message if blocking else deps.key.reason,
+            }
+        ],
+        "wave": [],
+        "state": [_kept(p.base, kept, because) for p in inputs]
+        + [_kept(name, "what is carried on", "rules carry it on") for name in shards.carried],
+    }
+
+
+def _letters(count: int) -> Iterable[str]:
+    return [f"X{i}" for i in range(1, count + 1)]

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tidelog.analysis.advice import Suggestion, advice
-from tidelog.analysis.dependencies import Class, Dependencies, Edge
+from tidelog.analysis.dependencies import Class, Dependencies
 from tidelog.analysis.graph import Bound
 from tidelog.language.checks import Report
 from tidelog.language.diagnostics import Diagnostic, Source, render, visible
@@ -222,7 +222,7 @@ def _key(deps: Dependencies) -> str:
     key = deps.key
     if key.positions is not None:
         return ", ".join(f"{name}[{i + 1}]" for name, i in key.positions.items())
-    return f"none: {key.reason}{f' ({key.rule.origin})' if key.rule else ''}"
+    return f"none: {key.reason}{f' ({key.clause.origin})' if key.clause else ''}"
 
 
 def _phi_lines(deps: Dependencies) -> list[str]:
@@ -245,7 +245,7 @@ def _graph_lines(deps: Dependencies) -> list[str]:
     rows = [("head", "offset", "needs", "rule")]
     order = {name: i for i, name in enumerate(deps.predicates)}
     rows += [
-        (edge.head, _edge_offset(edge), edge.body, str(edge.rule.origin))
+        (edge.head, edge.distance, edge.body, str(edge.clause.origin))
         for edge in sorted(deps.edges, key=lambda e: order[e.head])
     ]
     lines = table(rows)
@@ -253,14 +253,6 @@ def _graph_lines(deps: Dependencies) -> list[str]:
         if component[0] in deps.recursive:
             lines.append(f"recursive together: {', '.join(component)}")
     return lines
-
-
-def _edge_offset(edge: Edge) -> str:
-    if edge.offset is not None:
-        return f"{edge.offset:+d}" if edge.offset else "0"
-    if edge.point is not None:
-        return f"@ {edge.point}"
-    return "any" if any(a.predicate == edge.body and a.time for a in edge.rule.atoms) else "rigid"
 
 
 def _bound(value: Bound) -> str:
@@ -345,8 +337,8 @@ def explain_json(deps: Dependencies) -> dict[str, object]:
                 "needs": e.body,
                 "offset": e.offset,
                 "time": e.point,
-                "file": e.rule.origin.file,
-                "line": e.rule.origin.line,
+                "file": e.clause.origin.file,
+                "line": e.clause.origin.line,
             }
             for e in deps.edges
         ],

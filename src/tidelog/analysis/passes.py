@@ -1,0 +1,109 @@
+"""The passes: what is worked out about a program before anything runs, in this order.
+
+    core          normalise: rules as clauses, inputs apart from what has rules   logic/normalise
+    dependencies  reach: what the queries need, its class, phi, keep and key         dependencies
+    reduced       reduce: without redundant clauses and premises                       redundancy
+    lean          the dependencies of what is left, which is what runs               dependencies
+    stages        split: what workers do on their own, and what they exchange              stages
+    possible      what may still come to hold, as a program                              possible
+
+Each is made when it is first asked for, and kept for its program and queries. Layers above go on
+from here: plans (evaluation/plan), schedules (streaming/schedule), pipelines (pipeline/plan). What
+`explain` shows and what runs are the same objects.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+
+from tidelog.analysis.containment import Budget
+from tidelog.analysis.dependencies import Dependencies, dependencies
+from tidelog.analysis.possible import Possible, possible
+from tidelog.analysis.redundancy import Redundant, reduced
+from tidelog.analysis.stages import Staged, staged
+from tidelog.language.program import Program
+from tidelog.logic.core import Core
+from tidelog.logic.normalise import core
+
+# Steps that may be spent on leaving redundant rules out. No seconds, so that plans never vary.
+REDUCING_STEPS = 500
+# Programs and queries whose passes are kept.
+MOST_KEPT = 64
+
+
+@dataclass(frozen=True)
+class Passes:
+    """The results of the passes for some queries of a checked program."""
+
+    program: Program
+    queries: tuple[str, ...]
+    _stages: dict[frozenset[str], Staged] = field(default_factory=dict, compare=False, repr=False)
+
+    @cached_property
+    def core(self) -> Core:
+        return core(self.program, self.queries)
+
+    @cached_property
+    def dependencies(self) -> Dependencies:
+        return dependencies(self.core, self.queries)
+
+    def dependencies_of(self, query: str) -> Dependencies:
+        """What one of the queries needs."""
+        return dependencies(self.core, [query])
+
+    @cached_property
+    def _reduction(self) -> tuple[Core, list[Redundant]]:
+        return reduced(self.core, self.queries, Budget(math.inf, REDUCING_STEPS))
+
+    @property
+    def reduced(self) -> Core:
+        return self._reduction[0]
+
+    @cached_property
+    def lean(self) -> Dependencies:
+        return dependencies(self.reduced, self.queries)
+
+    def stages(self, large: Iterable[str] = ()) -> Staged:
+        """The stages, where some rigid inputs are too large to be sent to every worker."""
+        chosen = frozenset(large)
+        if chosen not in self._stages:
+            self._stages[chosen] = staged(self.lean, chosen)
+        return self._stages[chosen]
+
+    @cached_property
+    def possible(self) -> Possible:
+        return possible(self.dependencies)
+
+
+def passes(program: Program, queries: Iterable[str]) -> Passes:
+    """The passes for some queries; the same ones whenever they are asked for again.
+
+    >>> from tidelog.language.checks import check
+    >>> program = check("P @ T :- E @ T. P @ T :- E @ T, F @ T.").accepted()
+    >>> len(passes(program, ["P"]).core.clauses), len(passes(program, ["P"]).reduced.clauses)
+    (2, 1)
+    >>> passes(program, ["P"]).core is passes(program, ["P"]).core
+    True
+    """
+    return _kept(_Itself(program), tuple(queries))
+
+
+@dataclass(frozen=True, eq=False)
+class _Itself:
+    """A program that is equal to itself only: equal ones may stand in different files."""
+
+    program: Program
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Itself) and other.program is self.program
+
+    def __hash__(self) -> int:
+        return id(self.program)
+
+
+@lru_cache(MOST_KEPT)
+def _kept(itself: _Itself, queries: tuple[str, ...]) -> Passes:
+    return Passes(itself.program, queries)

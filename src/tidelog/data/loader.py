@@ -1,0 +1,190 @@
+"""Facts into a DuckDB connection: a view for each input, measured on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+import duckdb
+
+from tidelog.data.readers import csv, parquet
+from tidelog.data.readers.columns import typed_select
+from tidelog.data.readers.memory import Table
+from tidelog.data.readers.places import DataFiles, FactsLike, Part, find_facts
+from tidelog.data.schema import Schema, positions, schemas
+from tidelog.data.ticks import EMPTY, Range, Ticks
+from tidelog.data.types import SQL_TYPES
+from tidelog.errors import DataError, first_line
+from tidelog.language.program import TIME_MAX, Program, Type
+
+
+@dataclass
+class Loaded:
+    """The facts of one input as a view, and what was counted on the way in."""
+
+    view: str
+    types: tuple[Type, ...]
+    sources: dict[str, str]  # a select for each file or table
+    range: Range = EMPTY
+    nulls: int = 0
+
+
+class Loader:
+    """Makes the facts of inputs known to a connection."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, ticks: Ticks | None) -> None:
+        self.connection, self.ticks = connection, ticks
+        self._wide: set[str] = set()  # sources with integers that may not fit 64 bits
+
+    def load(
+        self,
+        program: Program,
+        facts: FactsLike,
+        only: frozenset[str] | None,
+        progress: Callable[[str], None],
+    ) -> dict[str, Loaded]:
+        """The facts of all inputs, or of some only."""
+        loaded: dict[str, Loaded] = {}
+        try:
+            parts = find_facts(program, facts, self.ticks, only)
+            for number, (name, schema) in enumerate(schemas(program).items(), 1):
+                if only is None or name in only:
+                    progress(f"reading {name}")
+                    loaded[name] = self._input(schema, parts.get(name, []), f"facts{number}")
+        except OSError as error:
+            raise DataError(f"{error.filename}: {error.strerror or error}") from None
+        return loaded
+
+    def unreadable(self, loaded: Loaded) -> list[str]:
+        """Which files or tables cannot be read to the end, and why."""
+        problems = []
+        for where, select in loaded.sources.items():
+            try:
+                # A hash needs every value; counts may come from statistics.
+                self._all(f"SELECT bit_xor(hash(COLUMNS(*))) FROM ({select}) AS x")
+            except duckdb.Error as error:
+                problems.append(f"{where}: {first_line(error)}")
+        return problems
+
+    def _all(self, select: str) -> list[tuple[Any, ...]]:
+        return self.connection.execute(select).fetchall()
+
+    def _input(self, schema: Schema, parts: list[Part], view: str) -> Loaded:
+        types = [column.type for column in schema.columns]
+        selects: dict[str, str] = {}  # by where the facts come from
+        for number, part in enumerate(parts):
+            name = f"{view}_{number}"
+            match part:
+                case DataFiles("csv", paths):
+                    for i, path in enumerate(paths):
+                        table = f"{name}_{i}"
+                        selects[str(path)] = csv.read_table(
+                            self.connection, table, path, schema, self.ticks
+                        )
+                    types = [t or Type.TEXT for t in types]
+                case DataFiles(_, paths):
+                    for path in paths:
+                        # DuckDB would rename columns that differ in case only.
+                        names = parquet.read_schema(path).names
+                        chosen = positions(names, schema, str(path))
+                        source = parquet.source(path)
+                        selects[str(path)] = self._typed(
+                            schema, source, chosen, str(path), types, self.ticks
+                        )
+                case Table(table_, origin, ticked):
+                    self.connection.register(name, table_)
+                    order = list(range(len(schema.names)))
+                    selects[origin] = self._typed(
+                        schema, name, order, origin, types, None if ticked else self.ticks
+                    )
+                case _:
+                    assert_never(part)
+        resolved = tuple(t or Type.TEXT for t in types)
+        self._create_view(view, schema, list(selects.values()), resolved)
+        return self._measured(Loaded(view, resolved, selects), schema, parts)
+
+    def _typed(
+        self,
+        schema: Schema,
+        source: str,
+        chosen: list[int],
+        where: str,
+        types: list[Type | None],
+        ticks: Ticks | None,
+    ) -> str:
+        select, wide = typed_select(self.connection, schema, source, chosen, where, types, ticks)
+        if wide:
+            self._wide.add(where)
+        return select
+
+    def _create_view(
+        self, view: str, schema: Schema, selects: list[str], types: tuple[Type, ...]
+    ) -> None:
+        if not selects:
+            kinds = [SQL_TYPES[t] for t in types]
+            kinds += ["BIGINT"] if schema.time or not kinds else []
+            values = [
+                f"CAST(NULL AS {kind}) AS {name}"
+                for kind, name in zip(kinds, schema.sql_names(), strict=True)
+            ]
+            selects = [f"SELECT {', '.join(values)} WHERE FALSE"]
+        body = " UNION ALL ".join(selects)
+        self.connection.execute(f"CREATE TEMP VIEW {view}_all AS {body}")
+
+    def _measured(self, loaded: Loaded, schema: Schema, parts: list[Part]) -> Loaded:
+        low: int | None = None
+        high = 0
+        view = loaded.view
+        missing = _missing(schema, loaded.types)
+        try:
+            if schema.time is not None:
+                ((low, high),) = self._all(f"SELECT min(t), max(t) FROM {view}_all")
+            if missing and not self._known_whole(schema, parts, loaded.types):
+                count = f"SELECT count(*) FROM {view}_all WHERE {missing}"
+                ((loaded.nulls,),) = self._all(count)
+        except duckdb.Error as error:
+            raise DataError(*self.unreadable(loaded) or [first_line(error)]) from None
+        where = f" WHERE NOT ({missing})" if loaded.nulls else ""
+        self.connection.execute(f"CREATE TEMP VIEW {view} AS SELECT * FROM {view}_all{where}")
+        if low is not None:
+            if low < -TIME_MAX or high > TIME_MAX:
+                raise DataError(*self._far_times(schema, loaded))
+            loaded.range = Range(low, high)
+        return loaded
+
+    def _known_whole(self, schema: Schema, parts: list[Part], types: tuple[Type, ...]) -> bool:
+        """Whether Parquet's own statistics say that no value is missing, so that none need be read.
+
+        They do not count NaN.
+        """
+        if Type.FLOAT in types or not schema.declared:
+            return False
+        for part in parts:
+            if not (isinstance(part, DataFiles) and part.format == "parquet"):
+                return False
+            for path in part.paths:
+                if str(path) in self._wide:
+                    return False
+                if not parquet.has_no_nulls(self.connection, path, schema.names):
+                    return False
+        return True
+
+    def _far_times(self, schema: Schema, loaded: Loaded) -> list[str]:
+        problems = []
+        for where, select in loaded.sources.items():
+            far = f"t < {-TIME_MAX} OR t > {TIME_MAX}"
+            ((tick,),) = self._all(f"SELECT min(t) FROM ({select}) AS x WHERE {far}")
+            if tick is not None:
+                problems.append(
+                    f"{where}: column `{schema.time}`: time {tick} does not fit 62 bits"
+                )
+        return problems
+
+
+def _missing(schema: Schema, types: tuple[Type, ...]) -> str:
+    """When a row is not a fact: NULL or NaN in a column."""
+    tests = [f"a{i} IS NULL" for i in range(1, len(types) + 1)]
+    tests += [f"isnan(a{i})" for i, t in enumerate(types, 1) if t is Type.FLOAT]
+    tests += ["t IS NULL"] if schema.time else []
+    return " OR ".join(tests)

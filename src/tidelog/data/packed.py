@@ -1,0 +1,277 @@
+"""Packed time: a fact at up to 60 ticks is one row `a1..an, c, b`.
+
+c is the first tick of a chunk of 60, and bit i of b says that the fact holds at c + i. What is done
+with packed rows is here twice: in Python for few of them, and as SQL that DuckDB and Spark both
+run. With 60 bits of 64 no shift reaches the sign.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from tidelog.language.program import Type, Value
+
+CHUNK = 60
+FULL = (1 << CHUNK) - 1
+
+T = TypeVar("T")
+
+
+def columns(arity: int) -> list[str]:
+    """The names of arguments in every table of ours."""
+    return [f"a{i}" for i in range(1, arity + 1)]
+
+
+def slots_of(types: Iterable[Type]) -> tuple[str, ...]:
+    """The columns of rows that hold facts of several predicates: a slot for each argument.
+
+    >>> slots_of([Type.TEXT, Type.INT, Type.TEXT])
+    ('text1', 'int1', 'text2')
+    """
+    counts: dict[Type, int] = {}
+    slots: list[str] = []
+    for type_ in types:
+        counts[type_] = counts.get(type_, 0) + 1
+        slots.append(f"{type_.value}{counts[type_]}")
+    return tuple(slots)
+
+
+# In Python
+
+
+def chunk(tick: int) -> int:
+    """The first tick of the chunk a tick is in.
+
+    >>> chunk(61), chunk(-1)
+    (60, -60)
+    """
+    return tick - tick % CHUNK
+
+
+def bit(tick: int) -> int:
+    """The bit of a tick within its chunk.
+
+    >>> bit(0), bit(62), bit(-60)
+    (1, 4, 1)
+    """
+    return 1 << tick % CHUNK
+
+
+def ticks_of(first: int, bits: int) -> Iterator[int]:
+    """The ticks that a chunk and its bits stand for, in order.
+
+    >>> list(ticks_of(60, 0b1001))
+    [60, 63]
+    """
+    while bits:
+        lowest = bits & -bits
+        yield first + lowest.bit_length() - 1
+        bits ^= lowest
+
+
+def pack(times: Mapping[int, Iterable[tuple[T, ...]]]) -> list[tuple[T | int, ...]]:
+    """Rows by tick as packed rows.
+
+    >>> pack({0: [("a",)], 2: [("a",), ("b",)], 60: [("a",)]})
+    [('a', 0, 5), ('b', 0, 4), ('a', 60, 1)]
+    """
+    packed: dict[tuple[tuple[T, ...], int], int] = {}
+    for tick, rows in times.items():
+        first, one = chunk(tick), bit(tick)
+        for row in rows:
+            packed[row, first] = packed.get((row, first), 0) | one
+    return [(*row, first, bits) for (row, first), bits in packed.items()]
+
+
+def unpack(rows: Iterable[tuple[Any, ...]]) -> dict[int, set[tuple[Value, ...]]]:
+    """Packed rows by tick.
+
+    >>> unpack([("a", 0, 5), ("a", 60, 1)])
+    {0: {('a',)}, 2: {('a',)}, 60: {('a',)}}
+    """
+    times: dict[int, set[tuple[Value, ...]]] = {}
+    for *row, first, bits in rows:
+        for tick in ticks_of(first, bits):
+            times.setdefault(tick, set()).add(tuple(row))
+    return times
+
+
+# As SQL over the columns c and b, and over a column t of ticks
+
+# How many facts packed rows hold.
+COUNT = "CAST(coalesce(sum(bit_count(b)), 0) AS BIGINT)"
+
+
+def place_sql(tick: str = "t", *, below_zero: bool = True) -> str:
+    """How far into its chunk a tick lies; both engines truncate towards zero.
+
+    >>> place_sql(), place_sql(below_zero=False)
+    ('((t % 60) + 60) % 60', 't % 60')
+    """
+    return f"(({tick} % {CHUNK}) + {CHUNK}) % {CHUNK}" if below_zero else f"{tick} % {CHUNK}"
+
+
+def bit_sql(place: str) -> str:
+    """The bit at a place in a chunk."""
+    return f"CAST(1 AS BIGINT) << CAST({place} AS INT)"
+
+
+def pack_sql(
+    values: Sequence[str],
+    names: Sequence[str],
+    source: str,
+    *,
+    below_zero: bool = True,
+    merged: bool = True,
+) -> str:
+    """Facts as packed rows: `values`, named `names`, from a source with ticks t.
+
+    Unless `merged`, a row for each fact is left, with one bit.
+    """
+    inner = f"SELECT {_list(values, 't', f'{place_sql(below_zero=below_zero)} AS i')} FROM {source}"
+    bits = bit_sql("i")
+    if not merged:
+        return f"SELECT {_list(names, 't - i AS c', f'{bits} AS b')}\nFROM ({inner}) AS x"
+    return (
+        f"SELECT {_list(names, 't - i AS c')}, bit_or({bits}) AS b\n"
+        f"FROM ({inner}) AS x\nGROUP BY {_list(names, 't - i')}"
+    )
+
+
+def unpack_sql(names: Sequence[str], source: str) -> str:
+    """Packed rows of a source as a row for each tick, with the tick as t."""
+    places = ", ".join(f"({i})" for i in range(CHUNK))
+    return (
+        f"SELECT {_list(names, 'c + i AS t')} FROM {source}, (VALUES {places}) AS n(i)"
+        f" WHERE {HAS_PLACE}"
+    )
+
+
+# Whether the bit at the place i is set.
+HAS_PLACE = "((b >> CAST(i AS INT)) & 1) = 1"
+
+
+def holds_at_sql(tick: int, table: str = "") -> str:
+    """The condition that a packed row holds at a tick.
+
+    >>> holds_at_sql(62), holds_at_sql(-1, "x")
+    ('c = 60 AND (b & 4) <> 0', 'x.c = -60 AND (x.b & 576460752303423488) <> 0')
+    """
+    dot = f"{table}." if table else ""
+    return f"{dot}c = {chunk(tick)} AND ({dot}b & {bit(tick)}) <> 0"
+
+
+def chunks_sql(low: int, high: int) -> str:
+    """The condition that a row's chunk has ticks from one tick to another.
+
+    >>> chunks_sql(-1, 130)
+    'c >= -60 AND c <= 120'
+    """
+    return f"c >= {chunk(low)} AND c <= {chunk(high)}"
+
+
+def mask_sql(low: int, high: int) -> str:
+    """The bits of a chunk that lie between two ticks, both included.
+
+    >>> mask_sql(1, 2), mask_sql(0, 119)
+    ('6', '1152921504606846975')
+    >>> mask_sql(59, 300)
+    'CASE c WHEN 0 THEN 576460752303423488 WHEN 300 THEN 1 ELSE 1152921504606846975 END'
+    """
+    first = FULL & ~(bit(low) - 1)
+    last = 2 * bit(high) - 1
+    if chunk(low) == chunk(high):
+        return str(first & last)
+    ends = {chunk(low): first, chunk(high): last}
+    cases = "".join(f" WHEN {c} THEN {bits}" for c, bits in ends.items() if bits != FULL)
+    return f"CASE c{cases} ELSE {FULL} END" if cases else str(FULL)
+
+
+def spread_sql(parts: int) -> str:
+    """A number from 0 on for the chunk of a row: chunks take turns among so many parts."""
+    around = CHUNK * parts
+    return f"CAST((c % {around} + {around}) / {CHUNK} % {parts} AS INT)"
+
+
+def restrict_sql(names: Sequence[str], table: str, low: int, high: int) -> str:
+    """What packed rows hold between two ticks."""
+    return (
+        f"SELECT {_list(names, 'c', 'b')} FROM (SELECT {_list(names, 'c')},"
+        f" b & {mask_sql(low, high)} AS b FROM {table}"
+        f" WHERE {chunks_sql(low, high)}) AS m WHERE b <> 0"
+    )
+
+
+def shift_sql(names: Sequence[str], table: str, by: int, *, single: bool = False) -> str:
+    """A table moved by some ticks: whole chunks by adding to c, the rest by moving bits.
+
+    Where each row is known to hold a `single` bit, that bit stays in its chunk or leaves it.
+
+    >>> shift_sql(["a1"], "p", 120)
+    '(SELECT a1, c + 120 AS c, b FROM p)'
+    """
+    if by == 0:
+        return table
+    whole, bits = by - by % CHUNK, by % CHUNK
+    here, next_ = _plus(whole), _plus(whole + CHUNK)
+    if bits == 0:
+        return f"(SELECT {_list(names, _as_c(here), 'b')} FROM {table})"
+    stay = FULL >> bits  # what does not leave the chunk, cut first: shifting must not overflow
+    low, high = f"(b & {stay}) << {bits}", f"b >> {CHUNK - bits}"
+    if single:
+        stays = f"CASE WHEN (b & {stay}) <> 0 THEN"
+        moved = [f"{stays} {here} ELSE {next_} END AS c", f"{stays} {low} ELSE {high} END AS b"]
+        return f"(SELECT {_list(names, *moved)} FROM {table})"
+    return (
+        f"(SELECT {_list(names, _as_c(here), f'{low} AS b')} FROM {table}"
+        f" WHERE (b & {stay}) <> 0"
+        f" UNION ALL "
+        f"SELECT {_list(names, _as_c(next_), f'{high} AS b')} FROM {table}"
+        f" WHERE ({high}) <> 0)"
+    )
+
+
+def fill_sql(names: Sequence[str], table: str, low: int, high: int, *, forwards: bool) -> str:
+    """Every tick from a fact's first one on (backwards: up to its last), in chunks of a range."""
+    after = "CAST(x.f - g.c AS INT)"  # how far into the chunk at g.c the tick x.f lies
+    below = f"(CAST(1 AS BIGINT) << {after}) - 1"
+    if forwards:
+        edge, near, inside, bits = "min", f"g.c > x.f - {CHUNK}", "g.c > x.f", f"{FULL} - ({below})"
+        source, place = f"{table} AS l", "bit_count((b & -b) - 1)"
+    else:
+        edge, near, inside, bits = (
+            "max",
+            "g.c <= x.f",
+            f"g.c <= x.f - {CHUNK}",
+            f"({below}) * 2 + 1",
+        )
+        source, place = _below_highest(table, names), "bit_count(b) - 1"
+    group = f" GROUP BY {', '.join(names)}" if names else ""
+    first = f"SELECT {_list(names, f'{edge}(c + {place}) AS f')} FROM {source}{group}"
+    chunks = f"range({chunk(low)}, {chunk(high) + CHUNK}, {CHUNK})"
+    return (
+        f"SELECT {_list([f'x.{n} AS {n}' for n in names], 'g.c AS c')},"
+        f" CASE WHEN {inside} THEN CAST({FULL} AS BIGINT) ELSE {bits} END AS b\n"
+        f"FROM ({first}) AS x, {chunks} AS g(c) WHERE {near}"
+    )
+
+
+def _below_highest(table: str, names: Sequence[str]) -> str:
+    """The table with all bits set below the highest one of a row."""
+    source = f"{table} AS h0"
+    for i, step in enumerate((1, 2, 4, 8, 16, 32), 1):
+        source = f"(SELECT {_list(names, 'c', f'b | (b >> {step}) AS b')} FROM {source}) AS h{i}"
+    return source
+
+
+def _plus(ticks: int) -> str:
+    return "c" if ticks == 0 else f"c + {ticks}" if ticks > 0 else f"c - {-ticks}"
+
+
+def _as_c(moved: str) -> str:
+    return moved if moved == "c" else f"{moved} AS c"
+
+
+def _list(names: Iterable[str], *more: str) -> str:
+    return ", ".join([*names, *more])

@@ -1,0 +1,88 @@
+"""Columns that have types of their own, in Parquet and Arrow, as the types that the rules need."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import duckdb
+
+from tidelog.data.schema import Schema
+from tidelog.data.ticks import Ticks, floor_sql
+from tidelog.data.types import SQL_TYPES
+from tidelog.errors import DataError, first_line
+from tidelog.language.program import Type
+
+_INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
+_WIDE_INTEGERS = ("UBIGINT", "HUGEINT", "UHUGEINT")
+_NULLS = ("NULL", '"NULL"')
+
+
+def typed_select(
+    connection: duckdb.DuckDBPyConnection,
+    schema: Schema,
+    source: str,
+    chosen: Sequence[int],
+    where: str,
+    types: list[Type | None],
+    ticks: Ticks | None,
+) -> tuple[str, bool]:
+    """A select of the schema's columns from a typed source; settles types left open.
+
+    The second says whether integers of the source may not fit 64 bits.
+    """
+    try:
+        described = connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()
+    except duckdb.Error as error:
+        raise DataError(f"{where}: {first_line(error)}") from None
+    sql_types = [row[1] for row in described]
+    values: list[str] = []
+    for i, (name, position) in enumerate(zip(schema.names, chosen, strict=True)):
+        column, sql_type = f"c{position}", sql_types[position]
+        if i < len(schema.columns):
+            types[i] = type_ = _type_of(name, sql_type, types[i], where)
+            values.append(f"CAST({column} AS {SQL_TYPES[type_]})")
+        else:
+            values.append(_time(name, column, sql_type, where, ticks))
+    names = schema.sql_names()
+    listed = ", ".join(f"{v} AS {n}" for v, n in zip(values or ["1"], names, strict=True))
+    # Columns go by their position: no name of a user's reaches the SQL.
+    columns = ", ".join(f"c{i}" for i in range(len(sql_types)))
+    wide = any(sql_types[position] in _WIDE_INTEGERS for position in chosen)
+    return f"SELECT {listed} FROM {source} AS x({columns})", wide
+
+
+def _type_of(name: str, sql_type: str, wanted: Type | None, where: str) -> Type:
+    """The type that a column is read as: the one wanted, or its own where that is left open."""
+    kind = sql_type.split("(")[0]
+    actual = {"VARCHAR": Type.TEXT, "ENUM": Type.TEXT, "BOOLEAN": Type.BOOL}.get(kind)
+    if kind in _INTEGERS or kind in _WIDE_INTEGERS:
+        actual = Type.INT
+    elif kind in ("FLOAT", "DOUBLE", "DECIMAL"):
+        actual = Type.FLOAT
+    if kind in _NULLS:
+        return wanted or Type.TEXT
+    type_ = wanted or actual
+    if type_ is None or not (actual is type_ or (actual is Type.INT and type_ is Type.FLOAT)):
+        raise DataError(
+            f"{where}: column `{name}` is {sql_type}, and the rules need"
+            f" {type_.value if type_ else 'text, int, float or bool'}"
+        )
+    return type_
+
+
+def _time(name: str, column: str, sql_type: str, where: str, ticks: Ticks | None) -> str:
+    if sql_type in (*_INTEGERS, *_WIDE_INTEGERS) and ticks is None:
+        return f"CAST({column} AS BIGINT)"
+    if sql_type.startswith("TIMESTAMP") or sql_type == "DATE":
+        if ticks is None:
+            raise DataError(
+                f"{where}: time column `{name}` holds timestamps; give the length of a tick,"
+                " for example `--tick 10m`"
+            )
+        if sql_type == "TIMESTAMP_NS":
+            return ticks.sql(floor_sql(f"epoch_ns({column})", 1000))
+        return ticks.sql(f"epoch_us(CAST({column} AS TIMESTAMPTZ))")
+    if sql_type in _NULLS:
+        return "CAST(NULL AS BIGINT)"
+    wanted = "whole numbers of ticks" if ticks is None else "timestamps"
+    raise DataError(f"{where}: time column `{name}` is {sql_type}; times are {wanted}")

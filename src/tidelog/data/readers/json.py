@@ -1,0 +1,118 @@
+"""JSON lines: `{"predicate": ..., <columns>, "time": ...}`, one fact a line.
+
+What is wrong with a line is a ValueError without its place: a file, standard input and Spark each
+know their own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tidelog.data.readers.memory import Table, table_of
+from tidelog.data.schema import Schema, schema_of
+from tidelog.data.ticks import Ticks, fitting_tick
+from tidelog.data.types import finite, fit
+from tidelog.errors import DataError
+from tidelog.language.program import TIME_COLUMN, Program, Type
+
+
+def read_json_lines(
+    path: Path,
+    program: Program,
+    known: Mapping[str, Schema],
+    only: Schema | None,
+    ticks: Ticks | None,
+) -> dict[str, Table]:
+    """The facts of each input that a file has lines of; its name may say which input that is."""
+    rows: dict[str, list[tuple[Any, ...]]] = {}
+    places: dict[str, list[str]] = {}
+    if only is None and path.stem in known:
+        only = known[path.stem]
+    with path.open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            where = f"{path}:{number}"
+            try:
+                record = parse_line(line)
+                name = predicate_of(record, only.predicate if only else None)
+                if only is not None and name != only.predicate:
+                    raise ValueError(f"`{name}` in a file of `{only.predicate}` facts")
+                schema = schema_of(name, program, known, where)
+                rows.setdefault(name, []).append(written_values(record, schema))
+            except ValueError as error:
+                raise DataError(f"{where}: {error}") from None
+            places.setdefault(name, []).append(where)
+    return {
+        name: table_of(known[name], values, places[name], str(path), ticks)
+        for name, values in rows.items()
+    }
+
+
+def parse_line(line: bytes | str) -> dict[str, Any]:
+    """
+    >>> parse_line('{"predicate": "P", "x": 1e400}')
+    Traceback (most recent call last):
+    ValueError: `1e400` does not fit a float
+    """
+    try:
+        record = json.loads(line, parse_float=finite)
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"not JSON: {error}") from None
+    except RecursionError as error:
+        raise ValueError(str(error)) from None
+    if not isinstance(record, dict):
+        raise ValueError('a line is an object, such as {"predicate": "P"}')
+    return record
+
+
+def predicate_of(record: Mapping[str, Any], otherwise: str | None = None) -> str:
+    """What a line is a fact of: it says so, or its file does."""
+    name = record.get("predicate", otherwise)
+    if not isinstance(name, str):
+        raise ValueError('no "predicate" says what this line is a fact of')
+    return name
+
+
+def written_values(record: Mapping[str, Any], schema: Schema) -> tuple[Any, ...]:
+    """The values of a line in the schema's order, time last, as they are written."""
+    names = list(schema.names)
+    if schema.time is not None and schema.time not in record and TIME_COLUMN in record:
+        names[-1] = TIME_COLUMN
+    if not schema.declared:
+        # Undeclared columns have no names: they come in the order in which they are written.
+        values = [v for k, v in record.items() if k not in ("predicate", TIME_COLUMN)]
+        if schema.time is not None:
+            if TIME_COLUMN not in record:
+                raise ValueError(f"no `{TIME_COLUMN}`, and `{schema.predicate}` has one")
+            values.append(record[TIME_COLUMN])
+        if len(values) != len(names):
+            raise ValueError(f"`{schema.predicate}` has {len(schema.columns)} columns")
+        return tuple(values)
+    for name in names:
+        if name not in record:
+            raise ValueError(f"no column `{name}`, which `{schema.predicate}` declares")
+    return tuple(record[name] for name in names)
+
+
+def typed_values(record: Mapping[str, Any], schema: Schema, ticks: Ticks | None) -> tuple[Any, ...]:
+    """The values of a line of a temporal input, of their types, None where there is none."""
+    *values, time = written_values(record, schema)
+    typed: list[Any] = []
+    for value, column in zip(values, schema.columns, strict=True):
+        try:
+            typed.append(fit(value, column.type or Type.TEXT))
+        except ValueError as error:
+            raise ValueError(f"column `{column.name}`: {error}") from None
+    return *typed, None if time is None else tick_value(time, str(schema.time), ticks)
+
+
+def tick_value(value: Any, column: str, ticks: Ticks | None) -> int:
+    """The tick of a time in a column of some name."""
+    try:
+        return fitting_tick(value, ticks)
+    except ValueError as error:
+        raise ValueError(f"column `{column}`: {error}") from None

@@ -1,0 +1,111 @@
+"""How the facts of inputs are laid out, and the types that data settles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tidelog.data.packed import columns
+from tidelog.errors import DataError
+from tidelog.language.checks import Similar, check_program
+from tidelog.language.diagnostics import Severity
+from tidelog.language.program import NOWHERE, TIME_COLUMN, Column, Input, Program, Type
+from tidelog.language.types import infer
+
+
+@dataclass(frozen=True)
+class Schema:
+    """How one input's facts are laid out: columns by name when declared, by position when not."""
+
+    predicate: str
+    columns: tuple[Column, ...]
+    time: str | None
+    declared: bool
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        names = tuple(column.name for column in self.columns)
+        return names if self.time is None else (*names, self.time)
+
+    def sql_names(self) -> list[str]:
+        """The columns of every table of facts: no name of a user's reaches the SQL.
+
+        A fact without arguments and time still needs a column to be a row of: `z`.
+        """
+        names = columns(len(self.columns))
+        return [*names, "t"] if self.time is not None else names or ["z"]
+
+
+def schemas(program: Program) -> dict[str, Schema]:
+    """The layout of every input, from its declaration or else from its use in the rules."""
+    layouts: dict[str, Schema] = {}
+    known = infer(program).columns
+    temporal = {a.predicate: a.time is not None for r in program.rules for a in r.atoms}
+    for name in program.inputs:
+        declaration = program.declarations.get(name)
+        types = known[name]
+        if declaration is not None:
+            declared = tuple(
+                replace(c, type=t) for c, t in zip(declaration.columns, types, strict=True)
+            )
+            layouts[name] = Schema(name, declared, declaration.time, True)
+        else:
+            inferred = tuple(Column(f"arg{i}", t) for i, t in enumerate(types, 1))
+            layouts[name] = Schema(name, inferred, TIME_COLUMN if temporal[name] else None, False)
+    return layouts
+
+
+def schema_of(name: str, program: Program, known: Mapping[str, Schema], where: str) -> Schema:
+    """The layout of an input that facts name; DataError with a hint when there is none."""
+    if name in known:
+        return known[name]
+    if name in program.heads:
+        raise DataError(
+            f"{where}: `{name}` is derived by rules; declare it as an input to give it facts"
+        )
+    near = Similar(known).to(name)
+    hint = f"did you mean `{near}`?" if near else f"the inputs are {', '.join(known) or 'none'}"
+    raise DataError(f"{where}: no input is called `{name}`; {hint}")
+
+
+def positions(names: Sequence[str], schema: Schema, where: str) -> list[int]:
+    """Where the schema's columns are among those there: by name when declared, else in order."""
+    if schema.declared:
+        for name in schema.names:
+            if names.count(name) != 1:
+                problem = "no column" if name not in names else "more than one column"
+                raise DataError(
+                    f"{where}: {problem} `{name}`, which `{schema.predicate}` declares;"
+                    f" there are {', '.join(names) or 'none'}"
+                )
+        return [names.index(name) for name in schema.names]
+    if len(names) != len(schema.names):
+        raise DataError(
+            f"{where}: {len(names)} columns for the {len(schema.names)} of `{schema.predicate}`"
+            f" ({', '.join(schema.names)}); declare the input to pick columns by name"
+        )
+    return list(range(len(names)))
+
+
+def resolve(program: Program, types: Mapping[str, tuple[Type, ...]]) -> Program:
+    """The program with every input declared, those left open with the types of their data."""
+    statements = []
+    for name, schema in schemas(program).items():
+        known = types.get(name, tuple(Type.TEXT for _ in schema.columns))
+        typed = tuple(
+            Column(c.name, c.type or t, c.origin)
+            for c, t in zip(schema.columns, known, strict=True)
+        )
+        origin = program.declarations[name].origin if schema.declared else NOWHERE
+        statements.append(Input(name, typed, schema.time, origin))
+    rest = tuple(s for s in program.statements if not isinstance(s, Input))
+    return Program((*statements, *rest))
+
+
+def resolve_and_check(program: Program, types: Mapping[str, tuple[Type, ...]]) -> Program:
+    """The program with the types of its data; DataError where the rules do not allow them."""
+    typed = resolve(program, types)
+    clashes = [d for d in check_program(typed) if d.severity is Severity.ERROR]
+    if clashes:
+        raise DataError(*(f"the data's types do not fit the rules: {d.message}" for d in clashes))
+    return typed

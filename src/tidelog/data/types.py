@@ -1,0 +1,95 @@
+"""The types of values: as SQL and Arrow know them, and whether a Python value is of one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tidelog.language.program import Type, Value
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# In names that both DuckDB and Spark know.
+SQL_TYPES = {Type.TEXT: "STRING", Type.INT: "BIGINT", Type.FLOAT: "DOUBLE", Type.BOOL: "BOOLEAN"}
+PYTHON_TYPES = {Type.TEXT: str, Type.INT: int, Type.FLOAT: float, Type.BOOL: bool}
+
+
+def arrow_type(type_: Type | None) -> pa.DataType:
+    """The Arrow type of a column; what no rule and no data settles is text."""
+    import pyarrow as pa
+
+    return {
+        Type.TEXT: pa.string(),
+        Type.INT: pa.int64(),
+        Type.FLOAT: pa.float64(),
+        Type.BOOL: pa.bool_(),
+    }[type_ or Type.TEXT]
+
+
+def common_type(values: Iterable[Any]) -> Type:
+    """The type that some Python values have in common; text when there is none."""
+    kinds = {type(v) for v in values if v is not None}
+    for type_, python in PYTHON_TYPES.items():
+        if kinds == {python}:
+            return type_
+    return Type.FLOAT if kinds and kinds <= {int, float} else Type.TEXT
+
+
+def fit(value: Any, type_: Type) -> Value | None:
+    """The value as its column's type, or ValueError.
+
+    >>> fit(1, Type.FLOAT)
+    1.0
+    >>> fit(True, Type.INT)
+    Traceback (most recent call last):
+    ValueError: True is not int
+    """
+    if value is None:
+        return None
+    if hasattr(value, "item"):  # a NumPy scalar
+        value = value.item()
+    match type_:
+        case Type.BOOL if isinstance(value, bool):
+            return value
+        case Type.INT if isinstance(value, int) and not isinstance(value, bool):
+            if not -(2**63) <= value < 2**63:
+                raise ValueError(f"{value} does not fit 64 bits")
+            return value
+        case Type.FLOAT if isinstance(value, (int, float)) and not isinstance(value, bool):
+            try:
+                return float(value)
+            except OverflowError:
+                raise ValueError("an integer too large for a float") from None
+        case Type.TEXT if isinstance(value, str):
+            try:
+                value.encode()
+            except UnicodeEncodeError:
+                raise ValueError(f"{short(ascii(value))} has half a surrogate pair") from None
+            return value
+    raise ValueError(f"{short(repr(value))} is not {type_.value}")
+
+
+def finite(text: str) -> float:
+    """The float that a text writes, unless it is too large for one."""
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"`{short(text)}` does not fit a float")
+    return value
+
+
+def short(text: str) -> str:
+    """The beginning of a text that may be long, for a message."""
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+def sql_text(value: str) -> str:
+    """A text as SQL writes it."""
+    return "'" + value.replace("'", "''") + "'"
+
+
+def sql_path(path: Path) -> str:
+    """A path as DuckDB's readers take it, in which nothing is a wildcard."""
+    return sql_text("".join(f"[{c}]" if c in "*?[" else c for c in str(path)))

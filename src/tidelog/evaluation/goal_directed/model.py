@@ -1,0 +1,168 @@
+"""Facts that hold, looked up by their arguments and times, and how they follow from each other."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidelog.analysis.containment import Ground
+from tidelog.data.packed import COUNT, columns, holds_at_sql, ticks_of
+from tidelog.evaluation.duckdb import Engine
+from tidelog.evaluation.ranges import ALWAYS, Range
+from tidelog.language.program import Row, Value
+from tidelog.logic.clause import Clause, Premise
+from tidelog.logic.core import Core
+from tidelog.logic.match import AnyTick, IndexedRows, JoinOrder, constant_value, matches
+from tidelog.logic.order import decide
+
+# Facts of a predicate that are looked up in memory; beyond, the tables are asked.
+IN_MEMORY = 200_000
+# Lookups after which it pays to fetch facts that are not fetched at once.
+OFTEN = 100
+
+
+@dataclass(frozen=True)
+class Derivation:
+    """One way in which a clause gives a fact.
+
+    Its premises in the clause's order, and the values on the two sides of its tests.
+    """
+
+    clause: Clause
+    premises: tuple[Ground, ...]
+    compared: tuple[tuple[Value, Value], ...]
+
+
+@dataclass
+class FactModel:
+    """True facts. Their time comes last in a row.
+
+    Outside `within` nothing is known of derived facts. Predicates with more facts than `at_once`
+    are not fetched for a few lookups, those with more than `in_memory` never.
+    """
+
+    engine: Engine
+    core: Core
+    tables: Mapping[str, str]
+    within: Range = ALWAYS
+    in_memory: int = IN_MEMORY
+    at_once: int = 10 * IN_MEMORY
+    _held: dict[str, IndexedRows[Value] | None] = field(default_factory=dict)
+    _sizes: dict[str, int] = field(default_factory=dict)
+    _lookups: Counter[str] = field(default_factory=Counter)
+    _orders: dict[int, JoinOrder] = field(default_factory=dict)  # by the identity of the clause
+
+    def knows(self, name: str, time: Value | None) -> bool:
+        """Whether what is not there of a predicate does not hold."""
+        predicate = self.core.predicates[name]
+        if predicate.input or not predicate.temporal or self.within == ALWAYS:
+            return True
+        return isinstance(time, int) and self.within.low <= time <= self.within.high
+
+    def holds(self, fact: Ground) -> bool:
+        row = fact.args if fact.time is None else (*fact.args, fact.time)
+        return bool(self.lookup(fact.predicate, dict(enumerate(row)), 1))
+
+    def derivations(self, clause: Clause, fact: Ground) -> Iterator[Derivation]:
+        """The ways in which a clause gives a fact."""
+        order = self._orders.get(id(clause))
+        if order is None:
+            order = self._orders[id(clause)] = JoinOrder.from_head(clause)
+        start = order.start_from(constant_value, fact.args, fact.time)
+        if start is None:
+            return
+        for binding in matches(order, self, start, decide):
+            premises = tuple(
+                Ground(p.predicate, order.values(p.args, binding), order.known_tick(p, binding))
+                for p in clause.positive
+            )
+            compared = tuple(
+                (binding[order.place(test.left)], binding[order.place(test.right)])
+                for test in clause.tests
+            )
+            yield Derivation(clause, premises, compared)
+
+    # Rows
+
+    def rows(
+        self, premise: Premise, tick: int | AnyTick | None, positions: tuple[int, ...], key: Row
+    ) -> Sequence[Row]:
+        """The rows that the matcher asks for."""
+        if isinstance(tick, int):
+            return self._matching(premise.predicate, (*positions, len(premise.args)), (*key, tick))
+        return self._matching(premise.predicate, positions, key)
+
+    def lookup(
+        self, name: str, known: Mapping[int, Value], most: int | None = None
+    ) -> Sequence[Row]:
+        """Rows of a predicate, time last, with known values at some positions; at most so many."""
+        positions = tuple(sorted(known))
+        return self._matching(name, positions, tuple(known[i] for i in positions), most)
+
+    def _matching(
+        self, name: str, positions: tuple[int, ...], key: Row, most: int | None = None
+    ) -> Sequence[Row]:
+        held = self._held.get(name)
+        if held is None and name not in self._held:
+            self._lookups[name] += 1
+            if self._lookups[name] > OFTEN or self.size(name) <= self.at_once:
+                held = self.held(name)
+        if held is None:
+            return self._asked(name, dict(zip(positions, key, strict=True)), most)
+        return held.matching(positions, key)[:most]
+
+    def held(self, name: str) -> IndexedRows[Value] | None:
+        """All rows of a predicate in order, or None if they are too many to hold."""
+        if name not in self._held:
+            few = self.size(name) <= self.in_memory
+            rows = IndexedRows(sorted(set(self._unpacked(name, "", [])))) if few else None
+            self._held[name] = rows
+        return self._held[name]
+
+    def size(self, name: str) -> int:
+        """How many facts of a predicate there are."""
+        held = self._held.get(name)
+        if held is not None:
+            return len(held.rows)
+        if name not in self._sizes:
+            predicate = self.core.predicates[name]
+            count = "count(*)" if predicate.input or not predicate.temporal else COUNT
+            (size,) = self.engine.one(f"SELECT {count} FROM {self.tables[name]}")
+            self._sizes[name] = int(size)
+        return self._sizes[name]
+
+    def _asked(self, name: str, known: Mapping[int, Value], most: int | None) -> list[Row]:
+        predicate = self.core.predicates[name]
+        arity = len(predicate.types)
+        where = [f"a{i + 1} = ?" for i in sorted(known) if i < arity]
+        bound = [known[i] for i in sorted(known) if i < arity]
+        time = known.get(arity)
+        if time is not None:
+            assert isinstance(time, int)
+            if predicate.input:
+                where.append(f"t = {time}")
+            else:
+                where.append(holds_at_sql(time))
+        condition = f" WHERE {' AND '.join(where)}" if where else ""
+        rows = self._unpacked(name, condition, bound, most)
+        return list(dict.fromkeys(r for r in rows if time is None or r[-1] == time))[:most]
+
+    def _unpacked(
+        self, name: str, condition: str, bound: list[Any], most: int | None = None
+    ) -> Iterator[Row]:
+        predicate = self.core.predicates[name]
+        names = columns(len(predicate.types))
+        packed = predicate.temporal and not predicate.input
+        chosen = [*names, *(["c", "b"] if packed else ["t"] if predicate.temporal else [])]
+        limit = "" if most is None else f" LIMIT {most}"
+        rows = self.engine.connection.execute(
+            f"SELECT {', '.join(chosen) or '1'} FROM {self.tables[name]}{condition}{limit}", bound
+        ).fetchall()
+        for row in rows:
+            if packed:
+                *args, c, b = row
+                yield from ((*args, tick) for tick in ticks_of(c, b))
+            else:
+                yield row if chosen else ()

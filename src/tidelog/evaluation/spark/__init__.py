@@ -1,0 +1,1 @@
+"""Finite queries on Spark, and what streams on Spark share with them."""

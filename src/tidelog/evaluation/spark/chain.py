@@ -1,0 +1,155 @@
+"""The stages of a job, one after the other, over rows in Spark.
+
+A stage with a key is a kernel in each partition, after an exchange by that key; one that no key
+splits is a kernel in one partition, or the same SQL in Catalyst.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any, Generic
+
+import pyarrow as pa
+from pyspark import StorageLevel, TaskContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tidelog.analysis.stages import Stage, StageKind
+from tidelog.data.packed import CHUNK, columns
+from tidelog.evaluation.layout import Layout
+from tidelog.evaluation.rows import NEW
+from tidelog.evaluation.spark.catalyst import Catalyst
+from tidelog.evaluation.spark.kernel import Kernel
+from tidelog.evaluation.spark.sources import arrow_struct
+from tidelog.evaluation.spark.stages import ARRIVED, A, Job, StageOutput, StageTables
+from tidelog.evaluation.sql import Writer
+from tidelog.evaluation.steps import StepRunner
+from tidelog.language.program import Value
+
+
+@dataclass
+class Chain(Generic[A]):
+    """What runs the stages: `new` and `kept` give the rows of some tables for a stage."""
+
+    spark: SparkSession
+    job: Job[A]
+    kernel: Kernel[A]
+    rigid: Mapping[str, DataFrame]  # for Catalyst
+    new: Callable[[set[str]], DataFrame | None]
+    kept: Callable[[set[int]], DataFrame | None] = lambda _: None
+    # Whether every partition gets a row. A session that adapts its plans leaves out what is done
+    # with no rows at all; but rules have facts of their own.
+    never_empty: bool = False
+    stored: list[DataFrame] = field(default_factory=list)  # to be released
+
+    @property
+    def layout(self) -> Layout:
+        return self.job.layout
+
+    def rows(self, asked: A) -> DataFrame:
+        """The rows that are done after the last stage."""
+        struct = arrow_struct(self.layout.schema)
+        done: DataFrame | None = None
+        for index, stage in enumerate(self.layout.stages):
+            rows = self._arriving(stage, done)
+            if stage.kind is StageKind.CATALYST:
+                done = self._catalyst(index, rows, asked)
+            else:
+                task = _Task(self.kernel, index, asked)
+                done = self._split(stage, rows).mapInArrow(task, struct)
+        return self._none() if done is None else done
+
+    def _arriving(self, stage: Stage, before: DataFrame | None) -> DataFrame:
+        """The rows for a stage: of the stage before, new ones and kept ones."""
+        layout = self.layout
+        reads, own = layout.reads(stage), layout.own(stage)
+        tabs = {r.number for r in (reads | own).values()}
+        tabs |= {r.number for q, r in layout.given.items() if q in stage.predicates}
+        parts = [before, self.new({n for n in reads if n in layout.scans}), self.kept(tabs)]
+        there = [part for part in parts if part is not None]
+        if self.never_empty and stage.kind is not StageKind.CATALYST:
+            there.append(self._for_all())
+        return reduce(DataFrame.union, there) if there else self._none()
+
+    def _for_all(self) -> DataFrame:
+        """A row of no table for every partition."""
+        struct = arrow_struct(self.layout.schema)
+        values = {"tab": "-1", "part": str(NEW), "c": f"id * {CHUNK}", "b": "0"}
+        return self.spark.range(0, self.kernel.partitions, 1, 1).selectExpr(
+            *(
+                f"CAST({values.get(f.name, 'NULL')} AS {f.dataType.simpleString()}) AS {f.name}"
+                for f in struct
+            )
+        )
+
+    def _none(self) -> DataFrame:
+        return self.spark.createDataFrame([], arrow_struct(self.layout.schema))
+
+    def _split(self, stage: Stage, rows: DataFrame) -> DataFrame:
+        if stage.kind is StageKind.WHOLE:
+            return rows.repartition(1)
+        count = self.kernel.partitions
+        home = self.layout.home(stage, count, literal, spark=True)
+        return rows.repartitionById(count, F.expr(home))
+
+    def _catalyst(self, index: int, rows: DataFrame, asked: A) -> DataFrame:
+        if index:  # every look at them would run the stages before again
+            rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
+            self.stored.append(rows)
+        engine = Catalyst(self.spark)
+        try:
+            engine.offer_texts(Writer(self.layout.plan).texts)
+            engine.offer(ARRIVED, rows)
+            inputs = {name: f"rigid{i}" for i, name in enumerate(self.rigid)}
+            for name, view in inputs.items():
+                engine.offer(view, self.rigid[name])
+            tables = StageTables(self.layout, StepRunner(engine), inputs)
+            outputs = self.job.outputs(tables, index, asked)
+            parts = [self._as_rows(engine, output) for output in outputs]
+        finally:
+            engine.forget()
+        return reduce(DataFrame.union, parts) if parts else self._none()
+
+    def _as_rows(self, engine: Catalyst, output: StageOutput) -> DataFrame:
+        rows, relation = engine.select(output.select), output.relation
+        if relation is None:
+            return rows
+        values = dict(zip(relation.slots, columns(len(relation.slots)), strict=True))
+        values |= {"tab": str(relation.number), "part": str(output.part)}
+        if not relation.temporal:
+            values |= {"c": "0", "b": "1"}
+        return rows.selectExpr(
+            *(
+                f"CAST({values.get(f.name, f.name if f.name in ('c', 'b') else 'NULL')}"
+                f" AS {f.dataType.simpleString()}) AS {f.name}"
+                for f in arrow_struct(self.layout.schema)
+            )
+        )
+
+    def release(self) -> None:
+        for rows in self.stored:
+            rows.unpersist()
+
+
+@dataclass(frozen=True)
+class _Task:
+    """The kernel as Spark calls it."""
+
+    kernel: Kernel[Any]
+    stage: int
+    asked: Any
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        assert context is not None
+        yield from self.kernel.run(self.stage, context.partitionId(), self.asked, batches)
+
+
+def literal(value: Value) -> str:
+    """A constant in Spark's SQL."""
+    if isinstance(value, str):
+        return f"CAST(X'{value.encode().hex()}' AS STRING)"
+    return json.dumps(value)

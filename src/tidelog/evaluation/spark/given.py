@@ -1,0 +1,110 @@
+"""What a pipeline is given: rules whose types the data has settled, and rigid facts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+
+from tidelog.analysis.passes import passes
+from tidelog.data.readers.places import FactsLike
+from tidelog.data.schema import resolve_and_check, schemas
+from tidelog.errors import DataError
+from tidelog.evaluation.duckdb import Engine
+from tidelog.evaluation.spark.sources import spark_type
+from tidelog.language.program import Program, Type
+from tidelog.logic.normalise import Core
+
+# Rows of a rigid input up to which it is sent to every worker.
+LARGE = 1_000_000
+
+
+@dataclass(frozen=True)
+class Given:
+    """Rules with all types, what some queries need of them, and rigid facts by input."""
+
+    program: Program
+    core: Core
+    rigid: dict[str, pa.Table]
+
+    @staticmethod
+    def of(
+        program: Program,
+        asked: tuple[str, ...],
+        frames: Mapping[str, DataFrame],
+        folder: str | None,
+        rigid: Mapping[str, Any] | str | os.PathLike[str] | None,
+    ) -> Given:
+        """Temporal facts are in frames or a folder; rigid ones in frames, rows or a folder."""
+        for query in asked:
+            if query not in (*program.heads, *program.inputs):
+                raise ValueError(f"no predicate {query} in the rules")
+        known = schemas(program)
+        for name in frames:
+            if name not in known or known[name].time is None:
+                raise DataError(f"`{name}` is not a temporal input of the rules")
+        facts: FactsLike = None
+        if isinstance(rigid, Mapping):
+            for name in rigid:
+                if name not in known or known[name].time is not None:
+                    raise DataError(f"`{name}` is not a rigid input of the rules")
+            facts = {n: r.toArrow() if isinstance(r, DataFrame) else r for n, r in rigid.items()}
+        else:
+            facts = rigid
+        timeless = frozenset(name for name, schema in known.items() if schema.time is None)
+        with Engine(program, facts, only=timeless) as engine:
+            types = {name: loaded.types for name, loaded in engine.loaded.items()}
+            types |= _types(program, frames, folder)
+            program = resolve_and_check(program, types)
+            needed = passes(program, asked).reduced
+            tables = {p.name: _rigid(engine, p.source) for p in needed.inputs if not p.temporal}
+        return Given(program, needed, tables)
+
+    def rigid_facts(self) -> dict[str, Any]:
+        """Rigid facts under the names that users give inputs and columns."""
+        known = schemas(self.program)
+        facts: dict[str, Any] = {}
+        for name, table in self.rigid.items():
+            schema = known[self.core.predicates[name].source]
+            columns = [column.name for column in schema.columns]
+            facts[schema.predicate] = (
+                table.rename_columns(columns) if columns else [()] * table.num_rows
+            )
+        return facts
+
+    @property
+    def large(self) -> list[str]:
+        """Rigid inputs that are not sent to every worker."""
+        many = [name for name, table in self.rigid.items() if table.num_rows > LARGE]
+        return [self.core.predicates[name].source for name in many]
+
+
+def _types(
+    program: Program, frames: Mapping[str, DataFrame], folder: str | None
+) -> dict[str, tuple[Type, ...]]:
+    """Types of columns that the rules leave open, as the data has them."""
+    types: dict[str, tuple[Type, ...]] = {}
+    for name, schema in schemas(program).items():
+        if schema.time is None or all(column.type for column in schema.columns):
+            continue
+        if name in frames:
+            fields = frames[name].schema.fields[: len(schema.columns)]
+            types[name] = tuple(spark_type(f.dataType) or Type.TEXT for f in fields)
+        elif folder is not None:
+            paths = [*Path(folder).glob(f"{name}.parquet"), *Path(folder).glob(f"{name}/*.parquet")]
+            if paths:
+                with Engine(program, {name: pq.read_table(paths[0]).slice(0, 0)}) as engine:
+                    types[name] = engine.loaded[name].types
+    return types
+
+
+def _rigid(engine: Engine, source: str) -> pa.Table:
+    schema = schemas(engine.typed)[source]
+    table = engine.arrow(f"SELECT * FROM {engine.loaded[source].view}")
+    return table if schema.columns else table.select(["z"])

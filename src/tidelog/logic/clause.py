@@ -1,0 +1,306 @@
+"""Clauses: rules in the one form that the analyses and the engines work on.
+
+The head of a clause is at time T, at a fixed tick, or has no time; the time of a premise is told
+from there. Everything after the language matches on the closed unions of this file and ends in
+`assert_never`, so that a new kind of premise is a type error wherever it would be overlooked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from functools import cached_property
+from itertools import count
+from typing import TypeAlias, assert_never
+
+from tidelog.language.program import (
+    NOWHERE,
+    Atom,
+    Comparison,
+    Literal,
+    Origin,
+    Rule,
+    Term,
+    Time,
+    TimeOffset,
+    TimePoint,
+    Variable,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Offset:
+    """So many ticks after the head's time; before it, if negative."""
+
+    ticks: int
+
+
+@dataclass(frozen=True, slots=True)
+class FixedTick:
+    """The same tick whatever the head's time is: `@ 5`."""
+
+    tick: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rigid:
+    """No time at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    """A time that the head does not have: a variable of the body, plus so many ticks."""
+
+    variable: str
+    ticks: int
+
+
+When: TypeAlias = Offset | FixedTick | Rigid | Free
+HeadTime: TypeAlias = Offset | FixedTick | Rigid
+
+AT_HEAD = Offset(0)
+RIGID = Rigid()
+
+
+class Sign(Enum):
+    """Whether a premise asks for a fact or for its absence."""
+
+    POSITIVE = "positive"
+    NEGATIVE = "negative"
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What a clause derives. An offset is always 0: all times are told from the head's."""
+
+    predicate: str
+    args: tuple[Term, ...] = ()
+    when: HeadTime = RIGID
+    origin: Origin = field(default=NOWHERE, compare=False, repr=False)
+
+    @property
+    def variables(self) -> Iterator[Variable]:
+        """The object variables, in order, repeated as written."""
+        return (term for term in self.args if isinstance(term, Variable))
+
+    @property
+    def temporal(self) -> bool:
+        return not isinstance(self.when, Rigid)
+
+    @property
+    def point(self) -> int | None:
+        """The tick, where it is a fixed one."""
+        return self.when.tick if isinstance(self.when, FixedTick) else None
+
+    def can_be_at(self, tick: int | None) -> bool:
+        """Whether a fact at a tick can be this: a fixed one must be that tick."""
+        return not isinstance(self.when, FixedTick) or self.when.tick == tick
+
+
+@dataclass(frozen=True, slots=True)
+class Premise:
+    """A fact that must be there (or must not be) for a clause to fire."""
+
+    predicate: str
+    args: tuple[Term, ...] = ()
+    when: When = RIGID
+    sign: Sign = Sign.POSITIVE
+    origin: Origin = field(default=NOWHERE, compare=False, repr=False)
+
+    @property
+    def variables(self) -> Iterator[Variable]:
+        """The object variables, in order, repeated as written."""
+        return (term for term in self.args if isinstance(term, Variable))
+
+    @property
+    def temporal(self) -> bool:
+        return not isinstance(self.when, Rigid)
+
+    @property
+    def offset(self) -> int | None:
+        """How far it lies from the head's time; None where that says nothing about it."""
+        return self.when.ticks if isinstance(self.when, Offset) else None
+
+    @property
+    def point(self) -> int | None:
+        """The tick, where it is a fixed one."""
+        return self.when.tick if isinstance(self.when, FixedTick) else None
+
+    def tick(self, head: int | None) -> int | None:
+        """When it must hold, given the tick of the head; None without a time.
+
+        >>> Premise("E", when=Offset(-2)).tick(10)
+        8
+        """
+        match self.when:
+            case Offset(ticks):
+                assert head is not None, "a head with a time has a tick"
+                return head + ticks
+            case FixedTick(tick):
+                return tick
+            case Rigid():
+                return None
+            case Free():
+                raise AssertionError("a free time does not follow from the head's")
+            case _:
+                assert_never(self.when)
+
+
+@dataclass(frozen=True)
+class Clause:
+    """`head :- premises, tests.`; without either, a fact.
+
+    `written` is the rule of the user's file that it comes from, for people to read; clauses that
+    come from none have none. One that `copies_input` hands an input on to the predicate of the same
+    base: it is ours, people are not shown it, and measures do not count it. Only what it says takes
+    part in equality.
+    """
+
+    head: Head
+    premises: tuple[Premise, ...] = ()
+    tests: tuple[Comparison, ...] = ()
+    origin: Origin = field(default=NOWHERE, compare=False, repr=False)
+    written: Rule | None = field(default=None, compare=False, repr=False)
+    copies_input: bool = field(default=False, compare=False, repr=False)
+
+    @property
+    def is_fact(self) -> bool:
+        return not self.premises and not self.tests
+
+    @cached_property
+    def positive(self) -> tuple[Premise, ...]:
+        return tuple(p for p in self.premises if p.sign is Sign.POSITIVE)
+
+    @cached_property
+    def negative(self) -> tuple[Premise, ...]:
+        return tuple(p for p in self.premises if p.sign is Sign.NEGATIVE)
+
+    @cached_property
+    def free_times(self) -> tuple[str, ...]:
+        """The time variables that the head does not have."""
+        return tuple(
+            dict.fromkeys(p.when.variable for p in self.premises if isinstance(p.when, Free))
+        )
+
+    @property
+    def connected(self) -> bool:
+        """Whether every time in the body follows from the head's (Definition 4)."""
+        return not self.free_times
+
+    @cached_property
+    def offsets(self) -> tuple[int, ...]:
+        """How far premises lie from the head's time, in their order."""
+        return tuple(p.when.ticks for p in self.premises if isinstance(p.when, Offset))
+
+    @property
+    def radius(self) -> int:
+        """How far the furthest premise lies from the head; fixed ticks do not count."""
+        return max(map(abs, self.offsets), default=0)
+
+    @cached_property
+    def parts(self) -> tuple[Head | Premise, ...]:
+        """The head and the premises."""
+        return (self.head, *self.premises)
+
+    @cached_property
+    def timed(self) -> tuple[Head | Premise, ...]:
+        """The head and the premises that have a time."""
+        return tuple(part for part in self.parts if part.temporal)
+
+    @cached_property
+    def fixed_ticks(self) -> tuple[int, ...]:
+        """The fixed ticks of the head and the premises."""
+        points = (part.point for part in self.parts)
+        return tuple(point for point in points if point is not None)
+
+    @cached_property
+    def terms(self) -> tuple[Term, ...]:
+        """All terms: of the head, of the premises, of the tests."""
+        parts = [*self.head.args, *(term for p in self.premises for term in p.args)]
+        return (*parts, *(side for test in self.tests for side in (test.left, test.right)))
+
+    @property
+    def safe(self) -> bool:
+        """Whether positive premises give a value to every variable, and a time to the head."""
+        bound = {v.name for p in self.positive for v in p.variables}
+        needed = {v.name for v in self.head.variables}
+        needed |= {v.name for test in self.tests for v in test.variables}
+        timed = not isinstance(self.head.when, Offset) or any(
+            isinstance(p.when, Offset) for p in self.positive
+        )
+        return needed <= bound and timed and bool(self.positive)
+
+    def without(self, premise: Premise) -> Clause:
+        """The clause without one of its premises, also where it is shown."""
+        rest = tuple(p for p in self.premises if p is not premise)
+        written = self.written
+        if written is not None:
+            gone = self.literal(premise)
+            written = replace(written, body=tuple(x for x in written.body if x is not gone))
+        return replace(self, premises=rest, written=written)
+
+    def literal(self, premise: Premise) -> Literal:
+        """What the rule as it is shown has for one of the premises."""
+        literals = (x for x in self.shown.body if not isinstance(x, Comparison))
+        number = next(i for i, p in enumerate(self.premises) if p is premise)
+        return next(x for i, x in enumerate(literals) if i == number)
+
+    @property
+    def shown(self) -> Rule:
+        """The rule that people read."""
+        return self.as_rule if self.written is None else self.written
+
+    @cached_property
+    def as_rule(self) -> Rule:
+        """The clause in the language: its times and the order of its body as they were written.
+
+        >>> from tidelog.language.printer import print_rule
+        >>> made = Clause(Head("P", when=AT_HEAD), (Premise("E", when=Offset(-1)),))
+        >>> print_rule(made.as_rule)
+        'P @ T :- E @ T-1.'
+        """
+        clock = self._clock()
+        tests = iter(self.tests)
+        premises = (_as_literal(p, clock) for p in self.premises)
+        order = () if self.written is None else self.written.body
+        kinds = [isinstance(literal, Comparison) for literal in order]
+        body: tuple[Literal, ...]
+        if (kinds.count(False), kinds.count(True)) == (len(self.premises), len(self.tests)):
+            body = tuple(next(tests) if test else next(premises) for test in kinds)
+        else:
+            body = (*premises, *tests)
+        head = self.head
+        time = None if isinstance(head.when, Rigid) else _as_time(head.when, clock)
+        return Rule(Atom(head.predicate, head.args, time, head.origin), body, self.origin)
+
+    def _clock(self) -> TimeOffset:
+        """How the head's time is written."""
+        if self.written is not None and isinstance(self.written.head.time, TimeOffset):
+            return self.written.head.time
+        taken = {*self.free_times, *(t.name for t in self.terms if isinstance(t, Variable))}
+        names = ("T" if n == 1 else f"T{n}" for n in count(1))
+        return TimeOffset(Variable(next(name for name in names if name not in taken)))
+
+
+def _as_literal(premise: Premise, clock: TimeOffset) -> Literal:
+    match premise.sign:
+        case Sign.POSITIVE:
+            time = None if isinstance(premise.when, Rigid) else _as_time(premise.when, clock)
+            return Atom(premise.predicate, premise.args, time, premise.origin)
+        case Sign.NEGATIVE:
+            raise AssertionError("the language has no word for absence")
+        case _:
+            assert_never(premise.sign)
+
+
+def _as_time(when: Offset | FixedTick | Free, clock: TimeOffset) -> Time:
+    match when:
+        case Offset(ticks):
+            return TimeOffset(clock.variable, clock.offset + ticks)
+        case FixedTick(tick):
+            return TimePoint(tick)
+        case Free(variable, ticks):
+            return TimeOffset(Variable(variable), ticks)
+        case _:
+            assert_never(when)

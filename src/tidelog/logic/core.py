@@ -1,0 +1,160 @@
+"""The core of a program: its clauses and predicates, as the analyses and the engines see them.
+
+Passes add predicates of their own. Such a predicate has a role and a base, the predicate of the
+user that it serves; its name is only a key, which nobody takes apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+
+from tidelog.language.checks import derivable
+from tidelog.language.program import Program, Rule, Type
+from tidelog.logic.clause import Clause
+
+
+class Role(Enum):
+    """What a predicate is for."""
+
+    INPUT = "input"
+    DERIVED = "derived"
+    GIVEN = "given"  # the input of a predicate that also has rules, or is an output
+    SENT = "sent"  # what a clause derives for another stage to receive
+    STEP = "step"  # what is known after some premises of a long clause
+    POSSIBLE = "possible"  # what may come to hold, some arguments being arbitrary
+    USED = "used"  # what a possible answer rests on
+    FUTURE = "future"  # every tick after the last one that is known
+    DUE = "due"  # every tick still to be answered
+
+
+# How keys are made. Checkpoints and plans name tables by them, so that they must not change.
+_KEYS = {
+    Role.GIVEN: "{name}[in]",
+    Role.SENT: "{name}>{label}",
+    Role.STEP: "{name}[{label}]",
+    Role.POSSIBLE: "{name}?{label}",
+    Role.USED: "{name}!",
+    Role.FUTURE: "[future]",
+    Role.DUE: "[due]",
+}
+
+
+def key(role: Role, name: str = "", label: str = "") -> str:
+    """The name of a predicate that a pass makes for another one.
+
+    >>> key(Role.GIVEN, "Temp"), key(Role.SENT, "AtRisk", "1")
+    ('Temp[in]', 'AtRisk>1')
+    """
+    return _KEYS[role].format(name=name, label=label)
+
+
+@dataclass(frozen=True)
+class Predicate:
+    """Name, sort, argument types and role; `base` is the user's predicate that it serves."""
+
+    name: str
+    temporal: bool
+    types: tuple[Type | None, ...]
+    role: Role
+    base: str
+
+    @property
+    def input(self) -> bool:
+        """Whether its facts come from outside."""
+        return self.role is Role.INPUT or self.role is Role.GIVEN
+
+    @property
+    def source(self) -> str:
+        return self.base
+
+    def made(
+        self, role: Role, label: str = "", types: tuple[Type | None, ...] | None = None
+    ) -> Predicate:
+        """A predicate that serves this one."""
+        own = self.types if types is None else types
+        return Predicate(key(role, self.name, label), self.temporal, own, role, self.base)
+
+
+@dataclass(frozen=True)
+class Core:
+    """Clauses in the order of the rules they come from; inputs are never heads."""
+
+    program: Program
+    clauses: tuple[Clause, ...]
+    predicates: dict[str, Predicate]
+
+    @cached_property
+    def clauses_for(self) -> dict[str, tuple[Clause, ...]]:
+        """Clauses by head predicate."""
+        by_head: dict[str, list[Clause]] = {}
+        for clause in self.clauses:
+            by_head.setdefault(clause.head.predicate, []).append(clause)
+        return {name: tuple(clauses) for name, clauses in by_head.items()}
+
+    @cached_property
+    def rules(self) -> tuple[Rule, ...]:
+        return tuple(clause.as_rule for clause in self.clauses)
+
+    @cached_property
+    def rules_for(self) -> dict[str, tuple[Rule, ...]]:
+        return {
+            name: tuple(clause.as_rule for clause in clauses)
+            for name, clauses in self.clauses_for.items()
+        }
+
+    @cached_property
+    def inputs(self) -> tuple[Predicate, ...]:
+        return tuple(p for p in self.predicates.values() if p.input)
+
+    @cached_property
+    def input_of(self) -> dict[str, Predicate]:
+        """The input by the name that the user gave it."""
+        return {predicate.base: predicate for predicate in self.inputs}
+
+    @cached_property
+    def fixed_ticks(self) -> tuple[int, ...]:
+        """All ticks that clauses name."""
+        return tuple(tick for clause in self.clauses for tick in clause.fixed_ticks)
+
+    @cached_property
+    def _firing(self) -> tuple[Clause, ...]:
+        """The clauses that can fire: nothing they need is underivable."""
+        uses = [(c.head.predicate, {p.predicate for p in c.positive}) for c in self.clauses]
+        there = derivable(uses, [p.name for p in self.inputs])
+        return tuple(
+            _without_truisms(clause, there)
+            for clause in self.clauses
+            if all(premise.predicate in there for premise in clause.positive)
+        )
+
+    def below(self, queries: Iterable[str]) -> Core:
+        """Only what the queries need: the paper's program of a query.
+
+        Clauses that need a predicate nothing can derive are left out, since they never fire. That
+        such a predicate does not hold is always true, and left out of its clause.
+        """
+        needs: dict[str, list[str]] = {}
+        for clause in self._firing:
+            used = (premise.predicate for premise in clause.premises)
+            needs.setdefault(clause.head.predicate, []).extend(used)
+        wanted: set[str] = set()
+        todo = list(queries)
+        while todo:
+            name = todo.pop()
+            if name not in wanted:
+                wanted.add(name)
+                todo += needs.get(name, ())
+        clauses = tuple(c for c in self._firing if c.head.predicate in wanted)
+        kept = {name: p for name, p in self.predicates.items() if name in wanted}
+        return Core(self.program, clauses, kept)
+
+
+def _without_truisms(clause: Clause, there: set[str]) -> Clause:
+    """The clause without asking for the absence of what is never there."""
+    for premise in clause.negative:
+        if premise.predicate not in there:
+            clause = clause.without(premise)
+    return clause

@@ -1,0 +1,243 @@
+"""The checkpoint of a Spark stream: who it is, what it keeps, and the commit of every batch.
+
+tidelog.json       program, queries, inputs, time: a restart with any difference is refused
+rigid/             the rigid facts, copied at the first start
+state/N/           packed rows that batch N added; never changed afterwards
+dead_letters/      rows that are not used, with the reason
+commits/N.json     the commit point of batch N
+spark/             Spark's own
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import uuid
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from tidelog.data.sealed import sealed, unsealed
+from tidelog.errors import Refused
+from tidelog.pipeline.store import Store
+from tidelog.streaming.clock import Clock
+
+FORMAT = 2
+COMMITS = 100  # so many are kept, for people to look at
+
+
+@dataclass(frozen=True)
+class StatePart:
+    """The state files of one batch: by table the first and last chunk, and the rows of it."""
+
+    folder: str
+    tables: dict[int, tuple[int, int, int]]
+    files: tuple[tuple[str, int, str], ...]  # name, bytes, SHA-256
+
+    @property
+    def size(self) -> int:
+        return sum(size for _, size, _ in self.files)
+
+    @property
+    def rows(self) -> int:
+        return sum(rows for _, _, rows in self.tables.values())
+
+    @staticmethod
+    def of(value: dict[str, Any]) -> StatePart:
+        tables = {int(tab): (int(a), int(b), int(n)) for tab, (a, b, n) in value["tables"].items()}
+        return StatePart(value["folder"], tables, tuple((n, s, h) for n, s, h in value["files"]))
+
+
+@dataclass(frozen=True)
+class Commit:
+    """What holds once a batch is done."""
+
+    batch: int
+    clock: Clock
+    tout: int | None
+    facts: int = 0  # accepted in this batch
+    late: int = 0
+    dead: int = 0  # unreadable, or too far ahead
+    answers: dict[str, int] = field(default_factory=dict)
+    state: tuple[StatePart, ...] = ()
+    sink: dict[str, Any] = field(default_factory=dict)
+    totals: dict[str, int] = field(default_factory=dict)  # since the first batch
+    answered: dict[str, int] = field(default_factory=dict)  # by query, since the first batch
+    pending: int | None = None  # answers that may still come, where the stream knows them
+
+    @property
+    def state_bytes(self) -> int:
+        return sum(part.size for part in self.state)
+
+    @staticmethod
+    def of(value: dict[str, Any]) -> Commit:
+        known = dict(value)
+        clock = {**value["clock"], "answered": tuple(value["clock"].get("answered", ()))}
+        known["clock"] = Clock(**clock)
+        known["state"] = tuple(StatePart.of(part) for part in value["state"])
+        return Commit(**known)
+
+
+class Checkpoint:
+    """A folder that one process at a time goes on from."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.id = ""
+        self.last: Commit | None = None
+        self._lock: int | None = None  # a file that is locked while it is open
+        self._made: tuple[str, ...] = ()  # what there was not before
+
+    def identity(self) -> dict[str, Any]:
+        """What the first start wrote down about the stream; empty before that."""
+        if not self.store.exists("tidelog.json"):
+            return {}
+        return unsealed(self.store.read("tidelog.json"), self.store.shown("tidelog.json"))
+
+    def recognise(self, identity: dict[str, Any]) -> None:
+        """See whether this stream may go on from what is there; nothing is written."""
+        if self.store.exists("tidelog.json"):
+            self._recognise(identity)
+            self.last = self._last()
+            return
+        there = [e.name for e in self.store.entries() if e.name != "lock"]
+        if any(not name.startswith(".") for name in there):
+            raise Refused(
+                f"{self.store.name} holds other files and is no checkpoint:"
+                " name a new or empty folder"
+            )
+
+    def start(self, identity: dict[str, Any], copy_rigid: Callable[[], None]) -> None:
+        """Write what a new stream is, or finish doing so."""
+        if not self.id:
+            self.id = uuid.uuid4().hex
+            identity = {"id": self.id, "format": FORMAT, **identity}
+            self.store.write(sealed(identity), "tidelog.json")
+        if not self.store.exists("rigid", "complete"):
+            self.store.delete("rigid")
+            copy_rigid()
+            self.store.write(b"", "rigid", "complete")
+
+    def take(self) -> None:
+        """Nobody else may use a local checkpoint; elsewhere commits are checked before renaming."""
+        if self.store.local is None:
+            return
+        folder = self.store.local
+        if os.path.isfile(folder):
+            raise Refused(f"{folder} is a file, and a checkpoint is a folder: name another one")
+        try:
+            paths = (os.path.join(folder, "lock"), folder)
+            made = tuple(path for path in paths if not os.path.exists(path))
+            os.makedirs(folder, exist_ok=True)
+            lock = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            said = error.strerror or error
+            raise Refused(f"{folder} cannot be a checkpoint: {said}; name another folder") from None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            owner = os.read(lock, 100).decode(errors="replace").strip()
+            os.close(lock)
+            raise Refused(
+                f"{folder} is in use by process {owner or 'unknown'}:"
+                " stop that one first, or name another checkpoint"
+            ) from None
+        self._made = made
+        os.ftruncate(lock, 0)
+        os.write(lock, f"{os.getpid()}\n".encode())
+        self._lock = lock
+
+    def release(self) -> None:
+        """Let others use the folder; one that was never started is as it was before."""
+        if self._lock is None:
+            return
+        if not self.id:
+            for path in self._made:
+                os.rmdir(path) if os.path.isdir(path) else os.unlink(path)
+        os.close(self._lock)
+        self._lock = None
+
+    def _recognise(self, identity: dict[str, Any]) -> None:
+        was, where = self.identity(), self.store.shown("tidelog.json")
+        self.id = was.pop("id")
+        version = was.pop("format")
+        if version != FORMAT:
+            raise Refused(
+                f"{where} has format {version}, and this version writes {FORMAT}:"
+                " finish with the version that started it, or start with a new checkpoint"
+            )
+        identity = json.loads(json.dumps(identity))
+        for name in {**identity, **was}:
+            if was.get(name) != identity.get(name):
+                raise Refused(_difference(name, was.get(name), identity.get(name), self.store))
+
+    def _last(self) -> Commit | None:
+        numbers = [
+            int(entry.name.removesuffix(".json"))
+            for entry in self.store.entries("commits")
+            if entry.name.removesuffix(".json").isdecimal()
+        ]
+        if not numbers:
+            return None
+        commit = self.commit(max(numbers))
+        for part in commit.state:
+            for name, size, digest in part.files:
+                where = self.store.shown("state", part.folder, name)
+                there = {e.name: e.size for e in self.store.entries("state", part.folder)}
+                remedy = "restore it from a copy, or start with a new checkpoint"
+                if name not in there:
+                    raise Refused(f"{where} is missing: {remedy}")
+                if there[name] != size or self.store.sha256("state", part.folder, name) != digest:
+                    raise Refused(f"{where} is damaged: {remedy}")
+        return commit
+
+    def commit(self, number: int) -> Commit:
+        name = f"{number}.json"
+        where = self.store.shown("commits", name)
+        value = unsealed(self.store.read("commits", name), where)
+        try:
+            return Commit.of(value)
+        except (KeyError, TypeError, ValueError):
+            raise Refused(f"{where} is damaged: it lacks what a commit holds") from None
+
+    def write(self, commit: Commit) -> None:
+        """The commit point: from here on the batch is done."""
+        name = f"{commit.batch}.json"
+        if self.store.exists("commits", name):
+            raise Refused(
+                f"another process committed batch {commit.batch} to {self.store.name}:"
+                " one stream at a time may use a checkpoint"
+            )
+        self.store.write(sealed(asdict(commit)), "commits", name)
+        self.last = commit
+
+    def sweep(self, *kept: Commit | None) -> None:
+        """Delete the state files that none of some commits names, and commits of long ago."""
+        commits = [commit for commit in kept if commit is not None]
+        folders = {part.folder for commit in commits for part in commit.state}
+        for entry in self.store.entries("state"):
+            if entry.name not in folders:
+                self.store.delete("state", entry.name)
+        oldest = max(commit.batch for commit in commits) - COMMITS
+        if oldest >= 0:
+            self.store.delete("commits", f"{oldest}.json")
+
+
+def _difference(name: str, was: Any, now: Any, store: Store) -> str:
+    """One sentence on what has changed since the checkpoint was started."""
+    what = {"program": "the rules are", "queries": "the queries are", "inputs": "the inputs are"}
+    remedy = "start with a new checkpoint, or go back"
+    if name == "program":
+        lines = set(str(was).splitlines()) ^ set(str(now).splitlines())
+        example = next(
+            (line for line in (*str(now).splitlines(), *str(was).splitlines()) if line in lines), ""
+        )
+        return f"{store.name} was started with other rules ({example}): {remedy}"
+    said = f"{what.get(name, f'{name} is')} {_short(now)} and was"
+    return f"{store.name} was started differently: {said} {_short(was)}; {remedy}"
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 200 else text[:197] + "..."

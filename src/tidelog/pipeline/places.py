@@ -1,0 +1,357 @@
+"""The places where a batch is done: the driver, when there is little to do, or the executors.
+
+Both do the same: take in the rows that arrived and tell which of them are facts, hold what is
+derived from them, and write answers, state and dead letters.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import TypeAlias
+from urllib.parse import unquote
+
+import duckdb
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
+
+from tidelog.data.packed import COUNT, unpack_sql
+from tidelog.data.writers import timestamps
+from tidelog.evaluation.rows import Relation
+from tidelog.evaluation.spark.answers import unpacked
+from tidelog.evaluation.spark.sources import Inputs
+from tidelog.language.program import TIME_COLUMN
+from tidelog.pipeline.plan import PipelinePlan
+from tidelog.pipeline.store import Store
+from tidelog.streaming.clock import Clock
+from tidelog.streaming.sinks.sink import BatchAnswers, FileStore, LocalAnswers
+
+# Rows of state that one file may hold.
+FILE_ROWS = 1_000_000
+
+_STAMPS = "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]XXX"
+_OPTIONS = {
+    "csv": {"header": "true", "escape": '"', "timestampFormat": _STAMPS},
+    "json": {"ignoreNullFields": "false", "timestampFormat": _STAMPS},
+    "parquet": {},
+}
+
+
+@dataclass
+class Arrived:
+    """What a batch brought: rows by what became of them, and ticks by input."""
+
+    facts: int = 0
+    late: int = 0
+    dead: int = 0  # unreadable, or too far ahead
+    first: int | None = None  # the least tick of a fact
+    seen: dict[str, int] = field(default_factory=dict)  # the greatest, by input
+
+    def add(
+        self, name: str, facts: int, late: int, rows: int, first: int | None, last: int | None
+    ) -> None:
+        self.facts += facts
+        self.late += late
+        self.dead += rows - facts - late
+        if first is not None and last is not None:
+            self.seen[name] = last
+            self.first = first if self.first is None else min(self.first, first)
+
+
+@dataclass(frozen=True)
+class Count:
+    """What there is of a table: rows, first and last chunk, facts."""
+
+    rows: int
+    first: int
+    last: int
+    facts: int
+
+
+@dataclass
+class FactTest:
+    """SQL that says which rows are facts, the same for DuckDB and Spark."""
+
+    before: Clock
+    max_jump: int | None
+    limit: int | None = None  # ticks above it are too far ahead
+
+    @property
+    def late(self) -> str:
+        return "FALSE" if self.before.tin is None else f"t <= {self.before.tin}"
+
+    @property
+    def fine(self) -> str:
+        fine = f"problem IS NULL AND NOT ({self.late})"
+        return fine if self.limit is None else f"{fine} AND t <= {self.limit}"
+
+    def counted(self, which: str = "TRUE") -> tuple[str, ...]:
+        """Facts, late ones and all rows, first and last tick, of some rows."""
+        fine = f"{which} AND {self.fine}"
+        return (
+            f"count_if({fine})",
+            f"count_if({which} AND problem IS NULL AND {self.late})",
+            f"count_if({which})",
+            f"min(CASE WHEN {fine} THEN t END)",
+            f"max(CASE WHEN {fine} THEN t END)",
+        )
+
+    @property
+    def reason(self) -> str:
+        late = f"' came after everything up to {self.before.tin} had arrived'"
+        ahead = f"' is more than {self.max_jump} ahead of {self.limit}'"
+        return (
+            f"coalesce(problem, CASE WHEN {self.late} THEN concat('late: tick ', t, {late})"
+            f" ELSE concat('tick ', t, {ahead}) END)"
+        )
+
+    def limit_by(self, ticks: Iterable[int]) -> None:
+        """Of these ticks, in order, nothing counts from the first leap that is too long."""
+        at = max(self.before.seen.values(), default=None)
+        for tick in ticks:
+            if at is not None and self.max_jump is not None and tick - at > self.max_jump:
+                self.limit = at
+                return
+            at = tick if at is None else max(at, tick)
+
+
+@dataclass(frozen=True)
+class SparkAnswers:
+    """Answers as a DataFrame."""
+
+    rows: DataFrame
+
+    def table(self) -> pa.Table:
+        return self.rows.toArrow()
+
+    def frame(self) -> DataFrame:
+        return self.rows
+
+    def save(self, format_: str, store: FileStore, place: tuple[str, ...]) -> None:
+        self.rows.write.format(format_).options(**_OPTIONS[format_]).save(store.path(*place))
+        store.delete(*place, "_SUCCESS")
+
+
+class Driver:
+    """A batch done in this process: the only job of Spark's is to fetch its rows."""
+
+    def __init__(
+        self,
+        plan: PipelinePlan,
+        inputs: Inputs,
+        store: Store,
+        rows: pa.Table | None,
+        spark: SparkSession,
+    ) -> None:
+        self.plan, self.inputs, self.store, self.rows = plan, inputs, store, rows
+        self.spark = spark
+        self.has_facts = False
+        self.counts: dict[int, Count] = {}
+        self.connection = duckdb.connect(config={"threads": 1})
+        if rows is not None:
+            self.connection.register("arriving", rows)
+
+    def take_in(self, before: Clock) -> Arrived:
+        """Tell which rows are facts, and count them."""
+        self.test = test = FactTest(before, self.plan.options.max_jump)
+        if test.max_jump is not None:
+            ticks = f"SELECT DISTINCT t FROM arriving WHERE {test.fine} ORDER BY t"
+            test.limit_by(t for (t,) in self.connection.execute(ticks).fetchall())
+        arrived = Arrived()
+        names = dict(enumerate(self.inputs.names))
+        counted = f"SELECT tag, {', '.join(test.counted())} FROM arriving GROUP BY tag"
+        for tag, *numbers in self.connection.execute(counted).fetchall():
+            arrived.add(names.get(tag, ""), *numbers)
+        self.has_facts = arrived.facts > 0
+        return arrived
+
+    @property
+    def facts(self) -> str:
+        """SQL for the facts that arrived, once they are taken in."""
+        return f"(SELECT * FROM arriving WHERE {self.test.fine}) AS facts"
+
+    def select(self, sql: str) -> pa.Table:
+        return self.connection.sql(sql).to_arrow_table()
+
+    def take(self, rows: pa.Table) -> None:
+        """Have these rows as what was derived."""
+        self.connection.register("results", rows)
+        counted = f"SELECT tab, count(*), min(c), max(c), {COUNT} FROM results GROUP BY tab"
+        self.counts = {
+            tab: Count(*numbers) for tab, *numbers in self.connection.execute(counted).fetchall()
+        }
+
+    def answers(self, query: str, relation: Relation) -> BatchAnswers:
+        """Packed answers a row each, under the names and with the times users asked for."""
+        names = list(self.plan.program.output_columns(query))
+        packed = f"(SELECT * FROM results WHERE tab = {relation.number}) AS q"
+        order = ", ".join(["t", *relation.slots])
+        rows = f"{unpack_sql(relation.slots, packed)} ORDER BY {order}"
+        table = self.connection.sql(rows).to_arrow_table()
+        if not relation.temporal:
+            return LocalAnswers(_without_time(table, names), self.spark)
+        ticks = self.plan.options.ticks
+        if ticks is not None and self.plan.options.timestamps:
+            stamps = timestamps(table.column(-1), ticks)
+            table = table.set_column(table.num_columns - 1, "t", stamps)
+        return LocalAnswers(table.rename_columns([*names, TIME_COLUMN]), self.spark)
+
+    def keep(self, tabs: list[int], place: tuple[str, ...]) -> None:
+        """Write the rows of some tables as state."""
+        some = ", ".join(map(str, tabs))
+        select = f"SELECT * EXCLUDE (part) FROM results WHERE tab IN ({some}) ORDER BY tab, c"
+        rows = self.connection.sql(select).to_arrow_table()
+        LocalAnswers(rows).save("parquet", self.store, place)
+
+    def dead_letters(self, place: tuple[str, ...]) -> None:
+        """Write the rows that are no facts as JSON lines, with the reason."""
+        unused = self.connection.sql(
+            f"SELECT *, {self.test.reason} AS reason FROM arriving WHERE NOT ({self.test.fine})"
+        ).to_arrow_table()
+        lines = []
+        for row in unused.to_pylist():
+            letter = {"predicate": None, "reason": row["reason"], "file": row["file"], "row": None}
+            if row["tag"] >= 0:
+                name = self.inputs.names[row["tag"]]
+                schema = self.inputs.schemas[name]
+                values = [row[slot] for slot in self.inputs.slots(name)]
+                letter |= {
+                    "predicate": name,
+                    "row": dict(zip(schema.names, [*values, row["t"]], strict=True)),
+                }
+            if letter["file"] is not None:
+                letter["file"] = unquote(letter["file"])
+            lines.append(json.dumps(letter, ensure_ascii=False))
+        data = "".join(f"{line}\n" for line in lines).encode()
+        self.store.write(data, *place, "part-00000.json")
+
+    def release(self) -> None:
+        """Nothing of it is needed any more."""
+        self.connection.close()
+
+
+class Executors:
+    """A batch done by Spark; `pack` brings facts into the row format, as the mode wants them."""
+
+    def __init__(
+        self,
+        plan: PipelinePlan,
+        inputs: Inputs,
+        store: Store,
+        rows: DataFrame | None,
+        spark: SparkSession,
+        pack: Callable[[DataFrame], DataFrame],
+    ) -> None:
+        self.plan, self.inputs, self.store, self.rows = plan, inputs, store, rows
+        self.spark, self.pack = spark, pack
+        self.counts: dict[int, Count] = {}
+        self.packed: DataFrame | None = None  # the facts that arrived
+        self.results: DataFrame | None = None
+        self.held = ExitStack()  # lets go of what Spark stores for this batch
+
+    def hold(self, rows: DataFrame) -> DataFrame:
+        """Have Spark store rows until the batch is done, or each use would compute them again."""
+        stored = rows.persist()
+        self.held.callback(stored.unpersist)
+        return stored
+
+    def take_in(self, before: Clock) -> Arrived:
+        """Read, count and pack, all in one pass."""
+        assert self.rows is not None
+        self.test = test = FactTest(before, self.plan.options.max_jump)
+        if test.max_jump is not None:
+            ticks = self.rows.where(test.fine).select("t").distinct().sort("t")
+            test.limit_by(row.t for row in ticks.toLocalIterator())
+        names = dict(enumerate(self.inputs.names))
+        seen = Observation()
+        counted = [
+            F.expr(text).alias(f"n{tag}_{i}")
+            for tag in names
+            for i, text in enumerate(test.counted(f"tag = {tag}"))
+        ]
+        counted.append(F.expr("count(*)").alias("rows"))
+        facts = self.rows.observe(seen, *counted).where(test.fine)
+        self.packed = self.hold(self.pack(facts))
+        self.packed.count()
+        arrived = Arrived()
+        for tag, name in names.items():
+            numbers = [seen.get[f"n{tag}_{i}"] for i in range(len(test.counted()))]
+            if numbers[2]:
+                arrived.add(name, *numbers)
+        arrived.dead = seen.get["rows"] - arrived.facts - arrived.late  # some name no input
+        return arrived
+
+    def take(self, rows: DataFrame) -> None:
+        """Have these rows as what was derived."""
+        self.results = self.hold(rows)
+        counted = self.results.groupBy("tab").agg(
+            F.count("*"), F.min("c"), F.max("c"), F.sum(F.bit_count("b"))
+        )
+        self.counts = {tab: Count(*map(int, numbers)) for tab, *numbers in counted.collect()}
+
+    def answers(self, query: str, relation: Relation) -> BatchAnswers:
+        """Packed answers a row each, under the names and with the times users asked for."""
+        assert self.results is not None
+        ticks = self.plan.options.ticks if self.plan.options.timestamps else None
+        names = self.plan.program.output_columns(query)
+        return SparkAnswers(unpacked(self.results, relation, names, ticks))
+
+    def keep(self, tabs: list[int], place: tuple[str, ...]) -> None:
+        """Write the rows of some tables as state."""
+        assert self.results is not None
+        rows = self.results.where(F.col("tab").isin(tabs)).drop("part")
+        files = 1 + sum(self.counts[tab].rows for tab in tabs) // FILE_ROWS
+        spread = rows.coalesce(files).sortWithinPartitions("tab", "c")
+        SparkAnswers(spread).save("parquet", self.store, place)
+
+    def dead_letters(self, place: tuple[str, ...]) -> None:
+        """Write the rows that are no facts as JSON lines, with the reason."""
+        assert self.rows is not None
+        predicate: Column = F.lit(None)
+        row: Column = F.lit(None)
+        for name in self.inputs.names:
+            schema = self.inputs.schemas[name]
+            values = [
+                F.col(slot).alias(column.name)
+                for column, slot in zip(schema.columns, self.inputs.slots(name), strict=True)
+            ]
+            text = F.to_json(
+                F.struct(*values, F.col("t").alias(str(schema.time))), {"ignoreNullFields": "false"}
+            )
+            here = F.col("tag") == self.inputs.tag(name)
+            predicate = F.when(here, name).otherwise(predicate)
+            row = F.when(here, text).otherwise(row)
+        letters = self.rows.where(f"NOT ({self.test.fine})").select(
+            predicate.alias("predicate"),
+            F.expr(self.test.reason).alias("reason"),
+            F.url_decode("file").alias("file"),
+            F.parse_json(row).alias("row"),
+        )
+        SparkAnswers(letters).save("json", self.store, place)
+
+    def release(self) -> None:
+        """Nothing of it is needed any more."""
+        self.held.close()
+
+
+Place: TypeAlias = Driver | Executors
+
+
+def _without_time(table: pa.Table, names: list[str]) -> pa.Table:
+    """Answers of a query without a time."""
+    table = table.drop_columns(["t"])
+    if not names:
+        return pa.table({"holds": pa.array([True] * table.num_rows, pa.bool_())})
+    return table.rename_columns(names)
+
+
+def configure(spark: SparkSession, partitions: int) -> None:
+    """What our own queries rely on, on a session that is nobody else's."""
+    spark.conf.set("spark.sql.adaptive.enabled", "false")
+    spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "65536")
+    spark.conf.set("spark.sql.parquet.compression.codec", "zstd")

@@ -1,0 +1,302 @@
+"""Online streams split by key: what each partition keeps, answers and waits for.
+
+A shard is a pure function: live facts, carried facts and known answers in, with what has arrived;
+the same out, at a later input time. Every shard starts from the least time that is not final in all
+of them: what one knows beyond it is kept as known answers, and derived again at worst.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidelog.analysis.definitive import Pending
+from tidelog.analysis.dependencies import Class, Dependencies
+from tidelog.data.packed import slots_of, unpack
+from tidelog.evaluation.rows import (
+    DONE,
+    Relation,
+    as_rows,
+    home,
+    partition,
+    row_schema,
+)
+from tidelog.language.program import Program, Type, Value
+from tidelog.streaming.algorithm import AnswerRows, RowsByTime
+from tidelog.streaming.blocking import BlockingAlgorithm
+from tidelog.streaming.cell_graph import fits
+from tidelog.streaming.clock import ShardReport, Turn
+from tidelog.streaming.joins import Row, at
+from tidelog.streaming.online import OnlineAlgorithm
+from tidelog.streaming.schedule import check_streamed
+from tidelog.streaming.slices import packed_table
+
+
+@dataclass(frozen=True)
+class Shards:
+    """The rows of an online stream, and what happens to them in a partition."""
+
+    program: Program
+    deps: Dependencies
+    eager: bool
+    budget: float = 10.0
+
+    def __post_init__(self) -> None:
+        check_streamed(self.deps)
+
+    @property
+    def whole(self) -> bool:
+        """Whether every fact is kept and every turn decided on all of them."""
+        return self.deps.cls is Class.BLOCKING or not fits(self.deps)
+
+    @cached_property
+    def positions(self) -> dict[str, int] | None:
+        """The partition key; None when one shard has it all."""
+        return None if self.whole else self.deps.key.positions
+
+    # Rows
+
+    @cached_property
+    def inputs(self) -> dict[str, Relation]:
+        """By temporal input: the facts that are live, and those after tin."""
+        names = [p.name for p in self.deps.core.inputs if p.temporal]
+        return {name: self._relation(name, i) for i, name in enumerate(names)}
+
+    @cached_property
+    def carried(self) -> dict[str, Relation]:
+        """By predicate: derived facts that are carried on."""
+        names = () if self.whole else sorted(self.deps.carrying)
+        return {name: self._relation(name, len(self.inputs) + i) for i, name in enumerate(names)}
+
+    @cached_property
+    def tables(self) -> dict[str, Relation]:
+        return {**self.inputs, **self.carried}
+
+    @cached_property
+    def given(self) -> dict[str, Relation]:
+        """By query: answers known at times that are not final everywhere."""
+        first = len(self.tables)
+        return {q: self._relation(q, first + i) for i, q in enumerate(self.deps.queries)}
+
+    @cached_property
+    def answers(self) -> dict[str, Relation]:
+        first = len(self.tables) + len(self.given)
+        return {q: self._relation(q, first + i) for i, q in enumerate(self.deps.queries)}
+
+    @cached_property
+    def reports(self) -> dict[int, str]:
+        """Numbers of rows that report on a query: c is when it is due, b what is open."""
+        first = len(self.tables) + 2 * len(self.given)
+        return {first + i: q for i, q in enumerate(self.deps.queries)}
+
+    def _relation(self, name: str, number: int) -> Relation:
+        predicate = self.deps.core.predicates[name]
+        types = tuple(t or Type.TEXT for t in predicate.types)
+        return Relation(number, name, types, slots_of(types), predicate.temporal)
+
+    @cached_property
+    def places(self) -> dict[int, tuple[str, str]]:
+        """By table kept the predicate it is of: an input, derived, or known answers."""
+        predicates = self.deps.core.predicates
+        places = {r.number: (predicates[n].source, "input") for n, r in self.inputs.items()}
+        places |= {r.number: (name, "derived") for name, r in self.carried.items()}
+        return places | {r.number: (query, "answers") for query, r in self.given.items()}
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        return row_schema([*self.tables.values(), *self.given.values()])
+
+    def home(self, partitions: int, literal: Callable[[Value], str], *, spark: bool) -> str:
+        """SQL for the partition that a row belongs to."""
+        assert self.positions is not None
+        cases = []
+        for name, relation in (*self.tables.items(), *self.given.items()):
+            key = self.positions[name]
+            where = partition(relation.slots[key], relation.types[key], partitions, spark=spark)
+            cases.append(f"WHEN tab = {relation.number} THEN {where}")
+        return f"CASE {' '.join(cases)} END"
+
+    def report(self, tab: int, due: int, open_: int) -> ShardReport:
+        """What a row of a report says."""
+        query = self.reports[tab]
+        if self.given[query].temporal:
+            return ShardReport(query, due, open_)
+        return ShardReport(query, None, open_, bool(due))
+
+    # A turn
+
+    def run(
+        self,
+        turn: Turn,
+        rigid: Mapping[str, set[Row]],
+        rows: pa.Table,
+        number: int = 0,
+        partitions: int = 1,
+    ) -> Iterator[pa.RecordBatch]:
+        """One turn over rows that are new or kept, in one partition of several."""
+        yield from _Shard(self, rigid, turn, rows, number, partitions).run()
+
+    def pending(
+        self, turn: Turn, rigid: Mapping[str, set[Row]], rows: pa.Table, most: int
+    ) -> list[Pending]:
+        """Answers that may still come, as things stand before a turn."""
+        return _Shard(self, rigid, turn, rows).algorithm.pending(most)
+
+
+class _Shard:
+    def __init__(
+        self,
+        shards: Shards,
+        rigid: Mapping[str, set[Row]],
+        turn: Turn,
+        rows: pa.Table,
+        number: int = 0,
+        partitions: int = 1,
+    ) -> None:
+        self.shards, self.turn = shards, turn
+        self.number, self.partitions = number, partitions
+        self.known = {q: _times(rows, relation) for q, relation in shards.given.items()}
+        facts = {name: _times(rows, relation) for name, relation in shards.tables.items()}
+        tin = -math.inf if turn.tin is None else turn.tin
+        self.live = _between(facts, -math.inf, tin)
+        self.new = _between(facts, tin, turn.to)
+        self.later = _between(facts, turn.to, math.inf)
+        self.algorithm = self._blocking(rigid) if shards.whole else self._online(rigid)
+
+    def _blocking(self, rigid: Mapping[str, set[Row]]) -> BlockingAlgorithm:
+        shards, turn = self.shards, self.turn
+        queries = shards.deps.queries
+        algorithm = BlockingAlgorithm(
+            shards.program, queries, rigid, eager=shards.eager, budget=shards.budget
+        )
+        algorithm.tin = turn.tin
+        algorithm.due.update(turn.due)
+        for query, times in self.known.items():
+            temporal = shards.given[query].temporal
+            algorithm.given[query] = {
+                (*row, time) if temporal else row for time in times for row in times[time]
+            }
+        algorithm.take(self.live)
+        return algorithm
+
+    def _online(self, rigid: Mapping[str, set[Row]]) -> OnlineAlgorithm:
+        shards, turn = self.shards, self.turn
+        algorithm = OnlineAlgorithm(shards.deps, rigid, eager=shards.eager)
+        if turn.tin is None:
+            algorithm.begin(turn.first)
+            return algorithm
+        if shards.eager:
+            algorithm.given = {
+                (query, time if shards.given[query].temporal else None): rows
+                for query, times in self.known.items()
+                for time, rows in times.items()
+            }
+        algorithm.go_on(
+            algorithm.network.graph.schedule.first(turn.first),
+            turn.tin,
+            turn.due,
+            turn.answered,
+            {name: self.live.get(name, {}) for name in shards.inputs},
+            {name: self.live.get(name, {}) for name in shards.carried},
+        )
+        return algorithm
+
+    def run(self) -> Iterator[pa.RecordBatch]:
+        shards, turn, algorithm = self.shards, self.turn, self.algorithm
+        answers: AnswerRows = {q: set() for q in shards.deps.queries}
+        if turn.tin is None or turn.to > turn.tin:
+            _add(answers, algorithm.advance(turn.to, self.new, turn.low))
+        if turn.closed:
+            _add(answers, algorithm.close(turn.to, turn.low))
+        for query, rows in answers.items():
+            relation = shards.given[query]
+            new: RowsByTime = {}
+            for row in rows:
+                time, args = (at(row), row[:-1]) if relation.temporal else (0, row)
+                if self._at_home(query, args):
+                    new.setdefault(time, set()).add(args)
+            if shards.eager or not relation.temporal:
+                yield from self._rows(shards.answers[query], new)
+            for time, args_ in new.items():
+                known = self.known[query].setdefault(time, set())
+                self.known[query][time] = known | args_
+            yield from self._rows(relation, self.known[query])
+        kept = {} if turn.closed else {**algorithm.facts(), **algorithm.derived()}
+        for name, relation in shards.tables.items():
+            times = {**kept.get(name, {}), **self.later.get(name, {})}
+            if name in shards.carried:
+                times = {t: {r for r in times[t] if self._at_home(name, r)} for t in times}
+            yield from self._rows(relation, times)
+        yield from self._reports()
+
+    def _reports(self) -> Iterator[pa.RecordBatch]:
+        rows = []
+        for tab, query in self.shards.reports.items():
+            if not self.shards.given[query].temporal:
+                due = int(self._due(query) == math.inf or self.turn.closed)
+            else:
+                due = int(max(self._due(query), min(self.turn.low, self.turn.to + 1)))
+            rows.append({"tab": tab, "part": DONE, "c": due, "b": self._open(query)})
+        yield from pa.Table.from_pylist(rows, self.shards.schema).to_batches()
+
+    def _due(self, query: str) -> float:
+        if isinstance(self.algorithm, OnlineAlgorithm):
+            return self.algorithm.due[query]
+        due = self.algorithm.due[query]
+        return -math.inf if due is None else due
+
+    def _open(self, query: str) -> int:
+        """How many answers may still come at times up to tin."""
+        due = self._due(query)
+        if isinstance(self.algorithm, BlockingAlgorithm) or self.turn.closed or math.isinf(due):
+            return 0
+        temporal = self.shards.given[query].temporal
+        times = range(int(due), self.turn.to + 1) if temporal else [None]
+        return sum(
+            self._at_home(query, self.algorithm.whole(spec, row))
+            for time in times
+            for spec, rows in self.algorithm.open(query, time)
+            for row in rows
+        )
+
+    def _at_home(self, name: str, row: Sequence[Value | None]) -> bool:
+        """Whether a fact is this shard's: facts of the rules are known to all of them."""
+        positions = self.shards.positions
+        if self.partitions == 1 or positions is None:
+            return True
+        value = row[positions[name]]
+        where = 0 if value is None else home(value, self.partitions)
+        return where == self.number
+
+    def _rows(self, relation: Relation, times: RowsByTime) -> Iterator[pa.RecordBatch]:
+        table = packed_table(relation.types, times)
+        if table.num_rows:
+            yield from as_rows(relation, table, DONE, self.shards.schema).to_batches()
+
+
+def _add(answers: AnswerRows, more: AnswerRows) -> None:
+    for query, rows in more.items():
+        answers[query] = answers[query] | rows
+
+
+def _times(rows: pa.Table, relation: Relation) -> RowsByTime:
+    """The facts of a table among rows, by time."""
+    mine = rows.filter(pc.equal(rows.column("tab"), relation.number))
+    names = (*relation.slots, "c", "b")
+    return unpack(zip(*(mine.column(name).to_pylist() for name in names), strict=True))
+
+
+def _between(facts: Mapping[str, RowsByTime], after: float, until: float) -> dict[str, RowsByTime]:
+    """The facts at some times; predicates without any are left out."""
+    parts = {
+        n: {t: r for t, r in times.items() if after < t <= until} for n, times in facts.items()
+    }
+    return {name: times for name, times in parts.items() if times}
+
+
+__all__ = ["Shards"]

@@ -1,0 +1,150 @@
+"""Starting a stream: where its facts come from, and whether checkpoint and sink are its own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Protocol, TypeAlias, assert_never
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+
+from tidelog.errors import DataError
+from tidelog.evaluation.duckdb import Engine
+from tidelog.evaluation.spark.given import Given
+from tidelog.evaluation.spark.kernel import Kernel
+from tidelog.evaluation.spark.shipping import check_shared, prepare
+from tidelog.evaluation.spark.sources import Files, Frames, Inputs
+from tidelog.pipeline.commit import Checkpoint, Commit
+from tidelog.pipeline.loop import Pipeline
+from tidelog.pipeline.modes import OfflineMode, OnlineMode
+from tidelog.pipeline.plan import OfflineWork, OnlineWork, PipelinePlan
+from tidelog.pipeline.state import StateFiles
+from tidelog.pipeline.store import Store
+from tidelog.streaming.clock import Span, Turn
+from tidelog.streaming.joins import Row
+from tidelog.streaming.sinks.sink import Sink
+
+AnyPipeline: TypeAlias = Pipeline[Span] | Pipeline[Turn]
+
+
+class FactSource(Protocol):
+    """Where the facts of a stream come from."""
+
+    def stream(self) -> DataFrame:
+        """The streaming DataFrame that Spark cuts into batches."""
+
+    def batch(self, frame: DataFrame) -> DataFrame:
+        """The rows of one of its batches."""
+
+
+def streams_of(
+    inputs: Mapping[str, DataFrame] | str | os.PathLike[str],
+) -> tuple[Mapping[str, DataFrame], str | None]:
+    """Streaming DataFrames by input, or a folder of facts; DataError for a finite one."""
+    if not isinstance(inputs, Mapping):
+        return {}, str(inputs)
+    for name, frame in inputs.items():
+        if not frame.isStreaming:
+            raise DataError(
+                f"input `{name}` is not a streaming DataFrame: read it with spark.readStream, or"
+                " ask `query` for finite facts"
+            )
+    return inputs, None
+
+
+def source_of(
+    spark: SparkSession,
+    plan: PipelinePlan,
+    frames: Mapping[str, DataFrame],
+    folder: str | None,
+    files_per_batch: int | None,
+) -> FactSource:
+    """Where a plan's facts come from; DataError when an input that it needs has no stream."""
+    inputs = Inputs(plan.inputs, plan.options.ticks)
+    if folder is not None:
+        return Files(spark, plan.program, folder, inputs, files_per_batch)
+    for name in sorted(set(plan.inputs) - set(frames)):
+        raise DataError(f"no stream for input `{name}`, which {', '.join(plan.queries)} needs")
+    return Frames(frames, inputs)
+
+
+def start(
+    spark: SparkSession,
+    plan: PipelinePlan,
+    given: Given,
+    point: Checkpoint,
+    sink: Sink,
+    told: Callable[[Commit], None],
+    *,
+    partitions: int | None,
+    memory: str,
+) -> AnyPipeline:
+    """A pipeline that is ready for its next batch; Refused, with nothing touched, if it is not."""
+    try:
+        given = replace(given, rigid=_recognised(spark, plan, given, point, sink))
+    except BaseException:
+        point.release()
+        sink.close()
+        raise
+    count = partitions or spark.sparkContext.defaultParallelism
+    inputs = Inputs(plan.inputs, plan.options.ticks)
+    state = StateFiles(point.store, plan.rows)
+    rest = (inputs, state, point, sink, _constant(plan, given), told, count)
+    match plan.work:
+        case OfflineWork() as work:
+            sent = {n: table for n, table in given.rigid.items() if n in work.layout.rigid}
+            kernel = Kernel.of(point.id, work.job, sent, count, memory)
+            offline = OfflineMode(work, plan.pace, inputs, state, kernel, given.rigid)
+            return Pipeline(spark, plan, offline, *rest)
+        case OnlineWork(shards=shards) as work:
+            needed = {predicate.name for predicate in work.core.inputs}
+            rows = {name: _tuples(t) for name, t in given.rigid.items() if name in needed}
+            online = OnlineMode(shards, plan.pace, inputs, state, count, rows)
+            return Pipeline(spark, plan, online, *rest)
+        case _ as never:
+            assert_never(never)
+
+
+def _recognised(
+    spark: SparkSession, plan: PipelinePlan, given: Given, point: Checkpoint, sink: Sink
+) -> dict[str, pa.Table]:
+    """Write what a new stream is, or see that it is the one there was; its rigid facts."""
+    identity = plan.identity(sink.name)
+    prepare(spark)
+    point.take()
+    point.recognise(identity)
+    fresh = point.last is None
+    sink.check(point.id, fresh=fresh)
+    sink.prepare(plan.queries, fresh=fresh)
+    point.start(identity, lambda: _copy(given.rigid, point.store))
+    sink.mark(point.id)
+    check_shared(spark, point.store.here("lock"), sink.shared_file)
+    return {
+        name: pq.read_table(pa.BufferReader(point.store.read("rigid", f"{i}.parquet")))
+        for i, name in enumerate(given.rigid)
+    }
+
+
+def _copy(rigid: dict[str, pa.Table], store: Store) -> None:
+    for i, table in enumerate(rigid.values()):
+        buffer = pa.BufferOutputStream()
+        pq.write_table(table, buffer)
+        store.write(bytes(buffer.getvalue()), "rigid", f"{i}.parquet")
+
+
+def _constant(plan: PipelinePlan, given: Given) -> dict[str, pa.Table]:
+    """The answers of queries that no stream changes."""
+    if not plan.constant:
+        return {}
+    with Engine(plan.program, given.rigid_facts()) as engine:
+        return engine.query(plan.constant)
+
+
+def _tuples(table: pa.Table) -> set[Row]:
+    """Rigid facts as rows; a fact without arguments has a column that means nothing."""
+    if table.column_names == ["z"]:
+        return {()} if table.num_rows else set()
+    return set(zip(*(column.to_pylist() for column in table.columns), strict=True))

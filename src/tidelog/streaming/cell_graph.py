@@ -1,0 +1,219 @@
+"""What follows from the rules alone about cells: their components, and who looks at whom."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+
+from tidelog.analysis.dependencies import Dependencies
+from tidelog.analysis.graph import Arc, Bound, longest
+from tidelog.analysis.possible import FUTURE, Possible
+from tidelog.logic.clause import Clause, Premise
+from tidelog.streaming.cells import (
+    LATER,
+    CellKey,
+    Component,
+    Lookup,
+    PlacedClause,
+    never_changing,
+)
+from tidelog.streaming.joins import MOST_PREMISES
+from tidelog.streaming.schedule import Schedule
+
+# How far ahead an explicit time may lie for facts to be carried on to it.
+FAR = 1_000
+
+
+def fits(deps: Dependencies) -> bool:
+    """Whether queries can be answered cell by cell.
+
+    They cannot where rules recurse through fixed times or look very far ahead.
+    """
+    clauses = deps.core.clauses
+    if any(len(c.premises) > MOST_PREMISES for c in clauses if not c.head.temporal):
+        return False
+    if any(deps.offsets[n].high + max(0, deps.phi[n]) > FAR for n in deps.carrying):
+        return False
+    place = {name: i for i, c in enumerate(deps.components) for name in c}
+    return not any(
+        e.offset is None
+        and place[e.head] == place[e.body]
+        and any(deps.core.predicates[n].temporal for n in deps.components[place[e.head]])
+        for e in deps.edges
+    )
+
+
+class CellGraph:
+    """The components of some queries of class 1 or 2, inputs first."""
+
+    def __init__(self, made: Possible, queries: Iterable[str]) -> None:
+        self.made = made
+        self.deps = made.deps
+        self.schedule = Schedule(made.deps)
+        self.queries = tuple(queries)
+        self.fixed = never_changing(self.deps)
+        self.components: list[Component] = []
+        self.place: dict[str, tuple[int, int]] = {}  # a predicate's component, and its shift
+        self._base: dict[str, str] = {}  # of a pattern, its predicate
+        pinned = self._pinned()
+        for number, names in enumerate(self.deps.components):
+            self.components.append(self._component(number, names, pinned))
+        number_of = {name: i for i, c in enumerate(self.deps.components) for name in c}
+        self._place_clauses(number_of)
+        self.timeless = self._connect(number_of)  # components that are looked at without a time
+        offsets = self._input_offsets()
+        for component in self.components:
+            component.wakes = _wakes(component, offsets)
+        # When explicit times pass, what depends on them changes everywhere.
+        passing: set[Bound] = {c.pin for c in self.components if not math.isinf(c.pin)}
+        passing.update(*(c.points for c in self.components if c.input))
+        self.pins = sorted(passing)
+        self.moving = any(c.carrying for c in self.components)
+
+    def is_rigid(self, component: Component) -> bool:
+        return not self.deps.core.predicates[next(iter(component.grounds))].temporal
+
+    def is_fixed(self, component: Component) -> bool:
+        return next(iter(component.grounds)) in self.fixed
+
+    def below_later(self) -> Iterator[CellKey]:
+        """The cells below an output at a time later than all others."""
+        todo: list[CellKey] = []
+        for query in self.queries:
+            if query not in self.fixed and self.deps.core.predicates[query].temporal:
+                number, shift = self.place[query]
+                todo.append((number, LATER + shift))
+        seen: set[CellKey] = set()
+        while todo:
+            key = todo.pop()
+            component = self.components[key[0]]
+            if key in seen or component.input:
+                continue
+            # One layer stands for all of what is carried on: out there anything may hold.
+            if component.carrying and any(k[0] == key[0] for k in seen):
+                continue
+            seen.add(key)
+            yield key
+            for clause in component.possible:
+                for lookup in clause.lookups:
+                    if lookup.offset is not None and lookup.component >= 0:
+                        head = key[1] - component.shifts[clause.head]
+                        todo.append((lookup.component, head + lookup.offset + lookup.shift))
+
+    # Making the components
+
+    def _component(
+        self, number: int, names: tuple[str, ...], pinned: Mapping[str, Bound]
+    ) -> Component:
+        core, phi, made = self.deps.core, self.schedule.phi, self.made
+        component = Component(number, {})
+        component.input = core.predicates[names[0]].input
+        component.carrying = names[0] in self.deps.carrying
+        component.pin = max(self.schedule.pins[n] for n in names)
+        if not any(core.predicates[n].temporal for n in names):
+            component.final = -math.inf
+        elif not component.carrying:
+            component.final = max(self.deps.phi[n] - phi[n] for n in names)
+        for name in names:
+            shift = phi[name] if core.predicates[name].temporal else 0
+            patterns = [] if component.input else made.patterns[name]
+            specs = [made.name(name, pattern) for pattern in patterns]
+            for spec in (name, *specs):
+                self._base[spec] = name
+                component.shifts[spec] = shift
+                self.place[spec] = (number, shift)
+            ground = made.name(name, (None,) * len(core.predicates[name].types))
+            component.grounds[name] = name if component.input else ground
+            if name in self.queries:
+                component.queries |= dict.fromkeys(specs or [name], name)
+        if component.carrying:
+            high = (self.deps.offsets[n].high + phi[n] for n in names)
+            component.ahead = int(max([0, *(h for h in high if not math.isinf(h))]))
+            component.until = max(pinned[n] + phi[n] for n in names)
+        return component
+
+    def _pinned(self) -> dict[str, Bound]:
+        """Per predicate, the latest time that a rule asks for by explicit time."""
+        nodes = tuple(self.deps.core.predicates)
+        arcs = [Arc(e.head, e.body, e.offset) for e in self.deps.edges if e.offset is not None]
+        start: dict[str, int] = {}
+        for edge in self.deps.edges:
+            if edge.point is not None:
+                start[edge.body] = max(start.get(edge.body, edge.point), edge.point)
+        return longest(nodes, arcs, start)[0]
+
+    def _place_clauses(self, number_of: Mapping[str, int]) -> None:
+        certain = [(clause, None) for clause in self.deps.core.clauses]
+        possible = [(p.clause, p) for p in self.made.rules]
+        number = 0
+        for clause, origin in (*certain, *possible):
+            head = self._base[clause.head.predicate]
+            if head in self.fixed:
+                continue
+            component = self.components[number_of[head]]
+            lookups = tuple(self._lookup(clause, p, component.number) for p in clause.premises)
+            placed = PlacedClause(number, clause, lookups, origin)
+            (component.certain if origin is None else component.possible).append(placed)
+            number += 1
+
+    def _lookup(self, clause: Clause, premise: Premise, above: int) -> Lookup:
+        name = premise.predicate
+        if name == FUTURE or self._base[name] in self.fixed:
+            return Lookup.of(premise)
+        number, shift = self.place[name]
+        offset = Lookup.of(premise).offset
+        _, head_shift = self.place[clause.head.predicate]
+        inside = number == above and (offset is None or offset + shift == head_shift)
+        return Lookup.of(premise, number, shift, inside)
+
+    def _connect(self, number_of: Mapping[str, int]) -> set[int]:
+        """Tell components who looks at them, and when; those looked at without a time."""
+        phi = self.schedule.phi
+        above: list[dict[tuple[int, int], None]] = [{} for _ in self.components]
+        points: list[set[int]] = [set() for _ in self.components]
+        timeless: set[int] = set()
+        for edge in self.deps.edges:
+            if edge.body in self.fixed:
+                continue
+            head, body = number_of[edge.head], number_of[edge.body]
+            if edge.offset is not None:
+                step = phi[edge.head] - phi[edge.body] - edge.offset
+                if head != body or step:
+                    above[body][head, step] = None
+            elif edge.point is not None:
+                points[body].add(edge.point + phi[edge.body])
+            elif head != body:
+                timeless.add(body)
+        for component, users, pinned in zip(self.components, above, points, strict=True):
+            component.above = tuple(users)
+            component.points = frozenset(pinned)
+        return timeless
+
+    def _input_offsets(self) -> dict[str, set[int]]:
+        """Per predicate, at which offsets inputs lie below it, or what is carried on comes near."""
+        core, carrying = self.deps.core, self.deps.carrying
+        offsets: dict[str, set[int]] = {n: set() for n, p in core.predicates.items() if p.temporal}
+        todo = [(n, 0) for n in offsets if core.predicates[n].input]
+        for component in self.components:
+            if component.carrying:
+                # Near tin, what it may still come to hold is less at every tick.
+                near = range(component.ahead + 1)
+                todo += [(n, component.shifts[n] - i) for n in component.grounds for i in near]
+        users: dict[str, list[tuple[str, int]]] = {}
+        for edge in self.deps.edges:
+            if edge.offset is not None and edge.head not in carrying:
+                users.setdefault(edge.body, []).append((edge.head, edge.offset))
+        while todo:
+            name, offset = todo.pop()
+            if offset not in offsets[name]:
+                offsets[name].add(offset)
+                todo += [(head, offset + o) for head, o in users.get(name, ())]
+        return offsets
+
+
+def _wakes(component: Component, offsets: Mapping[str, set[int]]) -> tuple[int, ...]:
+    """After how many ticks of its layer a cell changes without new facts."""
+    if component.input or component.carrying:
+        return ()
+    names = [n for n in component.grounds if n in offsets]
+    return tuple(sorted({o - component.shifts[n] for n in names for o in offsets[n]}))

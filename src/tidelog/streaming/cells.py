@@ -1,0 +1,221 @@
+"""Cells: what the predicates of one component hold at one time, and how one cell is derived.
+
+Predicates that depend on each other form a component and are derived together. Their times differ
+by fixed shifts, so that one number, the layer, says which of their times belong to one cell: the
+layer of a predicate at a time is the time plus its shift.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias, assert_never
+
+from tidelog.analysis.dependencies import Dependencies
+from tidelog.analysis.graph import Bound
+from tidelog.analysis.possible import PossibleRule
+from tidelog.logic.clause import Clause, FixedTick, Free, Offset, Premise, Rigid
+from tidelog.streaming.joins import EMPTY, CompiledClause, IndexedSlice, Row
+
+# A time later than all others: it stands for every output time to come.
+LATER = 1 << 70
+LATE = LATER >> 1  # layers from here on belong to it
+# The layer of cells without a time.
+NO_TIME = -LATER
+
+CellKey: TypeAlias = tuple[int, int]  # a component and a layer
+Model: TypeAlias = dict[str, IndexedSlice]  # by predicate, what holds in a cell
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """A premise in its place: which slices it looks at."""
+
+    name: str
+    offset: int | None  # from the head's time
+    point: int | None  # or a fixed tick; neither for what has no time
+    component: int = -1  # none for what is future or never changes
+    shift: int = 0
+    inside: bool = False  # whether it lies in the same cell as the head
+
+    @staticmethod
+    def of(premise: Premise, component: int = -1, shift: int = 0, inside: bool = False) -> Lookup:
+        offset = point = None
+        match premise.when:
+            case Offset(ticks):
+                offset = ticks
+            case FixedTick(tick):
+                point = tick
+            case Rigid():
+                pass
+            case Free():
+                raise AssertionError("a clause with a free time is not derived cell by cell")
+            case _:
+                assert_never(premise.when)
+        return Lookup(premise.predicate, offset, point, component, shift, inside)
+
+    def time(self, head: int) -> int | None:
+        """The time it looks at, for a head at a time; None for what has no time."""
+        return self.point if self.offset is None else head + self.offset
+
+
+class PlacedClause:
+    """A clause in its component: its functions, and where its premises lie.
+
+    `origin` says what the premises of a possible rule stand for; a certain rule has none.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        clause: Clause,
+        lookups: tuple[Lookup, ...],
+        origin: PossibleRule | None = None,
+    ) -> None:
+        self.number = number
+        self.head = clause.head.predicate
+        self.point = clause.head.point  # the only time of its head, if that is a fixed tick
+        self.lookups = lookups
+        self.compiled = CompiledClause(clause)
+        self.origin = origin
+        self.inside = [i for i, lookup in enumerate(lookups) if lookup.inside]
+
+
+@dataclass
+class Component:
+    """Predicates that are derived together, and how their cells behave."""
+
+    number: int
+    shifts: dict[str, int]  # per predicate and pattern: its layer less its time
+    input: bool = False
+    carrying: bool = False
+    final: Bound = 0  # a cell is final once tin reaches its layer and this
+    pin: Bound = -math.inf  # and explicit times below have passed
+    ahead: int = 0  # how many layers beyond tin are derived, where facts are carried on
+    until: Bound = -math.inf  # and up to which layer, for the sake of explicit times
+    possible: list[PlacedClause] = field(default_factory=list)
+    certain: list[PlacedClause] = field(default_factory=list)
+    grounds: dict[str, str] = field(default_factory=dict)  # certain name to known pattern
+    queries: dict[str, str] = field(default_factory=dict)  # pattern to query
+    above: tuple[tuple[int, int], ...] = ()  # components that look at it, and their layers
+    points: frozenset[int] = frozenset()  # layers that rules look at by explicit time
+    wakes: tuple[int, ...] = ()  # after how many ticks of its layer a cell changes by itself
+
+
+class Cell:
+    """What a component holds at one layer; which rows are used, and by which premises."""
+
+    __slots__ = ("frozen", "shown", "slices", "used_by")
+
+    def __init__(self) -> None:
+        self.slices: Model = {}
+        # By predicate: the rows used by a clause, one of its premises, and the layer of the head.
+        self.used_by: dict[str, dict[tuple[int, int, int], set[Row]]] = {}
+        self.frozen = False  # carried on, and final: a fact like those of inputs
+        self.shown = False  # whether cells that look at it know of it
+
+    def carried(self, component: Component) -> int:
+        """How many facts it carries on."""
+        slices = self.slices
+        return sum(len(slices[g].rows) for g in component.grounds.values() if g in slices)
+
+
+# Deriving
+
+
+def derive(
+    clauses: Iterable[PlacedClause],
+    layer: int,
+    shifts: Mapping[str, int],
+    read: Callable[[Lookup, int | None], IndexedSlice],
+) -> Model:
+    """What some clauses of a component derive in the cell at a layer."""
+    model: Model = {}
+    recursive: list[tuple[PlacedClause, list[IndexedSlice]]] = []
+    for clause in clauses:
+        head = clause.head
+        time = layer - shifts[head]
+        if clause.point is not None and clause.point != time:
+            continue
+        slices: list[IndexedSlice] = []
+        for lookup in clause.lookups:
+            if lookup.inside:
+                slices.append(EMPTY)
+                continue
+            # As `lookup.time` says, without the cost of a call.
+            slice_ = read(lookup, lookup.point if lookup.offset is None else time + lookup.offset)
+            if not slice_.rows:
+                break
+            slices.append(slice_)
+        else:
+            if clause.inside:
+                recursive.append((clause, slices))
+                continue
+            derived = model.get(head) or model.setdefault(head, IndexedSlice(set()))
+            clause.compiled.fire(slices, derived.rows)
+    if recursive:
+        _close(model, recursive)
+    return model
+
+
+def _close(model: Model, recursive: list[tuple[PlacedClause, list[IndexedSlice]]]) -> None:
+    """Apply clauses that look at their own cell until nothing is new (semi-naive)."""
+    new = {name: IndexedSlice(set(slice_.rows)) for name, slice_ in model.items()}
+    while any(slice_.rows for slice_ in new.values()):
+        out: dict[str, set[Row]] = {}
+        for clause, slices in recursive:
+            for first in clause.inside:
+                if not new.get(clause.lookups[first].name, EMPTY).rows:
+                    continue
+                whole = list(slices)
+                for i in clause.inside:
+                    name = clause.lookups[i].name
+                    whole[i] = (new if i == first else model).get(name, EMPTY)
+                if all(slice_.rows for slice_ in whole):
+                    clause.compiled.fire(whole, out.setdefault(clause.head, set()), first)
+        new = {}
+        for name, rows in out.items():
+            known = model.setdefault(name, IndexedSlice(set()))
+            rows -= known.rows
+            known.add(rows)
+            new[name] = IndexedSlice(rows)
+
+
+# What never changes
+
+
+def never_changing(deps: Dependencies) -> frozenset[str]:
+    """Rigid predicates that no temporal fact reaches."""
+    moving = {n for n, p in deps.core.predicates.items() if p.temporal}
+    grew = True
+    while grew:
+        grew = False
+        for edge in deps.edges:
+            if edge.body in moving and edge.head not in moving:
+                moving.add(edge.head)
+                grew = True
+    return frozenset(n for n in deps.core.predicates if n not in moving)
+
+
+def rigid_model(deps: Dependencies, fixed: frozenset[str], rigid: Mapping[str, set[Row]]) -> Model:
+    """What holds without a time, from rigid facts alone."""
+    model: Model = {}
+
+    def read(lookup: Lookup, _: int | None) -> IndexedSlice:
+        return model[lookup.name]
+
+    for names in deps.components:
+        if names[0] not in fixed:
+            continue
+        if deps.core.predicates[names[0]].input:
+            model[names[0]] = IndexedSlice(rigid.get(names[0], set()))
+            continue
+        clauses = []
+        for clause in deps.core.clauses:
+            if clause.head.predicate in names:
+                lookups = (Lookup.of(p, inside=p.predicate in names) for p in clause.premises)
+                clauses.append(PlacedClause(0, clause, tuple(lookups)))
+        derived = derive(clauses, 0, dict.fromkeys(names, 0), read)
+        model.update({name: derived.get(name, IndexedSlice(set())) for name in names})
+    return model

@@ -1,0 +1,100 @@
+"""The options of a stream, in process and on Spark alike, and the mistakes one can make in them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any, Literal, TypeAlias
+
+from tidelog.data.ticks import Ticks
+
+Mode: TypeAlias = Literal["offline", "online"]
+Emit: TypeAlias = Literal["definitive", "eager"]
+History: TypeAlias = Literal["derived", "strict"]
+
+# What `tidelog.Stream` takes: facts are pushed in whole ticks there, which are integers.
+_PUSHED = ("mode", "emit", "history", "lateness", "from_", "max_jump")
+
+
+@dataclass(frozen=True)
+class StreamOptions:
+    """How a stream runs; wrong values are refused with a ValueError when it is made.
+
+    >>> StreamOptions(mode="online", history="strict")
+    Traceback (most recent call last):
+    ...
+    ValueError: online keeps the facts that are live: strict is a style of offline
+    """
+
+    mode: Mode = "offline"
+    emit: Emit = "definitive"
+    history: History = "derived"
+    lateness: int = 0  # ticks that facts may be late
+    sparse: tuple[str, ...] = ()  # inputs that do not hold time back
+    max_jump: int | None = None  # ticks that facts may lie ahead
+    from_: int | None = None  # the first time of answers; None: the first tick seen
+    tick: str | None = None  # the length of a tick, where times are timestamps
+    origin: str | None = None  # when tick 0 starts
+    timestamps: bool = True  # with a tick length, whether answers have timestamps too
+
+    def __post_init__(self) -> None:
+        _one_of("mode", self.mode, ("offline", "online"))
+        _one_of("emit", self.emit, ("definitive", "eager"))
+        _one_of("history", self.history, ("derived", "strict"))
+        if self.mode == "online" and self.history == "strict":
+            raise ValueError("online keeps the facts that are live: strict is a style of offline")
+        if self.lateness < 0:
+            raise ValueError("lateness is a number of ticks, 0 or more")
+        if self.max_jump is not None and self.max_jump < 1:
+            raise ValueError("max_jump is a number of ticks, 1 or more")
+        _ = self.ticks
+
+    @cached_property
+    def ticks(self) -> Ticks | None:
+        """Length and origin of ticks; None where times are integers."""
+        return None if self.tick is None else Ticks.of(self.tick, self.origin)
+
+    @property
+    def online(self) -> bool:
+        return self.mode == "online"
+
+    @property
+    def eager(self) -> bool:
+        return self.emit == "eager"
+
+    @property
+    def strict(self) -> bool:
+        return self.history == "strict"
+
+    def keywords(self) -> dict[str, Any]:
+        """As keywords of `tidelog.spark.stream`."""
+        return asdict(self)
+
+    def pushed(self) -> dict[str, Any]:
+        """As keywords of `tidelog.Stream`."""
+        return {name: getattr(self, name) for name in _PUSHED}
+
+    def identity(self) -> dict[str, Any]:
+        """What a stream that goes on from a checkpoint must have in common with it, by name.
+
+        The style of the history is not among it: it makes a difference offline only.
+        """
+        return {
+            "tick": self.tick,
+            "origin": None if self.ticks is None else self.ticks.origin,
+            "timestamps": self.timestamps,
+            "lateness": self.lateness,
+            "sparse": sorted(self.sparse),
+            "max_jump": self.max_jump,
+            "from": self.from_,
+            "mode": self.mode,
+            "emit": self.emit,
+        }
+
+
+def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise ValueError(f"{name} is {' or '.join(known)}, not {value!r}")
+
+
+__all__ = ["Emit", "History", "Mode", "StreamOptions"]

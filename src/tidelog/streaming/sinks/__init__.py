@@ -1,0 +1,84 @@
+"""Where answers go, in process and on Spark alike: each kind of sink is a file of this folder.
+
+A new sink is a file with a function `sink(target)` that makes one, and a line of `SINKS` here. What
+a sink has to promise is said in `sink.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from tidelog.data.secrets import without_secrets
+from tidelog.errors import DataError
+
+if TYPE_CHECKING:
+    from tidelog.streaming.sinks.sink import FileStore, Sink
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A kind of sink: how users name it, and the module here that makes it."""
+
+    usage: str
+    module: str
+    in_process: bool = True
+
+    @property
+    def has_path(self) -> bool:
+        return ":" in self.usage
+
+
+SINKS = {
+    "csv": Registered("csv:DIR", "folders"),
+    "parquet": Registered("parquet:DIR", "folders"),
+    "json": Registered("json:DIR", "folders"),
+    "jsonl": Registered("jsonl:FILE", "lines"),
+    "console": Registered("console", "console"),
+    "memory": Registered("memory", "functions", in_process=False),
+}
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a text such as `csv:DIR` names: the kind of sink, and the path that goes with it.
+
+    `store` opens a folder on any file system that Spark knows; there is none in process.
+    """
+
+    kind: str
+    path: str
+    store: Callable[[str], FileStore] | None = None
+
+
+def usages(*, in_process: bool) -> list[str]:
+    """How the sinks are named that there are in process, or on Spark."""
+    return [kind.usage for kind in SINKS.values() if kind.in_process or not in_process]
+
+
+def sink_of(text: str, store: Callable[[str], FileStore] | None = None) -> Sink:
+    """The sink that a text such as `csv:DIR` names; DataError when there is none.
+
+    >>> sink_of("xml:out")
+    Traceback (most recent call last):
+    ...
+    tidelog.errors.DataError: `xml:out` is no sink: give csv:DIR, parquet:DIR, json:DIR, \
+jsonl:FILE or console
+    """
+    kind, _, path = text.partition(":")
+    known = SINKS.get(kind)
+    if (
+        known is not None
+        and (known.in_process or store is not None)
+        and (bool(path) if known.has_path else text == kind)
+    ):
+        module = import_module(f"tidelog.streaming.sinks.{known.module}")
+        made: Sink = module.sink(Target(kind, path, store))
+        return made
+    *others, last = usages(in_process=store is None)
+    function = "" if store is None else ", or a function of batch and answers"
+    raise DataError(
+        f"`{without_secrets(text)}` is no sink: give {', '.join(others)} or {last}{function}"
+    )

@@ -1,0 +1,51 @@
+"""A function of users' own that hears of every batch, and `memory`; both at least once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from tidelog.streaming.sinks import Target
+from tidelog.streaming.sinks.sink import BatchAnswers, Sink
+
+AGAIN = "what a function was told cannot be taken back"
+
+
+def sink(target: Target) -> Sink:
+    return MemorySink()
+
+
+class FunctionSink(Sink):
+    """Calls a function with the number of a batch and a DataFrame of answers for each query."""
+
+    name = "function"
+    cannot_resume = AGAIN
+    reads_back = True
+
+    def __init__(self, function: Callable[[int, Mapping[str, Any]], None]) -> None:
+        self.function = function
+
+    def write(self, batch: int, answers: Mapping[str, BatchAnswers]) -> None:
+        if answers:
+            self.function(batch, {query: rows.frame() for query, rows in answers.items()})
+
+
+class MemorySink(Sink):
+    """Answers gathered in this process, by query and batch."""
+
+    name = "memory"
+    cannot_resume = AGAIN
+    reads_back = True
+
+    def __init__(self) -> None:
+        self.batches: dict[str, dict[int, pa.Table]] = {}
+
+    def write(self, batch: int, answers: Mapping[str, BatchAnswers]) -> None:
+        for query, rows in answers.items():
+            self.batches.setdefault(query, {})[batch] = rows.table()
+
+    def table(self, query: str) -> pa.Table | None:
+        parts = self.batches.get(query)
+        return pa.concat_tables(parts[number] for number in sorted(parts)) if parts else None

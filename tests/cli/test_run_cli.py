@@ -1,0 +1,203 @@
+"""`tidelog run`, on Spark and in process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+from pyspark.sql import SparkSession
+from support.places import ROOT
+
+from tidelog.cli import cli
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+TURBINES = ROOT / "examples" / "turbines"
+ON = ("run", str(TURBINES / "rules.tdl"), "--facts", str(TURBINES / "facts"))
+MALFUNC = [{"x": "north", "time": 1}, {"x": "north", "time": 2}, {"x": "east", "time": 6}]
+
+
+def tidelog(*words: str, stdin: str = "") -> Result:
+    return CliRunner().invoke(cli, words, input=stdin, catch_exceptions=False)
+
+
+def answers(text: str) -> list[dict[str, object]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_on_spark_with_checkpoint_metrics_and_a_second_start(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    words = (
+        *ON, "--query", "Malfunc", "--sink", f"jsonl:{tmp_path}/a.jsonl", "--json",
+        "--checkpoint", f"{tmp_path}/c", "--metrics", f"{tmp_path}/m.jsonl",
+    )  # fmt: skip
+    first = tidelog(*words)
+    assert first.exit_code == 0, first.output
+    summary = json.loads(first.stdout)
+    assert {k: summary[k] for k in ("facts", "late", "dead", "answers", "tin", "tout")} == {
+        "facts": 35, "late": 0, "dead": 0, "answers": 3, "tin": 11, "tout": 11
+    }  # fmt: skip
+    lines = (tmp_path / "a.jsonl").read_text()
+    assert answers(lines) == [{"predicate": "Malfunc", **row} for row in MALFUNC]
+    metrics = answers((tmp_path / "m.jsonl").read_text())
+    assert [m["batch"] for m in metrics] == [0, 1]
+    assert metrics[0]["facts"] == 35
+    assert {"tin", "tout", "late", "dead", "answers", "state_bytes", "seconds"} <= set(metrics[0])
+    again = tidelog(*words)
+    assert again.exit_code == 0
+    assert json.loads(again.stdout)["facts"] == 0
+    assert (tmp_path / "a.jsonl").read_text() == lines
+
+
+def test_an_existing_sink_without_its_checkpoint_is_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "there").write_text("already")
+    for engine in ("spark", "duckdb"):
+        found = tidelog(*ON, "--query", "Malfunc", "--engine", engine, "--sink", f"csv:{out}")
+        assert found.exit_code == 1
+        assert "is there already and not empty" in found.stderr
+        assert [entry.name for entry in out.iterdir()] == ["there"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [(), ("--mode", "online"), ("--emit", "eager"), ("--mode", "online", "--emit", "eager")],
+)
+def test_all_queries_of_the_example_in_every_mode(
+    words: tuple[str, ...], spark: SparkSession
+) -> None:
+    found = tidelog(*ON, *words)
+    assert found.exit_code == 0, found.output
+    rules, facts = str(TURBINES / "rules.tdl"), str(TURBINES / "facts")
+    want = tidelog("query", rules, "--facts", facts, "--format", "json")
+    assert sorted(found.stdout.splitlines()) == sorted(want.stdout.splitlines())
+
+
+def test_a_query_on_spark_is_the_query_in_process(spark: SparkSession) -> None:
+    rules, facts = str(TURBINES / "rules.tdl"), str(TURBINES / "facts")
+    for words in (("--format", "json"), ("--query", "AtRisk", "--from", "5", "--to", "inf")):
+        one = tidelog("query", rules, "--facts", facts, *words)
+        other = tidelog("query", rules, "--facts", facts, *words, "--engine", "spark")
+        assert one.exit_code == other.exit_code == 0, other.output
+        assert one.stdout == other.stdout
+
+
+def test_what_is_pending_at_the_end_of_a_run(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "Temp.csv").write_text("device,level,time\na,high,0\na,high,1\nb,low,2\nb,low,3\n")
+    words = ("run", str(TURBINES / "rules.tdl"), "--facts", str(tmp_path), "--query", "Malfunc")
+    found = tidelog(*words, "--mode", "online", "--pending", "--lateness", "1")
+    assert found.exit_code == 0, found.output
+    assert "pending: Malfunc(a) @ 0 waits for Temp(a, high) @ 2; has Temp(a, high) @ 0" in (
+        found.stderr
+    )
+    listed = json.loads(
+        tidelog(*words, "--mode", "online", "--pending", "--lateness", "1", "--json").stdout
+    )
+    assert [p["time"] for p in listed["pending"]] == [0, 1]
+
+
+def test_keep_open_then_close(spark: SparkSession, tmp_path: Path) -> None:
+    words = (*ON, "--query", "Malfunc", "--checkpoint", f"{tmp_path}/c", "--json", "--sink")
+    words = (*words, f"parquet:{tmp_path}/out")
+    open_ = json.loads(tidelog(*words, "--keep-open").stdout)
+    assert (open_["tin"], open_["tout"]) == (10, 8)
+    closed = json.loads(tidelog(*words).stdout)
+    assert (closed["tin"], closed["tout"], closed["facts"]) == (11, 11, 0)
+    found = [
+        row for p in (tmp_path / "out").glob("Malfunc/*/*") for row in pq.read_table(p).to_pylist()
+    ]
+    assert sorted(found, key=str) == sorted(MALFUNC, key=str)
+
+
+@pytest.mark.parametrize("kind", ["csv", "json", "parquet"])
+def test_in_process_to_a_folder(kind: str, tmp_path: Path) -> None:
+    found = tidelog(*ON, "--engine", "duckdb", "--sink", f"{kind}:{tmp_path}/out")
+    assert found.exit_code == 0, found.output
+    assert found.stderr == "35 facts in 2 batches, 16 answers; tin 11, tout 11\n"
+    (path,) = (tmp_path / "out").glob("Malfunc.*")
+    if kind == "csv":
+        assert path.read_text() == "x,time\nnorth,1\nnorth,2\neast,6\n"
+    elif kind == "json":
+        assert answers(path.read_text()) == MALFUNC
+    else:
+        assert pq.read_table(path).to_pylist() == MALFUNC
+
+
+def fact(device: str, time: object, level: str = "high") -> str:
+    return json.dumps({"predicate": "Temp", "device": device, "level": level, "time": time}) + "\n"
+
+
+def test_lines_may_split_ticks_and_say_when_all_is_there(tmp_path: Path) -> None:
+    words = ("run", str(TURBINES / "rules.tdl"), "--facts", "-", "--query", "Malfunc")
+    ordered = "".join(fact("a", t) for t in (0, 1, 1, 2, 3))
+    found = tidelog(*words, stdin=ordered)
+    assert answers(found.stdout) == [{"predicate": "Malfunc", "x": "a", "time": t} for t in (0, 1)]
+    # A fact of tick 0 after one of tick 2 is late without lateness, and in time with it.
+    mixed = fact("a", 1) + fact("a", 2) + fact("a", 0)
+    late = tidelog(*words, stdin=mixed)
+    assert (late.stdout, "warning: 1 row came too late" in late.stderr) == ("", True)
+    assert len(answers(tidelog(*words, "--lateness", "2", stdin=mixed).stdout)) == 1
+    # Told that everything before 3 is there, nothing waits for the next reading.
+    marked = tidelog(
+        *words,
+        "--metrics",
+        f"{tmp_path}/m",
+        stdin="".join(fact("a", t) for t in range(3)) + '{"time": 3}\n',
+    )
+    assert len(answers(marked.stdout)) == 1
+    assert 2 in [m["tin"] for m in answers((tmp_path / "m").read_text())]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{", "<stdin>:1: not JSON"),
+        ("[]", "<stdin>:1: a line is an object"),
+        ("{}", '<stdin>:1: no "predicate" says'),
+        ('{"predicate": "Tmp", "time": 1}', "<stdin>:1: no input is called `Tmp`"),
+        ('{"predicate": "Temp", "device": "a", "time": 1}', "<stdin>:1: no column `level`"),
+        (fact("a", "soon").strip(), "<stdin>:1: column `time`: 'soon' is not int"),
+        ('{"predicate": "Near", "a": "a", "b": "b"}', "<stdin>:1: `Near` is rigid"),
+    ],
+)
+def test_lines_that_are_no_facts_are_refused(line: str, message: str) -> None:
+    rules = str(TURBINES / "rules.tdl")
+    found = tidelog("run", rules, "--facts", "-", "--query", "Malfunc", stdin=line + "\n")
+    assert found.exit_code == 1
+    assert found.stderr.startswith(f"error: {message}")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--engine", "spark", "--facts", "-"), "standard input is read in process"),
+        (("--engine", "duckdb", "--partitions", "2"), "--partitions goes with --engine spark"),
+        (("--sink", "xml:out", "--engine", "duckdb"), "`xml:out` is no sink"),
+        (("--query", "Malfun"), "did you mean Malfunc?"),
+        (("--facts", "nowhere"), "nowhere: no such file or folder"),
+        (("--lateness", "-1"), "-1"),
+    ],
+)
+def test_wrong_use_says_so(words: tuple[str, ...], message: str) -> None:
+    found = tidelog(*ON, *words)
+    assert found.exit_code in (1, 2)
+    assert message in found.stderr
+    assert "Traceback" not in found.stderr
+
+
+def test_explain_shows_the_pipeline_as_data() -> None:
+    rules = str(TURBINES / "rules.tdl")
+    found = json.loads(tidelog("explain", rules, "--show", "pipeline", "--json").stdout)
+    malfunc, at_risk = (query["pipeline"] for query in found["queries"])
+    (stage,) = malfunc["stages"]
+    assert (stage["kind"], stage["key"]["Temp"]) == ("keyed", 1)
+    assert [s["kept"] for s in malfunc["state"]] == ["1 tick", "1 tick"]
+    assert [s["derives"][-1] for s in at_risk["stages"]] == ["Shdn", "AtRisk"]
+    assert at_risk["stages"][0]["sends"] == [{"predicate": "AtRisk", "settles": 0}]

@@ -1,0 +1,255 @@
+"""What a stream tells Prometheus of itself."""
+
+from __future__ import annotations
+
+import re
+import socket
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from pyspark.sql import SparkSession
+from support.places import ROOT
+
+import tidelog
+from tidelog.cli import cli
+from tidelog.errors import DataError
+from tidelog.pipeline.publishing import Metric, exposition, publisher
+from tidelog.spark import Running, stream
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+TURBINES = ROOT / "examples" / "turbines"
+RULES = """
+input Temp(device: text, level: text) @ time.
+output Twice, Hot.
+Hot(X) @ T :- Temp(X, high) @ T.
+Twice(X) @ T+3 :- Hot(X) @ T, Temp(X, high) @ T+3.
+"""
+SAMPLE = re.compile(r'(\w+)\{((?:\w+="(?:[^"\\]|\\.)*",?)*)\} (\S+)')
+LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+
+Key = tuple[str, tuple[tuple[str, str], ...]]
+
+
+def parsed(text: str) -> dict[Key, float]:
+    """Samples by name and labels; a text that is not the format fails."""
+    found: dict[Key, float] = {}
+    kinds: dict[str, str] = {}
+    helped: set[str] = set()
+    assert text.endswith("\n")
+    for line in text.splitlines():
+        if line.startswith("# HELP "):
+            helped.add(line.split(" ")[2])
+        elif line.startswith("# TYPE "):
+            _, _, name, kinds[name] = line.split(" ")
+        else:
+            name, labels, value = SAMPLE.fullmatch(line).groups()  # type: ignore[union-attr]
+            assert name in helped
+            assert (kinds[name] == "counter") == name.endswith("_total")
+            key = tuple(
+                (label, re.sub(r"\\(.)", lambda m: "\n" if m[1] == "n" else m[1], said))
+                for label, said in LABEL.findall(labels)
+            )
+            assert (name, key) not in found
+            found[name, key] = float(value)
+    return found
+
+
+def of(found: dict[Key, float], name: str, **labels: str) -> float | None:
+    """The value of a metric, whatever stream it is of."""
+    some = [
+        value
+        for (found_name, key), value in found.items()
+        if found_name == name and labels.items() <= dict(key).items()
+    ]
+    assert len(some) <= 1
+    return some[0] if some else None
+
+
+def test_what_is_written_is_read_back() -> None:
+    labels = {"a": 'say "no"\\n', "b": "two\nlines", "c": "ümläut {x}, y=1"}
+    text = exposition([Metric("m_total", "counter", "Help \\ me\nnow.", ((labels, 7),))])
+    assert parsed(text) == {("m_total", tuple(labels.items())): 7}
+    assert text.splitlines()[0] == r"# HELP m_total Help \\ me\nnow."
+
+
+def test_only_a_metric_with_samples_is_shown() -> None:
+    assert exposition([Metric("m", "gauge", "None.", ())]) == ""
+    assert parsed(exposition([Metric("m", "gauge", "One.", (({}, float("inf")),))])) == {
+        ("m", ()): float("inf")
+    }
+
+
+def start(spark: SparkSession, folder: Path, metrics: Any, **more: Any) -> Running:
+    if not (folder / "in").exists():
+        rows = [(d, "high", t) for d in "ab" for t in range(70)] + [("a", None, 3)]
+        spark.createDataFrame(rows, "device STRING, level STRING, time BIGINT").coalesce(
+            1
+        ).write.parquet(str(folder / "in"))
+    temp = spark.readStream.schema("device STRING, level STRING, time BIGINT")
+    return stream(
+        spark,
+        tidelog.parse(RULES),
+        inputs={"Temp": temp.parquet(str(folder / "in"))},
+        checkpoint=folder / "c",
+        metrics=metrics,
+        **{"trigger": {"availableNow": True}, **more},
+    )
+
+
+def test_a_file_says_what_the_commit_says(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "m.prom"
+    running = start(spark, tmp_path, path)
+    assert running.metrics == str(path)
+    running.awaitTermination()
+    running.stop()
+    commit = running.committed
+    assert commit is not None
+    found = parsed(path.read_text())
+    assert {dict(key)["stream"] for _, key in found} == {running.id}
+    assert of(found, "tidelog_up") == 0
+    assert of(found, "tidelog_failed") == 0
+    assert of(found, "tidelog_batches_total") == commit.batch + 1 == 1
+    assert of(found, "tidelog_facts_total") == commit.totals["facts"] == 140
+    assert of(found, "tidelog_late_total") == commit.totals["late"] == 0
+    assert of(found, "tidelog_dead_letters_total") == commit.totals["dead"] == 1
+    assert of(found, "tidelog_batch_facts") == commit.facts
+    assert of(found, "tidelog_batch_dead_letters") == commit.dead
+    for query, n in commit.answers.items():
+        assert of(found, "tidelog_batch_answers", query=query) == n > 0
+        assert of(found, "tidelog_answers_total", query=query) == n
+    assert of(found, "tidelog_tin") == commit.clock.tin == 68
+    assert of(found, "tidelog_tout") == commit.tout
+    assert of(found, "tidelog_seen_tick", input="Temp") == 69
+    assert of(found, "tidelog_lag_ticks") == 69 - commit.tout
+    assert of(found, "tidelog_pending_answers") is None
+    rows = {key: n for (name, key), n in found.items() if name == "tidelog_state_rows"}
+    kept = [n for part in commit.state for _, _, n in part.tables.values()]
+    assert sum(rows.values()) == sum(kept) > 0
+    assert {(dict(k)["predicate"], dict(k)["kind"]) for k in rows} >= {("Temp", "input")}
+    sizes = [n for (name, _), n in found.items() if name == "tidelog_state_bytes"]
+    assert sum(sizes) == pytest.approx(commit.state_bytes, abs=len(sizes))
+    assert of(found, "tidelog_spark_batch") == 0
+    assert of(found, "tidelog_spark_input_rows") == 141
+    assert of(found, "tidelog_spark_phase_seconds", phase="addBatch") is not None
+    assert of(found, "tidelog_spark_batch_seconds") is not None
+
+
+def test_counters_go_on_after_a_restart(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "m.prom"
+    running = start(spark, tmp_path, path)
+    running.awaitTermination()
+    running.stop()
+    first = parsed(path.read_text())
+    again = start(spark, tmp_path, path)
+    again.awaitTermination()
+    commit = again.close()
+    assert commit is not None
+    found = parsed(path.read_text())
+    assert of(found, "tidelog_batches_total") == 2
+    assert of(found, "tidelog_facts_total") == of(first, "tidelog_facts_total") == 140
+    hot = of(first, "tidelog_answers_total", query="Hot")
+    assert of(found, "tidelog_answers_total", query="Hot") == hot + commit.answers["Hot"] == 140
+    assert of(found, "tidelog_lag_ticks") == 0
+
+
+def served(address: str) -> dict[Key, float]:
+    with urllib.request.urlopen(address, timeout=10) as reply:
+        assert reply.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+        return parsed(reply.read().decode())
+
+
+def test_an_endpoint_while_the_stream_runs(spark: SparkSession, tmp_path: Path) -> None:
+    before = set(listeners(spark))
+    running = start(spark, tmp_path, 0, trigger={"processingTime": "100 milliseconds"})
+    address = str(running.metrics)
+    try:
+        assert address.startswith("http://127.0.0.1:")
+        running.query.processAllAvailable()
+        found = served(address)
+        assert of(found, "tidelog_up") == 1
+        assert of(found, "tidelog_facts_total") == 140
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(address.replace("/metrics", "/etc"), timeout=10)
+        assert set(listeners(spark)) - before
+    finally:
+        running.stop()
+    with pytest.raises(urllib.error.URLError):
+        urllib.request.urlopen(address, timeout=10)
+    assert set(listeners(spark)) == before
+
+
+def listeners(spark: SparkSession) -> list[int]:
+    """The listeners that Spark has, by the hash of each."""
+    return [found.hashCode() for found in spark.streams._jsqm.listListeners()]
+
+
+def test_a_stream_that_fails_says_so(spark: SparkSession, tmp_path: Path) -> None:
+    def refuse(*_: object) -> None:
+        raise DataError("no room")
+
+    path = tmp_path / "m.prom"
+    before = set(listeners(spark))
+    running = start(spark, tmp_path, path, sink=refuse)
+    with pytest.raises(DataError, match="no room"):
+        running.awaitTermination()
+    found = parsed(path.read_text())
+    assert (of(found, "tidelog_up"), of(found, "tidelog_failed")) == (0, 1)
+    assert of(found, "tidelog_batches_total") is None
+    assert set(listeners(spark)) == before
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("m.txt", "give FILE.prom, a port of this machine as :PORT, or HOST:PORT"),
+        (70000, "ports go from 0 to 65535"),
+        (":70000", "ports go from 0 to 65535"),
+        ("nowhere/m.prom", "cannot write metrics to nowhere/m.prom: No such file or directory"),
+        ("no such host:1", "give FILE.prom"),
+    ],
+)
+def test_places_that_cannot_be(place: Any, message: str) -> None:
+    with pytest.raises(DataError, match=re.escape(message)):
+        publisher(place)
+
+
+def test_a_port_in_use_stops_nothing_half_way(spark: SparkSession, tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(DataError, match=f"on 127.0.0.1:{port}: Address already in use"):
+            start(spark, tmp_path, f":{port}")
+    assert not (tmp_path / "c").exists()
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    (tmp_path / "m.prom").mkdir()
+    with pytest.raises(DataError, match="it is a folder"):
+        publisher(tmp_path / "m.prom")
+
+
+def tidelog_run(*words: str) -> Any:
+    on = ("run", str(TURBINES / "rules.tdl"), "--facts", str(TURBINES / "facts"))
+    return CliRunner().invoke(cli, (*on, "--query", "Malfunc", *words), catch_exceptions=False)
+
+
+def test_on_the_command_line(spark: SparkSession, tmp_path: Path) -> None:
+    done = tidelog_run("--metrics", str(tmp_path / "m.prom"))
+    assert done.exit_code == 0, done.output
+    assert of(parsed((tmp_path / "m.prom").read_text()), "tidelog_facts_total") == 35
+    wrong = tidelog_run("--metrics", str(tmp_path / "nowhere" / "m.prom"))
+    assert wrong.exit_code == 1
+    assert "cannot write metrics to" in wrong.stderr
+    assert wrong.stdout == ""
+
+
+def test_in_process_has_lines_only(tmp_path: Path) -> None:
+    wrong = tidelog_run("--engine", "duckdb", "--metrics", ":9464")
+    assert wrong.exit_code == 2
+    assert "--metrics :9464, for Prometheus, goes with --engine spark" in wrong.stderr

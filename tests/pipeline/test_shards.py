@@ -1,0 +1,210 @@
+"""Online streams split by key, without any Spark: together the shards are one stream."""
+
+from __future__ import annotations
+
+import warnings
+from random import Random
+
+import duckdb
+import pyarrow as pa
+from hypothesis import event, given
+from hypothesis import strategies as st
+from oracle.generate import Case, programs_and_facts
+from oracle.keyed import keyed
+from support.deep import examples
+
+from tidelog import Stream
+from tidelog.analysis.dependencies import dependencies
+from tidelog.analysis.stages import staged
+from tidelog.data.packed import pack
+from tidelog.data.schema import resolve, schemas
+from tidelog.evaluation.rows import NEW, as_rows, home, partition
+from tidelog.language.program import Type
+from tidelog.logic.normalise import core
+from tidelog.pipeline.shards import Shards
+from tidelog.streaming.clock import ShardReport, Turn
+from tidelog.streaming.intake import Intake
+
+
+def literal(value: object) -> str:
+    return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
+
+
+class Driver:
+    """Turns of all shards, and where they stand together."""
+
+    def __init__(self, case: Case, partitions: int, eager: bool) -> None:
+        program = resolve(case.program, {})
+        deps = dependencies(core(program, case.queries), case.queries)
+        work = {name for stage in staged(deps).stages for name in stage.predicates}
+        self.queries = tuple(q for q in case.queries if q in work)
+        deps = dependencies(core(program, self.queries).below(self.queries), self.queries)
+        self.shards = Shards(program, deps, eager)
+        self.partitions = partitions if self.shards.positions is not None else 1
+        self.schemas = schemas(program)
+        self.rigid = {
+            p.name: set(Intake(self.schemas[p.source]).rows(case.facts.get(p.source, [])))
+            for p in deps.core.inputs
+            if not p.temporal
+        }
+        self.due: dict[str, int] = {}
+        self.answered: tuple[str, ...] = ()
+        self.state = self.shards.schema.empty_table()
+        self.tin: int | None = None
+        self.sql = duckdb.connect()
+
+    def packed(self, facts: dict[str, list[tuple]]) -> pa.Table:
+        found = [self.shards.schema.empty_table()]
+        for name, relation in self.shards.inputs.items():
+            source = self.shards.deps.core.predicates[name].source
+            times: dict[int, set] = {}
+            for *row, time in facts.get(source, []):
+                times.setdefault(time, set()).add(tuple(row))
+            rows = pack(times)
+            if rows:
+                names = [*(f"a{i}" for i in range(1, len(relation.types) + 1)), "c", "b"]
+                schema = self.shards.schema
+                types = [*(schema.field(s).type for s in relation.slots), pa.int64(), pa.int64()]
+                columns = zip(*rows, strict=True)
+                arrays = [pa.array(c, t) for c, t in zip(columns, types, strict=True)]
+                found.append(as_rows(relation, pa.table(arrays, names=names), NEW, schema))
+        return pa.concat_tables(found)
+
+    def turn(self, first: int, to: int, low: int, new: pa.Table, closed: bool) -> dict[str, set]:
+        turn = Turn(first, self.tin, to, low, self.due, self.answered, closed)
+        rows = pa.concat_tables([self.state, new])
+        home = "0"
+        if self.shards.positions is not None:
+            home = self.shards.home(self.partitions, literal, spark=False)
+        self.sql.register("everything", rows)
+        out = [self.shards.schema.empty_table()]
+        for number in range(self.partitions):
+            mine = self.sql.sql(f"SELECT * FROM everything WHERE {home} = {number}")
+            table = mine.to_arrow_table().cast(self.shards.schema)
+            found = list(self.shards.run(turn, self.rigid, table, number, self.partitions))
+            out.append(pa.Table.from_batches(found, self.shards.schema))
+        everything = pa.concat_tables(out).to_pylist()
+        reports: list[ShardReport] = [
+            self.shards.report(r["tab"], r["c"], r["b"])
+            for r in everything
+            if r["tab"] in self.shards.reports
+        ]
+        before = dict(self.due)
+        for query in self.queries:
+            mine_ = [r for r in reports if r.query == query]
+            assert len(mine_) == self.partitions
+            if self.shards.given[query].temporal:
+                self.due[query] = min(r.due for r in mine_)
+            elif all(r.answered for r in mine_):
+                self.answered = (*self.answered, query)
+        answers: dict[str, set] = {q: set() for q in self.queries}
+        kept = []
+        known = {r.number: q for q, r in self.shards.given.items()}
+        told = {r.number: q for q, r in self.shards.answers.items()}
+        for row in everything:
+            tab = row["tab"]
+            query = known.get(tab, told.get(tab))
+            if tab in self.shards.reports:
+                continue
+            if query is None:
+                kept.append(row)
+                continue
+            relation = self.shards.given[query]
+            args = tuple(row[s] for s in relation.slots)
+            if not relation.temporal:
+                if tab in told:
+                    answers[query].add(args)
+                else:
+                    kept.append(row)
+                continue
+            for i in range(60):
+                if row["b"] >> i & 1:
+                    time = row["c"] + i
+                    if tab in told:
+                        assert (*args, time) not in answers[query], "an answer came twice"
+                        answers[query].add((*args, time))
+                    elif time >= self.due[query]:
+                        kept.append({**row, "b": 1 << i})
+                    elif not self.shards.eager and time >= before.get(query, time):
+                        answers[query].add((*args, time))
+        self.state = pa.Table.from_pylist(kept, self.shards.schema)
+        self.tin = to
+        return answers
+
+
+@examples(40)
+@given(
+    programs_and_facts(connected=True, huge=False),
+    st.integers(1, 4),
+    st.booleans(),
+    st.booleans(),
+    st.randoms(use_true_random=False),
+)
+def test_shards_are_one_online_stream(
+    case: Case, partitions: int, split: bool, eager: bool, random: Random
+) -> None:
+    if split:
+        case = keyed(case, random)
+    layout = schemas(case.program)
+    driver = Driver(case, partitions, eager)
+    if not driver.queries:
+        return
+    event("whole" if driver.shards.whole else "keyed" if driver.partitions > 1 else "one")
+    inputs = {p.source for p in driver.shards.deps.core.inputs if p.temporal}
+    facts = {n: [tuple(r) for r in rows] for n, rows in case.facts.items()}
+    times = sorted({r[-1] for n in inputs for r in facts.get(n, [])})
+    if not times:
+        return
+    rigid = {n: rows for n, rows in facts.items() if layout[n].time is None}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        stream = Stream(
+            case.program,
+            driver.queries,
+            mode="online",
+            emit="eager" if eager else "definitive",
+            rigid=rigid,
+        )
+    ticks = sorted([*random.sample(times, min(len(times), 6)), times[-1]])
+    first, after = times[0], times[0] - 1
+    for tick in dict.fromkeys(ticks):
+        new = {n: [r for r in facts.get(n, []) if after < r[-1] <= tick] for n in inputs}
+        step = stream.push(tick, new)
+        got = driver.turn(first, tick, first, driver.packed(new), False)
+        for query in driver.queries:
+            relation = driver.shards.given[query]
+            rows = {tuple(r.values()) for r in step.answers[query].to_pylist()}
+            if rows == {(True,)} and not relation.types and not relation.temporal:
+                rows = {()}
+            assert got[query] == rows, (tick, query)
+        temporal = [q for q in driver.queries if driver.shards.given[q].temporal]
+        assert step.tout == min([*(driver.due[q] - 1 for q in temporal), tick])
+        after = tick
+    last = stream.close()
+    got = driver.turn(first, times[-1], first, driver.shards.schema.empty_table(), True)
+    for query in driver.queries:
+        relation = driver.shards.given[query]
+        rows = {tuple(r.values()) for r in last.answers[query].to_pylist()}
+        if rows == {(True,)} and not relation.types and not relation.temporal:
+            rows = {()}
+        assert got[query] == rows
+
+
+@given(
+    st.one_of(
+        st.text().filter(lambda s: "\0" not in s),
+        st.integers(-(2**63), 2**63 - 1),
+        st.floats(allow_nan=False, allow_infinity=False),
+        st.booleans(),
+    ),
+    st.integers(1, 50),
+)
+def test_both_engines_and_python_agree_where_a_key_is_at_home(
+    key: str | int | float | bool, partitions: int
+) -> None:
+    kinds = {str: Type.TEXT, bool: Type.BOOL, int: Type.INT, float: Type.FLOAT}
+    where = partition("k", kinds[type(key)], partitions, spark=False)
+    with duckdb.connect() as connection:
+        connection.register("given", pa.table({"k": pa.array([key])}))
+        found = connection.execute(f"SELECT {where} FROM given").fetchall()
+    assert found == [(home(key, partitions),)]

@@ -1,0 +1,281 @@
+"""Files as they come: any format, order and age; what cannot be used is put aside."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import tidelog
+from tidelog.errors import DataError
+from tidelog.spark import stream
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+NOW = {"availableNow": True}
+RULES = """
+input Temp(device: text, level: float) @ time.
+input Door(device: text, open: bool) @ time.
+Hot(X, V) @ T+1 :- Temp(X, V) @ T, Temp(X, W) @ T+1, W > V, V >= 10.
+Drawn(X) @ T :- Temp(X, V) @ T, Door(X, true) @ T.
+"""
+
+
+def letters(checkpoint: Path) -> list[dict[str, Any]]:
+    found = [
+        json.loads(line)
+        for path in sorted(checkpoint.glob("dead_letters/batch=*/*.json"))
+        for line in path.read_text().splitlines()
+    ]
+    return sorted(found, key=lambda letter: (str(letter["file"]), letter["reason"]))
+
+
+def run(spark: SparkSession, folder: Path, rules: str = RULES, **options: Any) -> Any:
+    wanted: dict[str, Any] = {
+        "inputs": folder / "facts",
+        "checkpoint": folder / "checkpoint",
+        "trigger": NOW,
+    }
+    running = stream(spark, tidelog.parse(rules), **(wanted | options))
+    running.awaitTermination()
+    running.close()
+    return running
+
+
+def rows(table: pa.Table) -> list[tuple[object, ...]]:
+    return sorted((tuple(row.values()) for row in table.to_pylist()), key=str)
+
+
+@pytest.mark.parametrize("name", ["la_haute_borne", "nab"])
+def test_real_data_in_any_order_and_of_any_age(
+    name: str, shared_data: Path, spark: SparkSession, tmp_path: Path
+) -> None:
+    """The queries that have a key, from files cut by rows, shuffled, with ages of years."""
+    source = shared_data / name
+    program = tidelog.load(source / "rules.tdl")
+    queries = {"la_haute_borne": ("Outage", "Onset", "Trip"), "nab": ("Alarm", "Onset", "Plunge")}
+    dice = random.Random(7)
+    facts = tmp_path / "facts"
+    for path in (source / "facts").glob("*.csv"):
+        lines = path.read_text().splitlines()
+        if len(lines) < 1000:
+            facts.mkdir(exist_ok=True)
+            (facts / path.name).write_text("\n".join(lines) + "\n")
+            continue
+        (facts / path.stem).mkdir(parents=True, exist_ok=True)
+        size = len(lines) // 5
+        for number, start in enumerate(range(1, len(lines), size)):
+            part = facts / path.stem / f"{dice.random()}-{number}.csv"
+            part.write_text("\n".join([lines[0], *lines[start : start + size]]) + "\n")
+            age = dice.uniform(0, 4e9)
+            os.utime(part, (age, age))
+    running = stream(
+        spark, program, queries[name], inputs=facts, trigger=NOW, partitions=3, lateness=2
+    )
+    running.awaitTermination()
+    commit = running.close()
+    assert (commit.totals["late"], commit.totals["dead"]) == (0, 0)
+    for query in queries[name]:
+        with (source / "expected" / f"{query}.csv").open(newline="") as file:
+            want = sorted(
+                [(*row[:-1], int(row[-1])) for row in list(csv.reader(file))[1:]], key=str
+            )
+        assert rows(running.answers[query]) == want
+
+
+def test_formats_columns_and_problems(spark: SparkSession, tmp_path: Path) -> None:
+    """CSV with columns swapped and added, Parquet, JSON lines; and every kind of bad row."""
+    temp, door = tmp_path / "facts" / "Temp", tmp_path / "facts" / "Door"
+    temp.mkdir(parents=True)
+    door.mkdir()
+    (temp / "a b%20[1].csv").write_text(
+        'time,device,note,level\n0,"x, ""y""",n,10\n1,"x, ""y""",,11.5\n'
+    )
+    (temp / "bad.csv").write_text(
+        "device,level,time\nx,warm,1\nx,,2\n,5,2\nx,nan,2\nx,1e999,2\nx,7\nx,8,2,9\nx,9,later\n"
+        "x,9,9999999999999999999\nx,10,3\nx, 12 ,4\n"
+    )
+    table = {
+        "level": pa.array([20, 21, None], pa.int32()),
+        "device": ["z", "z", "z"],
+        "time": [5, 6, 7],
+    }
+    pq.write_table(pa.table(table), temp / "more.parquet")
+    (door / "d.jsonl").write_text(
+        '{"device": "z", "open": true, "time": 5}\n{"device": "z", "open": "yes", "time": 6}\n'
+        '{"device": "z", "time": 6}\n\nnot json\n{"time": 9}\n[1]\n'
+        '{"predicate": "Door", "device": "z", "open": false, "time": 6}\n'
+    )
+    for each in ("_SUCCESS", ".hidden.csv"):
+        (temp / each).write_text("nothing")
+    running = run(spark, tmp_path)
+    assert rows(running.answers["Hot"]) == [("x", 10.0, 4), ('x, "y"', 10.0, 1), ("z", 20.0, 6)]
+    assert rows(running.answers["Drawn"]) == [("z", 5)]
+    found = letters(tmp_path / "checkpoint")
+    assert running.committed.totals["dead"] == len(found) == 14
+    said = [letter["reason"].split(":")[-1].strip() for letter in found]
+    expected = [
+        "no value in column `device`",
+        "no value in column `level`",
+        "NaN in column `level`",
+        "`warm` is not float",
+        "`1e999` is not float",
+        "the row has too many or too few values",
+        "`later` is not int",
+        "`9999999999999999999` is not int",
+        "'yes' is not bool",
+        "no column `open`, which `Door` declares",
+        "Expecting value",
+    ]
+    for reason in expected:
+        assert any(reason in text for text in (*said, *(x["reason"] for x in found))), reason
+    assert {Path(letter["file"]).name for letter in found} == {"bad.csv", "more.parquet", "d.jsonl"}
+    assert {letter["predicate"] for letter in found} == {"Temp", "Door"}
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "match"),
+    [
+        ("b.csv", b"device,time\nx,1\n", r"b\.csv:1: no column `level`"),
+        ("b.csv", b"\n", r"b\.csv:1: the file is empty"),
+        ("b.csv", b"\xff\xfe,level,time\n", r"b\.csv:1: not UTF-8"),
+        ("b.parquet", b"PAR1 and then nothing", r"b\.parquet: not Parquet"),
+    ],
+)
+def test_a_file_that_cannot_be_read_stops_the_stream_by_name(
+    name: str, data: bytes, match: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    temp = tmp_path / "facts" / "Temp"
+    temp.mkdir(parents=True)
+    (temp / "a.csv").write_text("device,level,time\nx,10,0\nx,11,1\n")
+    (temp / name).write_bytes(data)
+    with pytest.raises(DataError, match=match):
+        run(spark, tmp_path, queries=["Hot"])
+    # Repaired, or taken away, it goes on.
+    (temp / name).unlink()
+    if name.endswith("csv"):
+        (temp / name).write_text("device,level,time\nx,12,2\n")
+    else:
+        pq.write_table(pa.table({"device": ["x"], "level": [12.0], "time": [2]}), temp / name)
+    running = run(spark, tmp_path, queries=["Hot"])
+    assert rows(running.answers["Hot"]) == [("x", 10.0, 1), ("x", 11.0, 2)]
+
+
+def test_a_clock_far_ahead_is_put_aside(spark: SparkSession, tmp_path: Path) -> None:
+    temp = tmp_path / "facts" / "Temp"
+    temp.mkdir(parents=True)
+    (temp / "a.csv").write_text("device,level,time\nx,10,0\nx,11,1\nx,1,4000000000\nx,12,2\n")
+    running = run(spark, tmp_path, queries=["Hot"], max_jump=100)
+    assert rows(running.answers["Hot"]) == [("x", 10.0, 1), ("x", 11.0, 2)]
+    (letter,) = letters(tmp_path / "checkpoint")
+    assert letter["reason"] == "tick 4000000000 is more than 100 ahead of 2"
+    assert letter["row"] == {"device": "x", "level": 1.0, "time": 4000000000}
+
+
+def test_timestamps_in_and_out(spark: SparkSession, tmp_path: Path) -> None:
+    temp = tmp_path / "facts" / "Temp"
+    temp.mkdir(parents=True)
+    (temp / "a.csv").write_text(
+        "device,level,time\nx,10,1969-12-31T23:55:00Z\nx,11,1970-01-01 00:00:00\n"
+        "x,12,1970-01-01T02:10:00+02:00\nx,13,yesterday\n"
+    )
+    out = tmp_path / "answers"
+    run(spark, tmp_path, queries=["Hot"], tick="10m", sink=f"csv:{out}")
+    lines = [line for path in out.glob("Hot/*/*.csv") for line in path.read_text().splitlines()[1:]]
+    assert sorted(lines) == ["x,10.0,1970-01-01T00:00:00Z", "x,11.0,1970-01-01T00:10:00Z"]
+    (letter,) = letters(tmp_path / "checkpoint")
+    assert letter["reason"] == "column `time`: `yesterday` is not a timestamp"
+
+
+def test_a_sparse_input_does_not_hold_time_back(spark: SparkSession, tmp_path: Path) -> None:
+    temp, door = tmp_path / "facts" / "Temp", tmp_path / "facts" / "Door"
+    temp.mkdir(parents=True)
+    door.mkdir()
+    (temp / "a.csv").write_text("device,level,time\n" + "".join(f"x,10,{t}\n" for t in range(20)))
+    (door / "a.csv").write_text("device,open,time\nx,true,3\n")
+    running = stream(
+        spark,
+        tidelog.parse(RULES),
+        ["Drawn"],
+        inputs=tmp_path / "facts",
+        sparse=["Door"],
+        trigger=NOW,
+    )
+    running.awaitTermination()
+    assert (running.committed.clock.tin, running.committed.tout) == (18, 18)
+    assert rows(running.answers["Drawn"]) == [("x", 3)]
+    running.stop()
+
+
+@pytest.mark.parametrize("little", [-1, 100_000])
+def test_sinks_get_the_same_answers(
+    little: int, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidelog.pipeline.loop.LITTLE", little)
+    temp = tmp_path / "facts" / "Temp"
+    temp.mkdir(parents=True)
+    text = 'q"uo, te\nüß'
+    (temp / "a.jsonl").write_text(
+        "".join(json.dumps({"device": text, "level": 10.0 + t, "time": t}) + "\n" for t in range(3))
+    )
+    heard: list[tuple[int, list[tuple[object, ...]]]] = []
+
+    def hear(batch: int, answers: Any) -> None:
+        frame = answers["Hot"]
+        assert isinstance(frame, DataFrame)
+        heard.append((batch, sorted(tuple(row) for row in frame.collect())))
+
+    want = [(text, 10.0, 1), (text, 11.0, 2)]
+    for kind in ("parquet", "csv", "json"):
+        out = tmp_path / kind
+        run(
+            spark,
+            tmp_path,
+            queries=["Hot"],
+            sink=f"{kind}:{out}",
+            checkpoint=tmp_path / f"{kind}-c",
+        )
+        reader = spark.read.option("header", True).option("multiLine", True).option("escape", '"')
+        frame = reader.format(kind).load(str(out / "Hot"))
+        got = [(r[0], float(r[1]), int(r[2])) for r in frame.select("x", "v", "time").collect()]
+        assert sorted(got) == want
+    run(spark, tmp_path, queries=["Hot"], sink=hear, checkpoint=tmp_path / "heard")
+    assert sorted(row for _, part in heard for row in part) == want
+    assert not (tmp_path / "heard" / "answers").exists() or not os.listdir(
+        tmp_path / "heard" / "answers"
+    )
+    lines = tmp_path / "lines.jsonl"
+    run(spark, tmp_path, queries=["Hot"], sink=f"jsonl:{lines}", checkpoint=tmp_path / "lines")
+    said = [json.loads(line) for line in lines.read_text().splitlines()]
+    assert sorted((r["x"], r["v"], r["time"]) for r in said) == want
+
+
+def test_it_follows_new_files_until_it_is_stopped(spark: SparkSession, tmp_path: Path) -> None:
+    temp = tmp_path / "facts" / "Temp"
+    temp.mkdir(parents=True)
+    (temp / "0.csv").write_text("device,level,time\nx,10,0\nx,11,1\n")
+    with stream(
+        spark,
+        tidelog.parse(RULES),
+        ["Hot"],
+        inputs=tmp_path / "facts",
+        trigger={"processingTime": "100 milliseconds"},
+    ) as running:
+        running.query.processAllAvailable()
+        assert running.status["isActive"]
+        assert running.status["tin"] == 0
+        (temp / "1.csv").write_text("device,level,time\nx,12,2\n")
+        end = time.monotonic() + 60
+        while running.status["tin"] == 0 and time.monotonic() < end:
+            assert not running.awaitTermination(1)
+        assert rows(running.answers["Hot"]) == [("x", 10.0, 1)]
+    assert not running.query.isActive

@@ -1,0 +1,208 @@
+"""What goes wrong on Spark is said in one sentence that names the place, without a traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from tidelog.cli import cli
+from tidelog.errors import DataError
+from tidelog.evaluation.spark.failures import clear, summary
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+RULES = """
+input E(x: text) @ time.
+input F(x: text) @ time.
+input R(x: text).
+P(X) @ T+1 :- E(X) @ T.
+Both(X) @ T :- E(X) @ T, F(X) @ T.
+Near(X) :- R(X).
+"""
+ANSWER = '{"predicate": "P", "x": "a", "time": 1}\n'
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "rules.tdl").write_text(RULES)
+    for name in ("facts", "empty", "rigid"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "facts" / "E.csv").write_text("x,time\na,0\nb,1\n")
+    (tmp_path / "rigid" / "R.csv").write_text("x\nr\n")
+    (tmp_path / "file").write_text("hello\n")
+    return tmp_path
+
+
+def run(folder: Path, *words: str, facts: str = "facts", query: str = "P") -> Result:
+    """`tidelog run` in a folder; `{}` in a word stands for it."""
+    named = [word.replace("{}", str(folder)) for word in words]
+    command = ["run", str(folder / "rules.tdl"), "--facts", str(folder / facts), "--query", query]
+    return CliRunner().invoke(cli, [*command, *named], catch_exceptions=False)
+
+
+def refused(found: Result, *parts: str) -> None:
+    assert found.exit_code == 1
+    assert found.stdout == ""
+    (line,) = found.stderr.splitlines()
+    assert line.startswith("error: ")
+    for part in parts:
+        assert part in line
+
+
+# Errors from the workers
+
+
+def test_a_tick_far_ahead_is_explained(spark: SparkSession, folder: Path) -> None:
+    (folder / "rules.tdl").write_text(
+        "input E(x: text) @ time.\nOn(X) @ T+1 :- On(X) @ T.\nOn(X) @ T :- E(X) @ T.\n"
+    )
+    (folder / "facts" / "E.csv").write_text("x,time\na,0\na,1000000000000\n")
+    what = ("`On` may hold at each of 100000000000", "rules.tdl:2", "a tick lies that far ahead")
+    refused(run(folder, query="On"), *what, "--max-jump N (max_jump in Python) puts such facts")
+    refused(run(folder, "--engine", "duckdb", query="On"), *what, "leave its facts out")
+    aside = run(folder, "--max-jump", "10", query="On")
+    assert aside.exit_code == 0
+    assert json.loads(aside.stdout) == {"predicate": "On", "x": "a", "time": 0}
+
+
+def test_nothing_but_the_sentence_reaches_the_terminal(folder: Path) -> None:
+    """In a process of its own, at whose end DuckDB tells of connections that are still held."""
+    (folder / "rules.tdl").write_text(
+        "input E(x: text) @ time.\nP(X) @ T+1 :- P(X) @ T.\nP(X) @ T :- E(X) @ T.\n"
+    )
+    (folder / "facts" / "E.csv").write_text("x,time\na,0\na,1000000000000\n")
+    found = started(folder)
+    assert (found.returncode, found.stdout) == (1, "")
+    (line,) = found.stderr.splitlines()
+    assert line.startswith("error: `P` may hold at each of")
+
+
+def test_the_line_that_says_most() -> None:
+    trace = (
+        "An exception was thrown from the Python worker:\nTraceback (most recent call last):\n"
+        '  File "work.py", line 1, in run\n    raise it\n'
+    )
+    ours = PySparkException(f"{trace}tidelog.errors.DataError: one\ntwo\n\nJVM\n\tat x")
+    assert isinstance(clear(ours), DataError)
+    assert str(clear(ours)) == "one\ntwo"
+    other = PySparkException(f"{trace}duckdb.OutOfMemoryException: too much\n\n\tat x\n")
+    assert clear(other) is other
+    assert summary(other) == "duckdb.OutOfMemoryException: too much"
+    assert summary(PySparkException("first\nsecond")) == "first"
+
+
+# Spark that does not start
+
+
+def started(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tidelog.cli", "run", str(folder / "rules.tdl"), "--facts"]
+    return subprocess.run(
+        [*command, str(folder / "facts"), "--query", "P", *words],
+        capture_output=True,
+        text=True,
+        env=os.environ | environment,
+        timeout=240,
+        check=False,
+    )
+
+
+def test_a_master_that_is_none(folder: Path) -> None:
+    found = started(folder, "--master", "local[x]")
+    assert (found.returncode, found.stdout) == (1, "")
+    assert found.stderr == (
+        "error: Spark does not start with --master local[x]: Could not parse Master URL:"
+        " 'local[x]'; a master is local[*], or spark://HOST:PORT of one that runs\n"
+    )
+
+
+def test_a_java_that_is_none(folder: Path) -> None:
+    found = started(folder, JAVA_HOME=str(folder / "nowhere"))
+    assert (found.returncode, found.stdout) == (1, "")
+    (line,) = found.stderr.splitlines()
+    assert "nowhere/bin/java: No such file or directory; set JAVA_HOME to a Java" in line
+
+
+# Places that cannot be used
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (("--checkpoint", "{}/file"), ("{}/file is a file, and a checkpoint is a folder",)),
+        (("--checkpoint", "{}/file/c"), ("{}/file/c cannot be a checkpoint: Not a directory",)),
+        (("--checkpoint", "/proc/nope"), ("/proc/nope cannot be a checkpoint",)),
+        (("--sink", "csv:{}/file"), ("{}/file is a file, and answers in csv go to a folder",)),
+        (("--sink", "parquet:/proc/nope"), ("/proc/nope cannot be written", "another place")),
+        (("--sink", "jsonl:/proc/nope/x"), ("/proc/nope/x cannot be written", "another place")),
+        (("--sink", "jsonl:{}/empty"), ("{}/empty is a folder, and JSON lines go to a file",)),
+        (("--sink", "jsonl:{}/file/x"), ("{}/file/x cannot be written",)),
+    ],
+)
+def test_places_that_cannot_be_written(
+    words: tuple[str, ...], parts: tuple[str, ...], spark: SparkSession, folder: Path
+) -> None:
+    kept = ("--checkpoint", "{}/kept") if "--sink" in words else ()
+    refused(run(folder, *words, *kept), *(part.replace("{}", str(folder)) for part in parts))
+    assert not (folder / "kept").exists()  # or a second try with another sink would be refused
+
+
+@pytest.mark.parametrize("place", ["/proc/nope", "{}/file/c"])
+def test_a_checkpoint_in_process_that_cannot_be_written(place: str, folder: Path) -> None:
+    refused(run(folder, "--engine", "duckdb", "--checkpoint", place), "cannot be a checkpoint")
+
+
+# Facts in one file, and no facts at all
+
+
+def test_one_file_of_facts(spark: SparkSession, folder: Path) -> None:
+    (folder / "E.csv").write_text("x,time\na,0\nb,1\n")
+    (folder / "E.jsonl").write_text('{"x": "a", "time": 0}\n{"x": "b", "time": 1}\n')
+    (folder / "all.jsonl").write_text(
+        '{"predicate": "R", "x": "r"}\n{"predicate": "E", "x": "a", "time": 0}\n'
+        '{"predicate": "E", "x": "b", "time": 1}\n'
+    )
+    pq.write_table(pa.table({"x": ["a", "b"], "time": [0, 1]}), folder / "E.parquet")
+    (folder / "facts.tdl").write_text("E(a) @ 0. R(r).\nE(b) @ 1.\n")
+    for name in ("E.csv", "E.jsonl", "all.jsonl", "E.parquet", "facts.tdl"):
+        found = run(folder, facts=name)
+        assert (found.exit_code, found.stdout) == (0, ANSWER), name
+    (folder / "Z.csv").write_text("x,time\na,0\n")
+    refused(run(folder, facts="Z.csv"), "Z.csv: no input is called `Z`")
+    refused(run(folder, facts="file"), "file: facts are a folder, or a .csv, .parquet")
+
+
+def test_an_input_without_files(spark: SparkSession, folder: Path) -> None:
+    found = run(folder, "--query", "Both")
+    assert (found.exit_code, found.stdout) == (0, ANSWER)
+    assert found.stderr == "2 facts in 2 batches, 1 answer; tin 1, tout 1\n"
+
+
+@pytest.mark.parametrize("engine", ["spark", "duckdb"])
+def test_rigid_answers_need_no_facts_with_a_time(
+    engine: str, spark: SparkSession, folder: Path
+) -> None:
+    words = ("--rigid", "{}/rigid", "--query", "Near", "--engine", engine)
+    found = run(folder, *words, facts="empty")
+    assert found.exit_code == 0, found.output
+    assert found.stdout == '{"predicate": "Near", "x": "r"}\n'
+    assert found.stderr == "0 facts in 1 batch, 1 answer; tin none, tout none\n"
+
+
+def test_an_empty_input_that_was_closed_takes_nothing_more(
+    spark: SparkSession, folder: Path
+) -> None:
+    words = ("--checkpoint", "{}/kept", "--sink", "jsonl:{}/out")
+    for _ in range(2):
+        assert run(folder, *words, facts="empty").exit_code == 0
+    (folder / "empty" / "E.csv").write_text("x,time\na,0\n")
+    refused(run(folder, *words, facts="empty"), "is closed: its input had ended")

@@ -1,0 +1,1 @@
+"""What tests share: programs and facts at random, checkers, and streams to kill."""

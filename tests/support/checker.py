@@ -1,0 +1,156 @@
+"""A proof checker that shares nothing with the search: rules, facts, and arithmetic on times."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from tidelog.language.program import Atom, Constant, Program, Rule, TimeOffset, TimePoint, Value
+
+COMPARE = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+Fact = tuple[str, tuple[Value, ...], int | None]
+
+
+def as_fact(data: dict[str, Any]) -> Fact:
+    return data["predicate"], tuple(data["args"]), data.get("time")
+
+
+def given(facts: dict[str, list[tuple[Value, ...]]], temporal: set[str]) -> set[Fact]:
+    return {
+        (name, row[:-1], int(row[-1])) if name in temporal else (name, row, None)
+        for name, rows in facts.items()
+        for row in rows
+    }
+
+
+def unify(atom: Atom, fact: Fact, binding: dict[str, Any]) -> bool:
+    """Extend the binding in place so that the atom is the fact."""
+    name, args, time = fact
+    if atom.predicate != name or len(atom.args) != len(args):
+        return False
+    for term, value in zip(atom.args, args, strict=True):
+        if isinstance(term, Constant):
+            if term.value != value:
+                return False
+        elif binding.setdefault(f"object {term.name}", value) != value:
+            return False
+    match atom.time:
+        case None:
+            return time is None
+        case TimePoint(tick):
+            return time == tick
+        case TimeOffset(variable, offset):
+            if time is None:
+                return False
+            base = time - offset
+            return bool(binding.setdefault(f"time {variable.name}", base) == base)
+
+
+def applies(rule: Rule, head: Fact, premises: list[Fact]) -> dict[str, Any] | None:
+    """The binding under which a rule gives the head from the premises, in order; or None."""
+    binding: dict[str, Any] = {}
+    if len(premises) != len(rule.atoms) or not unify(rule.head, head, binding):
+        return None
+    for atom, fact in zip(rule.atoms, premises, strict=True):
+        if not unify(atom, fact, binding):
+            return None
+    for comparison in rule.comparisons:
+        left, right = (
+            t.value if isinstance(t, Constant) else binding[f"object {t.name}"]
+            for t in (comparison.left, comparison.right)
+        )
+        if not COMPARE[comparison.operator.value](left, right):
+            return None
+    return binding
+
+
+def rule_at(program: Program, step: dict[str, Any]) -> Rule:
+    """The rule a step names by its text and line."""
+    (found, *_) = [
+        r
+        for r in program.rules
+        if str(r.origin) == f"{step['file']}:{step['line']}" and _text(r) == step["rule"]
+    ]
+    return found
+
+
+def _text(rule: Rule) -> str:
+    from tidelog.language.printer import print_rule
+
+    return print_rule(rule)
+
+
+def check(program: Program, facts: set[Fact], goal: Fact, proof: dict[str, Any]) -> int:
+    """Check every step of a proof given as JSON; its size, counted anew."""
+    steps = proof["steps"]
+    assert as_fact(steps[0]["fact"]) == goal
+    names = [as_fact(step["fact"]) for step in steps]
+    assert len(set(names)) == len(names), "each fact is proved once"
+    used = {0}
+    sizes: dict[int, int] = {}
+    visiting: set[int] = set()
+
+    def size(i: int) -> int:
+        assert i not in visiting, "a fact is used in its own proof"
+        if i not in sizes:
+            visiting.add(i)
+            sizes[i] = 1 + sum(size(p) for p in steps[i]["premises"])
+            visiting.discard(i)
+        return sizes[i]
+
+    for step, fact in zip(steps, names, strict=True):
+        if step["rule"] is None:
+            assert fact in facts, "an input fact that was not given"
+            assert step["premises"] == []
+            continue
+        rule = rule_at(program, step)
+        premises = [names[p] for p in step["premises"]]
+        assert applies(rule, fact, premises) is not None, (step, premises)
+        used.update(step["premises"])
+    assert used == set(range(len(steps))), "a step that nothing uses"
+    assert size(0) == proof["size"]
+    return size(0)
+
+
+def smallest(program: Program, facts: set[Fact], model: set[Fact], goal: Fact) -> int:
+    """The least size of a proof, by trying every rule on every tuple of true facts, round by round.
+
+    Sizes go down until nothing changes any more: slow, and straight from the definition.
+    """
+    sizes: dict[Fact, float] = dict.fromkeys(facts, 1)
+    by_name: dict[str, list[Fact]] = {}
+    for fact in model | facts:
+        by_name.setdefault(fact[0], []).append(fact)
+    instances: list[tuple[Fact, list[Fact]]] = []
+    for rule in program.rules:
+        partial: list[tuple[dict[str, Any], list[Fact]]] = [({}, [])]
+        for atom in rule.atoms:
+            following = []
+            for binding, chosen in partial:
+                for fact in by_name.get(atom.predicate, ()):
+                    extended = dict(binding)
+                    if unify(atom, fact, extended):
+                        following.append((extended, [*chosen, fact]))
+            partial = following
+        for head in by_name.get(rule.head.predicate, ()):
+            instances += [
+                (head, chosen)
+                for binding, chosen in partial
+                if unify(rule.head, head, dict(binding)) and applies(rule, head, chosen) is not None
+            ]
+    changed = True
+    while changed:
+        changed = False
+        for head, premises in instances:
+            total = 1 + sum(sizes.get(p, float("inf")) for p in premises)
+            if total < sizes.get(head, float("inf")):
+                sizes[head] = total
+                changed = True
+    return int(sizes[goal])

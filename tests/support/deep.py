@@ -1,0 +1,25 @@
+"""How many examples a generated test tries.
+
+`make test-deep` tries twenty times as many, `make test-fast` a fifth.
+"""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+DEEP = float(os.environ.get("TIDELOG_DEEP", "1"))
+
+
+def times(n: int) -> int:
+    """As many as n, times TIDELOG_DEEP."""
+    return max(1, round(n * DEEP))
+
+
+def examples(n: int) -> settings:
+    """Settings for a test that tries n examples, times TIDELOG_DEEP."""
+    return settings(
+        max_examples=times(n),
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )

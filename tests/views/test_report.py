@@ -1,0 +1,193 @@
+"""The report and the notebook views as text; tests/browser opens them."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
+from oracle import naive
+from oracle.generate import Case, programs_and_facts
+from oracle.horizon import temporal_predicates
+from support.deep import examples
+from support.places import ROOT
+
+import tidelog
+from tidelog.analysis.containment import Ground
+from tidelog.cli import cli
+from tidelog.evaluation.duckdb import Engine
+from tidelog.evaluation.timeline import TooHard
+from tidelog.explain.record import objects_of, record
+from tidelog.views.report import embedded
+
+TURBINES = ("examples/turbines/rules.tdl", "--facts", "examples/turbines/facts")
+
+
+def run(*args: str | Path) -> Result:
+    return CliRunner().invoke(cli, [str(arg) for arg in args])
+
+
+@pytest.fixture(autouse=True)
+def _here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
+class Page(HTMLParser):
+    """The tags of a page, the data of its first script, and the text of the rest."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.scripts: list[str] = []
+        self.links: list[str] = []
+        self.text = ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.links += [value or "" for name, value in attrs if name in ("src", "href")]
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_data(self, data: str) -> None:
+        if self.lasttag == "script" and self.scripts and self.cdata_elem == "script":
+            self.scripts[-1] += data
+        else:
+            self.text += data
+
+    @property
+    def data(self) -> Any:
+        return json.loads(self.scripts[0])
+
+
+def test_a_page_is_self_contained(tmp_path: Path) -> None:
+    out = tmp_path / "report.html"
+    result = run("report", *TURBINES, "--out", out)
+    assert (result.exit_code, result.output) == (0, f"{out}: 2 outputs, 18 lanes, 43 proofs\n")
+    page = Page(out.read_text("utf-8"))
+    assert all(link.startswith("#") for link in page.links)
+    assert not re.search(r"https?://", out.read_text("utf-8"))
+    assert page.data["low"] == 0
+    assert page.data["high"] == 11
+    assert "svg" in page.tags
+    assert "Shdn(X) @ T+1 :- Cool(X) @ T, Flag(X) @ T+1." in page.text
+
+
+def test_the_data_of_a_page(tmp_path: Path) -> None:
+    out = tmp_path / "report.html"
+    run("report", *TURBINES, "--query", "Malfunc", "--from", 2, "--to", 8, "--out", out)
+    data = Page(out.read_text("utf-8")).data
+    names = [p["name"] for p in data["predicates"]]
+    lanes = {(names[p], label): runs for p, label, runs in data["lanes"]}
+    assert lanes["Malfunc", "north"] == [2, 1]
+    assert lanes["Malfunc", "east"] == [6, 1]
+    assert lanes["Temp", "north, high"] == [2, 3, 7, 2]
+    texts = [fact[0] for fact in data["facts"]]
+    proof = data["facts"][texts.index("Malfunc(east) @ 6")]
+    assert [texts[i] for i in proof[4]] == ["Shdn(east) @ 8"]
+    assert data["rules"][proof[3]][:2] == ["rules.tdl:10", "Malfunc(X) @ T-2 :- Shdn(X) @ T."]
+    assert [3, "Malfunc(north) @ 2", ["Temp(north, high) @ 4"]] in data["waiting"]
+
+
+def test_json_says_what_was_written(tmp_path: Path) -> None:
+    out = tmp_path / "report.html"
+    said = json.loads(run("report", TURBINES[0], "--out", out, "--json").output)
+    size = len(out.read_bytes())
+    assert said == {
+        "file": str(out), "outputs": 2, "lanes": 0, "proofs": 0, "bytes": size, "notes": []
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "said"),
+    [
+        (["--out", ""], 2, "--out names no file"),
+        (["--facts", "", "--out", "x"], 2, "--facts names no file"),
+        (["--out", "README.md/x.html"], 2, "cannot write"),
+        (["--from", "1", "--out", "x"], 2, "go with --facts"),
+        (["--facts", "examples/turbines/facts", "--to", "inf", "--out", "x"], 2, "finite"),
+        (["--facts", "examples/turbines/facts", "--to", "soon", "--out", "x"], 2, "whole number"),
+        (["--facts", "nowhere", "--out", "x"], 1, "no such file"),
+        (
+            ["--facts", "examples/turbines/facts", "--to", "99999999", "--out", "x"],
+            1,
+            "choose with",
+        ),
+        (["--query", "Malfunk", "--out", "x"], 2, "did you mean Malfunc?"),
+        ([], 2, "--out"),
+    ],
+)
+def test_wrong_use(args: list[str], code: int, said: str) -> None:
+    result = run("report", TURBINES[0], *args)
+    assert result.exit_code == code
+    assert said in result.output
+    assert "Traceback" not in result.output
+
+
+@given(st.text())
+@examples(100)
+def test_embedded_data_comes_back_and_cannot_end_its_script(text: str) -> None:
+    found = embedded({"x": [text, "</script><!--"]})
+    assert json.loads(found) == {"x": [text, "</script><!--"]}
+    assert not set(found) & set("<>&\u2028\u2029")
+
+
+def test_markup_is_text_without_a_browser(tmp_path: Path) -> None:
+    bad = "</script></title></pre><script>bad()</script>\"'&"
+    rules = tmp_path / "rules.tdl"
+    rules.write_text(f'% {bad}\nP(X) @ T :- E(X) @ T, X != "</ol><img>".\n')
+    program = tidelog.load(rules)
+    out = tmp_path / "report.html"
+    facts = tmp_path / "facts.jsonl"
+    facts.write_text(json.dumps({"predicate": "E", "a": bad, "time": 0}) + "\n")
+    assert run("report", rules, "--facts", facts, "--out", out).exit_code == 0
+    page = Page(out.read_text("utf-8"))
+    assert page.tags.count("script") == 2
+    assert "img" not in page.tags
+    assert bad in page.text
+    assert page.data["facts"][0][0] == f"P({tidelog.language.printer.print_value(bad)}) @ 0"
+    step = tidelog.Stream(program).push(0, {"E": [(bad,)]})
+    why = program.why("P(a) @ 0", {"E": [(bad, 0)]})
+    for thing in (program, tidelog.analyze(program, "P"), step, why):
+        shown = Page(thing._repr_html_())
+        assert not {"script", "img", "ol"} & set(shown.tags)
+    assert bad in Page(step._repr_html_()).text
+
+
+@given(programs_and_facts(huge=False, max_rules=5))
+@examples(25)
+def test_lanes_and_proofs_hold_what_holds(case: Case) -> None:
+    """Against the naive evaluator: each lane's ticks, and a proof for each derived fact."""
+    temporal = set(temporal_predicates(case.program))
+    names = [*case.program.heads, *case.program.inputs]
+    with Engine(case.program, case.facts) as engine:
+        try:
+            found = record(engine, case.queries, case.low, case.high, budget=3.0)
+        except TooHard:
+            return
+    true = naive.evaluate(case.program, case.facts, names, case.low, case.high)
+    predicates = {p.source: p for p in found.deps.core.predicates.values()}
+    wanted = {
+        (name, objects_of(predicates[name], Ground(name, row[:-1])), row[-1])
+        for name in predicates
+        if name in temporal
+        for row in true[name]
+    }
+    shown = [
+        (lane.predicate, lane.objects, tick)
+        for lane in found.lanes
+        for first, n in lane.stretches
+        for tick in range(first, first + n)
+    ]
+    assert len(shown) == len(set(shown))
+    assert set(shown) == wanted
+    proved = {(f.fact.predicate, (*f.fact.args, f.fact.time)) for f in found.facts}
+    derived = {n for n in predicates if n in temporal and n in case.program.heads}
+    assert {(n, row) for n in derived for row in true[n]} <= proved
