@@ -12,7 +12,7 @@ import click
 @click.command("lsp")
 @click.option("--stdio", is_flag=True, help="Speak on standard input and output; the default.")
 @click.option(
-    "--tcp", metavar="[HOST]:PORT", help="Wait for one client there; 127.0.0.1 if no HOST."
+    "--tcp", metavar="[HOST]:PORT", help="Wait for one client there, on 127.0.0.1 if no HOST."
 )
 @click.option("--log", "log_file", metavar="FILE", help="Write what goes wrong there.")
 def lsp_command(stdio: bool, tcp: str | None, log_file: str | None) -> None:

@@ -51,6 +51,8 @@ def fixes(document: Document, diagnostic: Diagnostic) -> Iterator[Fix]:
             yield Fix(f"remove this {what}", *_whole(document, start, end), "", preferred=True)
         case Code.DECLARED_TWICE if "is declared twice" in diagnostic.message:
             yield Fix("remove this declaration", *_whole(document, start, end), "", preferred=True)
+        case Code.LOWER_CASE if quoted:
+            yield Fix(f"write `{quoted[-1]}`", start, end, quoted[-1])
         case Code.UNSAFE_HEAD if "constants start" in hint and written:
             yield Fix(f'write `"{written}"`', start, end, f'"{written}"')
 
