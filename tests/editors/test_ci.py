@@ -141,6 +141,7 @@ def step(name: str, folder: Path, **inputs: str) -> subprocess.CompletedProcess[
     )
 
 
+@pytest.mark.slow
 def test_the_steps_of_the_action(tmp_path: Path) -> None:
     folder = tmp_path / "project"
     folder.mkdir()

@@ -14,6 +14,8 @@ from lsprotocol import types
 from pygls.exceptions import JsonRpcException
 from pygls.lsp.client import LanguageClient
 
+pytestmark = pytest.mark.slow  # processes
+
 RULES = """\
 % Wind turbines 🌬
 input Temp(device: text, level: text) @ time.  % one reading a tick

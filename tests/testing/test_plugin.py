@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow  # processes
+
 RULES = "Hot(X) @ T :- Temp(X, high) @ T, Temp(X, high) @ T+1.\n"
 TESTS = """\
 rules: rules.tdl

@@ -321,9 +321,9 @@ def _lower_case(rule: Rule, program: Program) -> Iterator[Diagnostic]:
     mentioned, and quotes make it plain text for certain.
     """
     heads = [t for t in rule.head.args if isinstance(t, Constant) and _bare_name(t)]
-    bodies = [(atom, i, t) for atom in rule.atoms for i, t in enumerate(atom.args)]
-    if not heads or not bodies:
+    if not heads:
         return
+    bodies = [(atom, i, t) for atom in rule.atoms for i, t in enumerate(atom.args)]
     all_constant = not any(rule.head.variables)
     for constant in dict.fromkeys(heads):
         name = str(constant.value)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from tidelog.language.tokens import Kind
-from tidelog.lsp.document import Document
+from dataclasses import dataclass
+
+from tidelog.lsp.document import Chunk, Document
 from tidelog.lsp.names import is_definition
+from tidelog.lsp.positions import Units
 from tidelog.lsp.roles import Part, Role, Word
 
 # The protocol's own names: every theme has colours for them.
@@ -38,39 +40,79 @@ _TYPE_OF = {
 }
 
 
+@dataclass(frozen=True)
+class _Encoded:
+    """The words of a chunk: places on its first line are told from its start.
+
+    `first` and `last` are lines and columns; `rest` has five numbers for each word after the first,
+    of which only `kind`, its length, type and modifiers, is told here.
+    """
+
+    first: tuple[int, int]
+    kind: tuple[int, int, int]
+    rest: list[int]
+    last: tuple[int, int]
+
+
 def semantic_tokens(document: Document, first: int = 0, last: int | None = None) -> list[int]:
-    """Five numbers a word, each place told from the one before; lines from `first` to `last`."""
+    """Five numbers a word, each place told from the one before; of chunks in these lines.
+
+    What chunks are made of is remembered with them: a keystroke encodes one or two anew.
+    """
     data: list[int] = []
     line_before = column_before = 0
-    length = document.units.length
     for chunk in document.chunks:
         line, column = document.places[chunk.key]
         if line - 1 + chunk.lines < first:
             continue
         if last is not None and line - 1 > last:
             break
-        row, row_start, skew = line - 1, 0, column - 1
-        mark = 1 if line == 1 and document.raw.startswith("\ufeff") else 0
-        for word in chunk.words:
-            type_ = _TYPE_OF.get(word.role)
-            token = word.token
-            breaks = chunk.text.count("\n", row_start, token.start)
-            if breaks:
-                row += breaks
-                row_start = chunk.text.rfind("\n", 0, token.start) + 1
-                skew = mark = 0
-            if type_ is None or row < first or (last is not None and row > last):
-                continue
-            at = length(chunk.text[row_start : token.start]) + mark
-            if skew:  # the chunk starts within a line, after others
-                begin = document.point(line, column)[1]
-                at = begin + length(chunk.text[row_start : token.start])
-            delta = row - line_before
-            start = at - column_before if delta == 0 else at
-            shown = token.text.split("\n", 1)[0] if token.kind is Kind.BAD else token.text
-            data += (delta, start, length(shown), TYPES.index(type_), _modifiers(word))
-            line_before, column_before = row, at
+        words = _encoded(chunk, document.units)
+        if words is None:
+            continue
+        begin = 0  # of the chunk in its first line, if any of its words is there
+        if words.first[0] == 0:
+            begin = document.point(line, column)[1]
+        row, at = line - 1 + words.first[0], words.first[1] + begin
+        delta = row - line_before
+        data += (delta, at if delta else at - column_before, *words.kind)
+        data += words.rest
+        line_before = line - 1 + words.last[0]
+        column_before = words.last[1] + (begin if words.last[0] == 0 else 0)
     return data
+
+
+def _encoded(chunk: Chunk, units: Units) -> _Encoded | None:
+    if units not in chunk.encoded:
+        chunk.encoded[units] = _encode(chunk, units)
+    found = chunk.encoded[units]
+    assert found is None or isinstance(found, _Encoded)
+    return found
+
+
+def _encode(chunk: Chunk, units: Units) -> _Encoded | None:
+    row = row_start = 0
+    first = last = None
+    kind = (0, 0, 0)
+    rest: list[int] = []
+    for word in chunk.words:
+        type_ = _TYPE_OF.get(word.role)
+        token = word.token
+        breaks = chunk.text.count("\n", row_start, token.start)
+        if breaks:
+            row += breaks
+            row_start = chunk.text.rfind("\n", 0, token.start) + 1
+        if type_ is None:
+            continue
+        at = units.length(chunk.text[row_start : token.start])
+        told = (units.length(token.text), TYPES.index(type_), _modifiers(word))
+        if last is None:
+            first, kind = (row, at), told
+        else:
+            delta = row - last[0]
+            rest += (delta, at if delta else at - last[1], *told)
+        last = (row, at)
+    return None if first is None or last is None else _Encoded(first, kind, rest, last)
 
 
 def _modifiers(word: Word) -> int:
@@ -88,7 +130,12 @@ def edited(old: list[int], new: list[int]) -> tuple[int, int, list[int]]:
     first = min(first, short)
     while first < short and old[first] == new[first]:
         first += 1
-    same = 0
-    while same < short - first and old[-1 - same] == new[-1 - same]:
+    same, most = 0, short - first
+    ends = len(old), len(new)
+    while same + 1000 <= most and (
+        old[ends[0] - same - 1000 : ends[0] - same] == new[ends[1] - same - 1000 : ends[1] - same]
+    ):
+        same += 1000
+    while same < most and old[-1 - same] == new[-1 - same]:
         same += 1
-    return first, len(old) - first - same, new[first : len(new) - same]
+    return first, ends[0] - first - same, new[first : ends[1] - same]

@@ -72,6 +72,11 @@ class Chunk:
     def lines(self) -> int:
         return self.text.count("\n")
 
+    @cached_property
+    def encoded(self) -> dict[Units, object]:
+        """What `colours` has made of it."""
+        return {}
+
 
 def chunked(text: str) -> Iterator[str]:
     """The text cut after each `.` that ends a statement.

@@ -71,6 +71,8 @@ class Opened:
     common: tuple[Diagnostic, ...] = ()
     told: list[Diagnostic] = field(default_factory=list)
     seconds: float = 0.0  # that looking at all statements together took
+    looked_at: tuple[int, ...] = ()  # the statements that `common` is about, by identity
+    held: Document | None = None  # so that no identity is used twice
     waiting: asyncio.TimerHandle | None = None
     colours: tuple[str, list[int]] | None = None
 
@@ -160,9 +162,13 @@ class Server(LanguageServer):
         if state is None:
             return
         state.waiting = None
-        started = time.process_time()
-        state.common = state.document.common_findings()
-        state.seconds = time.process_time() - started
+        document = state.document
+        looked_at = (document.complete, *map(id, document.program.statements))
+        if looked_at != state.looked_at:  # while a statement is being written, the others stay
+            started = time.process_time()
+            state.common = document.common_findings()
+            state.seconds = time.process_time() - started
+            state.looked_at, state.held = looked_at, document
         self.tell(state)
 
     def tell(self, state: Opened) -> None:
