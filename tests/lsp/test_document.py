@@ -109,6 +109,25 @@ def test_edits_give_what_checking_the_whole_gives(
         assert told(document) == whole(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "old", "new"),
+    [
+        ("P(a). /* one\nQ(a).\nR(a).\n", "R", "*/ R"),  # a comment of others is closed further on
+        ("P(a). /* one\nQ(a).*/\nR(a).\n", "*/", ""),
+        ("P(5).\nQ(X) :- E(X), X > 5.\nR(a).\n", "\nR", "5.\nR"),  # a dot becomes a decimal point
+        ("P(X) :- E(X), X > 5.5.\nR(a).\n", "5.5", "5. 5"),
+        ("P(a)\nQ(b).\n", "\nQ", ".\nQ"),
+        ("P(a). ' one\nQ(a).", "\nQ", "' \nQ"),
+    ],
+)
+def test_edits_that_reach_back(text: str, old: str, new: str) -> None:
+    document = Document.of("u", text)
+    told(document)
+    changed = text.replace(old, new, 1)
+    assert told(document.changed(changed)) == whole(changed)
+    assert told(document.changed(changed).changed(text)) == whole(text)
+
+
 @examples(150)
 @given(TEXTS, st.integers(0, 200), st.sampled_from(list(Units)))
 def test_nothing_fails_on_any_text(text: str, at: int, units: Units) -> None:
