@@ -10,23 +10,23 @@ from pygments.token import Comment, Error, Keyword, Name, Number, Operator, Stri
 
 from tidelog.language.diagnostics import Source
 from tidelog.language.tokens import Kind, tokenize
-from tidelog.lsp.roles import Role, Scanner
+from tidelog.lsp.roles import Scanner, WordRole
 
 __all__ = ["TidelogLexer"]
 
-_TYPES: dict[Role, Any] = {
-    Role.KEYWORD: Keyword.Declaration,
-    Role.PREDICATE: Name.Class,
-    Role.VARIABLE: Name.Variable,
-    Role.TIME: Name.Variable.Magic,
-    Role.CONSTANT: Name.Constant,
-    Role.TEXT: String.Double,
-    Role.NUMBER: Number,
-    Role.COLUMN: Name.Attribute,
-    Role.TYPE: Keyword.Type,
-    Role.OPERATOR: Operator,
-    Role.COMMENT: Comment.Single,
-    Role.OTHER: Error,
+_TYPES: dict[WordRole, Any] = {
+    WordRole.KEYWORD: Keyword.Declaration,
+    WordRole.PREDICATE: Name.Class,
+    WordRole.VARIABLE: Name.Variable,
+    WordRole.TIME: Name.Variable.Magic,
+    WordRole.CONSTANT: Name.Constant,
+    WordRole.TEXT: String.Double,
+    WordRole.NUMBER: Number,
+    WordRole.COLUMN: Name.Attribute,
+    WordRole.TYPE: Keyword.Type,
+    WordRole.OPERATOR: Operator,
+    WordRole.COMMENT: Comment.Single,
+    WordRole.OTHER: Error,
 }
 
 

@@ -55,16 +55,16 @@ class TidelogMagics(Magics):
     def _names(self) -> dict[str, Any]:
         """The variables of the notebook."""
         assert self.shell is not None
-        found: dict[str, Any] = self.shell.user_ns
-        return found
+        names: dict[str, Any] = self.shell.user_ns
+        return names
 
     def _define(self, words: list[str], cell: str) -> None:
         if len(words) > 1 or not all(word.isidentifier() for word in words):
             raise UsageError(f"the line names a variable for the program: {_USAGE}")
         name = words[0] if words else "program"
         report = check(cell, f"<{name}>")
-        for found in report.diagnostics:
-            print(render(found, report.source), end="\n\n")
+        for diagnostic in report.diagnostics:
+            print(render(diagnostic, report.source), end="\n\n")
         if report.errors:
             return
         self._names[name] = Program(report.program.statements)

@@ -13,7 +13,7 @@ import pytest
 
 if TYPE_CHECKING:
     from tidelog.testing import Case, Result, Runner, Suite
-    from tidelog.testing.model import Limit
+    from tidelog.testing.model import QueryLimit
 
 ENDINGS = (".test.yaml", ".test.yml")
 _RUNNER = pytest.StashKey["Runner"]()
@@ -31,8 +31,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     if file_path.name.endswith(ENDINGS):
-        found: RulesTests = RulesTests.from_parent(parent, path=file_path)
-        return found
+        collector: RulesTests = RulesTests.from_parent(parent, path=file_path)
+        return collector
     return None
 
 
@@ -60,7 +60,7 @@ class RulesTests(pytest.File):
             suite = load(self.path)
         except WrongFile as error:
             raise self.CollectError(str(error)) from None
-        tests: tuple[Case | Limit, ...] = (*suite.cases, *suite.limits)
+        tests: tuple[Case | QueryLimit, ...] = (*suite.cases, *suite.limits)
         for test in tests:
             yield RulesTest.from_parent(self, name=test.name, suite=suite, test=test)
 
@@ -75,7 +75,7 @@ class Unexpected(Exception):
 
 
 class RulesTest(pytest.Item):
-    def __init__(self, *, suite: Suite, test: Case | Limit, **rest: object) -> None:
+    def __init__(self, *, suite: Suite, test: Case | QueryLimit, **rest: object) -> None:
         super().__init__(**rest)  # type: ignore[arg-type]
         self.suite, self.test = suite, test
 

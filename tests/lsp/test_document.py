@@ -20,8 +20,8 @@ from tidelog.lsp.document import Document
 from tidelog.lsp.fixes import fixes
 from tidelog.lsp.hover import hover
 from tidelog.lsp.names import CannotRename, definitions, references, renamed, spot_at
-from tidelog.lsp.positions import Lines, Units
-from tidelog.lsp.roles import Role
+from tidelog.lsp.positions import TextLines, Units
+from tidelog.lsp.roles import WordRole
 
 # Pieces that meet in surprising ways: foreign comments, decimals, quotes, statements without end.
 PIECES = st.sampled_from(
@@ -136,7 +136,7 @@ def test_nothing_fails_on_any_text(text: str, at: int, units: Units) -> None:
     analyses._analysed = lambda program, query: "not now"  # type: ignore[method-assign]
     data = colours.semantic_tokens(document)
     assert painted(document, data) == [
-        word.token.text for _, word in document.words if word.role is not Role.OTHER
+        word.token.text for _, word in document.words if word.role is not WordRole.OTHER
     ]
     assert colours.semantic_tokens(document, 0, 10_000) == data
     offset = min(at, len(document.text))
@@ -160,7 +160,7 @@ def test_nothing_fails_on_any_text(text: str, at: int, units: Units) -> None:
 @examples(100)
 @given(TEXTS, st.integers(-1, 30), st.integers(0, 60), st.sampled_from(list(Units)))
 def test_positions_stay_within_the_text(text: str, line: int, column: int, units: Units) -> None:
-    lines = Lines(text, units)
+    lines = TextLines(text, units)
     offset = lines.offset(line, column)
     assert 0 <= offset <= len(text)
     back = lines.position(offset)
@@ -227,7 +227,7 @@ def test_colours_are_told_as_differences() -> None:
 
 
 def test_a_change_at_once_is_a_change_in_parts() -> None:
-    lines = Lines("a🌬b\r\nc", Units.UTF16)
+    lines = TextLines("a🌬b\r\nc", Units.UTF16)
     assert lines.replaced((0, 1), (0, 3), "x") == "axb\r\nc"
     assert lines.replaced((0, 99), (1, 0), "") == "a🌬bc"
     assert types.Position(0, 1) < types.Position(0, 2)

@@ -47,8 +47,8 @@ def check_command(rules: tuple[str, ...], format_: str | None, strict: bool, as_
     reports = [read(each) for each in rules]
     match "json" if as_json else format_ or "text":
         case "json":
-            found = [_check_json(report) for report in reports]
-            print_json(found[0] if len(found) == 1 else found)
+            as_data = [_check_json(report) for report in reports]
+            print_json(as_data[0] if len(as_data) == 1 else as_data)
         case "github":
             terminal.print_lines(line for report in reports for line in github_lines(report))
         case "sarif":
@@ -77,10 +77,10 @@ def _check_json(report: Report) -> dict[str, object]:
 @json_option
 def fmt_command(rules: tuple[str, ...], only_check: bool, as_json: bool) -> None:
     """Lay RULES out in the one standard way, in place; - writes to standard output."""
-    found = [_formatted(each, only_check, as_json) for each in rules]
+    formatted = [_formatted(each, only_check, as_json) for each in rules]
     if as_json:
-        print_json(found[0] if len(found) == 1 else found)
-    sys.exit(1 if only_check and any(each["changed"] for each in found) else 0)
+        print_json(formatted[0] if len(formatted) == 1 else formatted)
+    sys.exit(1 if only_check and any(each["changed"] for each in formatted) else 0)
 
 
 def _formatted(rules: str, only_check: bool, as_json: bool) -> dict[str, object]:

@@ -16,7 +16,7 @@ from tidelog.cli.common import budget_option, json_option, print_json, replace_f
 from tidelog.views import terminal
 
 if TYPE_CHECKING:
-    from tidelog.testing import FileReport, Report, Runner, Suite
+    from tidelog.testing import FileReport, Runner, RunReport, Suite
 
 STYLES = (
     (re.compile(r"^FAIL\b"), "bold red"),
@@ -120,13 +120,20 @@ def test_command(
     except OSError as error:
         said = error.strerror or str(error)
         raise click.UsageError(f"cannot read {error.filename}: {said}") from error
+    _told(report, junit_file, as_json)
+    sys.exit(0 if report.passed else 1)
+
+
+def _told(report: RunReport, junit_file: str | None, as_json: bool) -> None:
+    """The report for machines, and the sum for people."""
+    from tidelog.testing import junit
+
     if junit_file is not None:
-        _write(junit_file, testing.junit(report))
+        _write(junit_file, junit(report))
     if as_json:
         print_json(report.as_json())
     else:
         _sum(report)
-    sys.exit(0 if report.passed else 1)
 
 
 def _spark(master: str, progress: Callable[[str], None]) -> object:
@@ -145,9 +152,9 @@ def _printer(verbose: bool) -> Callable[[FileReport], None]:
     return lambda file: terminal.print_lines(file_lines(file, verbose=verbose), STYLES)
 
 
-def _sum(report: Report) -> None:
+def _sum(report: RunReport) -> None:
     """What is said after all files: coverage, and the counts."""
-    from tidelog.testing.reports import Report as Whole
+    from tidelog.testing.reports import RunReport as Whole
     from tidelog.testing.reports import report_lines, sum_line
 
     rest = report_lines(Whole((), report.coverage, report.min_coverage))[:-1]
@@ -202,8 +209,8 @@ def _rewritten(suite: Suite, runner: Runner, match: str) -> str:
 def _as_before(raw: bytes, text: str) -> bytes:
     """The text with the byte order mark and the ends of lines that the file has."""
     mark = b"\xef\xbb\xbf"
-    found = text.replace("\n", "\r\n") if b"\r\n" in raw else text
-    return (mark if raw.startswith(mark) else b"") + found.encode()
+    content = text.replace("\n", "\r\n") if b"\r\n" in raw else text
+    return (mark if raw.startswith(mark) else b"") + content.encode()
 
 
 def _agreed(path: str) -> bool:

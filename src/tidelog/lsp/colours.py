@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tidelog.lsp.document import Chunk, Document
 from tidelog.lsp.names import is_definition
 from tidelog.lsp.positions import Units
-from tidelog.lsp.roles import Part, Role, Word
+from tidelog.lsp.roles import StatementPart, Word, WordRole
 
 # The protocol's own names: every theme has colours for them.
 TYPES = (
@@ -26,17 +26,17 @@ TYPES = (
 MODIFIERS = ("declaration", "definition")
 
 _TYPE_OF = {
-    Role.KEYWORD: "keyword",
-    Role.PREDICATE: "class",
-    Role.VARIABLE: "variable",
-    Role.TIME: "parameter",
-    Role.CONSTANT: "enumMember",
-    Role.TEXT: "string",
-    Role.NUMBER: "number",
-    Role.COLUMN: "property",
-    Role.TYPE: "type",
-    Role.OPERATOR: "operator",
-    Role.COMMENT: "comment",
+    WordRole.KEYWORD: "keyword",
+    WordRole.PREDICATE: "class",
+    WordRole.VARIABLE: "variable",
+    WordRole.TIME: "parameter",
+    WordRole.CONSTANT: "enumMember",
+    WordRole.TEXT: "string",
+    WordRole.NUMBER: "number",
+    WordRole.COLUMN: "property",
+    WordRole.TYPE: "type",
+    WordRole.OPERATOR: "operator",
+    WordRole.COMMENT: "comment",
 }
 
 
@@ -85,9 +85,9 @@ def semantic_tokens(document: Document, first: int = 0, last: int | None = None)
 def _encoded(chunk: Chunk, units: Units) -> _Encoded | None:
     if units not in chunk.encoded:
         chunk.encoded[units] = _encode(chunk, units)
-    found = chunk.encoded[units]
-    assert found is None or isinstance(found, _Encoded)
-    return found
+    encoded = chunk.encoded[units]
+    assert encoded is None or isinstance(encoded, _Encoded)
+    return encoded
 
 
 def _encode(chunk: Chunk, units: Units) -> _Encoded | None:
@@ -118,7 +118,7 @@ def _encode(chunk: Chunk, units: Units) -> _Encoded | None:
 def _modifiers(word: Word) -> int:
     if not is_definition(word):
         return 0
-    return 1 if word.part is Part.INPUT else 2
+    return 1 if word.part is StatementPart.INPUT else 2
 
 
 def edited(old: list[int], new: list[int]) -> tuple[int, int, list[int]]:

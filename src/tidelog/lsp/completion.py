@@ -14,7 +14,7 @@ from tidelog.language.tokens import Kind, Token, is_name, quote, tokenize
 from tidelog.language.types import infer
 from tidelog.lsp import facts
 from tidelog.lsp.document import Document
-from tidelog.lsp.roles import Part, Role, Scanner, Word
+from tidelog.lsp.roles import Scanner, StatementPart, Word, WordRole
 
 # Constants of one column that are suggested, the most frequent first.
 MOST_CONSTANTS = 30
@@ -30,7 +30,7 @@ class Sort(StrEnum):
 
 
 @dataclass(frozen=True)
-class Suggestion:
+class Completion:
     """A word, what to insert for it (a snippet, with `$1` and `${1:name}`), and what it is."""
 
     label: str
@@ -39,10 +39,10 @@ class Suggestion:
     detail: str = ""
 
 
-def completions(document: Document, offset: int) -> tuple[int, list[Suggestion]]:
+def completions(document: Document, offset: int) -> tuple[int, list[Completion]]:
     """Where the word that is being written starts, and what it may become."""
-    found = document.chunk_at(offset)
-    start, text = (0, "") if found is None else (found[0], found[1].text)
+    around = document.chunk_at(offset)
+    start, text = (0, "") if around is None else (around[0], around[1].text)
     if text[: offset - start].endswith("."):
         start, text = offset, ""  # a statement has just ended
     tokens = [t for t in tokenize(Source("", text[: offset - start]), []) if t.kind is not Kind.END]
@@ -63,31 +63,31 @@ def _open_text(token: Token) -> bool:
     return token.kind is Kind.BAD and token.text.startswith('"')
 
 
-def _suggested(document: Document, scanner: Scanner, words: list[Word]) -> Iterator[Suggestion]:
+def _suggested(document: Document, scanner: Scanner, words: list[Word]) -> Iterator[Completion]:
     program, before = document.program, scanner.before
     if scanner.depth and scanner.predicate is not None:
-        if scanner.part is Part.INPUT:
+        if scanner.part is StatementPart.INPUT:
             yield from _types() if before == ":" else ()
-        elif scanner.part is Part.OUTPUT:
+        elif scanner.part is StatementPart.OUTPUT:
             yield from _columns(program, scanner.predicate, scanner.argument)
         else:
             yield from _terms(program, scanner, words)
     elif before == "@":
         yield from _times(scanner, words)
-    elif scanner.part is Part.START:
-        yield Suggestion("input", Sort.KEYWORD, "input ${1:P}(${2:a: text}) @ time.", "a stream")
-        yield Suggestion("output", Sort.KEYWORD, "output ${1:P}.", "what is asked for")
+    elif scanner.part is StatementPart.START:
+        yield Completion("input", Sort.KEYWORD, "input ${1:P}(${2:a: text}) @ time.", "a stream")
+        yield Completion("output", Sort.KEYWORD, "output ${1:P}.", "what is asked for")
         yield from _predicates(program, program.heads)
-    elif scanner.part is Part.OUTPUT and before in ("output", ","):
+    elif scanner.part is StatementPart.OUTPUT and before in ("output", ","):
         for name in program.heads:
-            yield Suggestion(name, Sort.PREDICATE, name, facts.kind(program, name))
-    elif scanner.part is Part.BODY and before in (":-", ","):
+            yield Completion(name, Sort.PREDICATE, name, facts.kind(program, name))
+    elif scanner.part is StatementPart.BODY and before in (":-", ","):
         yield from _predicates(program, tuple(dict.fromkeys((*program.inputs, *program.heads))))
-        for name in _variables(scanner, words, Role.VARIABLE):
-            yield Suggestion(name, Sort.VARIABLE, name, "compare it")
+        for name in _variables(scanner, words, WordRole.VARIABLE):
+            yield Completion(name, Sort.VARIABLE, name, "compare it")
 
 
-def _predicates(program: Program, names: tuple[str, ...]) -> Iterator[Suggestion]:
+def _predicates(program: Program, names: tuple[str, ...]) -> Iterator[Completion]:
     types = infer(program).columns
     for name in names:
         arguments = facts.columns(program, name)
@@ -97,7 +97,7 @@ def _predicates(program: Program, names: tuple[str, ...]) -> Iterator[Suggestion
         detail = (
             f"{facts.kind(program, name)} {facts.signature(program, name, types.get(name, ()))}"
         )
-        yield Suggestion(name, Sort.PREDICATE, insert, detail)
+        yield Completion(name, Sort.PREDICATE, insert, detail)
 
 
 def _variable(column: str) -> str:
@@ -110,57 +110,57 @@ def _variable(column: str) -> str:
     return name if is_name(name) and name[0].isupper() else "X"
 
 
-def _types() -> Iterator[Suggestion]:
-    return (Suggestion(type_.value, Sort.TYPE, type_.value, "a type") for type_ in Type)
+def _types() -> Iterator[Completion]:
+    return (Completion(type_.value, Sort.TYPE, type_.value, "a type") for type_ in Type)
 
 
-def _columns(program: Program, predicate: str, argument: int) -> Iterator[Suggestion]:
+def _columns(program: Program, predicate: str, argument: int) -> Iterator[Completion]:
     names = facts.columns(program, predicate)
     order = (*names[argument:], *names[:argument])
     for name in order:
         written = name if is_name(name) else quote(name)
-        yield Suggestion(name, Sort.COLUMN, written, f"a column of {predicate}")
+        yield Completion(name, Sort.COLUMN, written, f"a column of {predicate}")
 
 
-def _terms(program: Program, scanner: Scanner, words: list[Word]) -> Iterator[Suggestion]:
+def _terms(program: Program, scanner: Scanner, words: list[Word]) -> Iterator[Completion]:
     """An argument: a variable of the rule, a new one named after the column, or a constant."""
     predicate, i = scanner.predicate or "", scanner.argument
     types = infer(program).columns.get(predicate, ())
     names = facts.columns(program, predicate)
-    seen = _variables(scanner, words, Role.VARIABLE)
+    seen = _variables(scanner, words, WordRole.VARIABLE)
     if i < len(names):
         fresh = _variable(names[i])
         if fresh not in seen:
             column = f"column {names[i]}: {print_type(types[i] if i < len(types) else None)}"
-            yield Suggestion(fresh, Sort.COLUMN, fresh, column)
+            yield Completion(fresh, Sort.COLUMN, fresh, column)
     for name in seen:
-        yield Suggestion(name, Sort.VARIABLE, name, "a variable of this rule")
+        yield Completion(name, Sort.VARIABLE, name, "a variable of this rule")
     for text, times in _constants(program, predicate, i).most_common(MOST_CONSTANTS):
-        yield Suggestion(text, Sort.CONSTANT, text, f"used {times} times here")
-    yield Suggestion("_", Sort.VARIABLE, "_", "any value")
+        yield Completion(text, Sort.CONSTANT, text, f"used {times} times here")
+    yield Completion("_", Sort.VARIABLE, "_", "any value")
 
 
 def _constants(program: Program, predicate: str, i: int) -> Counter[str]:
-    found: Counter[str] = Counter()
+    constants: Counter[str] = Counter()
     for rule in program.rules:
         for literal in (rule.head, *rule.body):
             if isinstance(literal, Atom) and literal.predicate == predicate:
                 term = literal.args[i] if i < len(literal.args) else Variable("X")
                 if isinstance(term, Constant):
-                    found[print_value(term.value)] += 1
-    return found
+                    constants[print_value(term.value)] += 1
+    return constants
 
 
-def _times(scanner: Scanner, words: list[Word]) -> Iterator[Suggestion]:
-    if scanner.part is Part.INPUT:
-        yield Suggestion("time", Sort.COLUMN, "time", "the time column")
+def _times(scanner: Scanner, words: list[Word]) -> Iterator[Completion]:
+    if scanner.part is StatementPart.INPUT:
+        yield Completion("time", Sort.COLUMN, "time", "the time column")
         return
-    for name in dict.fromkeys((*_variables(scanner, words, Role.TIME), "T")):
+    for name in dict.fromkeys((*_variables(scanner, words, WordRole.TIME), "T")):
         for text in (name, f"{name}+1", f"{name}-1"):
-            yield Suggestion(text, Sort.VARIABLE, text, "a time")
+            yield Completion(text, Sort.VARIABLE, text, "a time")
 
 
-def _variables(scanner: Scanner, words: list[Word], role: Role) -> list[str]:
+def _variables(scanner: Scanner, words: list[Word], role: WordRole) -> list[str]:
     """The variables of the statement that is being written."""
     names = (
         word.token.text

@@ -19,7 +19,7 @@ from tidelog.language.diagnostics import Diagnostic, Note, Source
 from tidelog.language.parser import parse_source
 from tidelog.language.program import Origin, Program, Rule, Statement
 from tidelog.language.tokens import Kind, Token, tokenize
-from tidelog.lsp.positions import Lines, Units
+from tidelog.lsp.positions import TextLines, Units
 from tidelog.lsp.roles import Scanner, Word
 
 # How far a token can depend on what follows it: a foreign comment is looked for up to 2,000
@@ -54,7 +54,7 @@ class Chunk:
     def findings(self) -> tuple[Diagnostic, ...]:
         """What is wrong with its rules, each by itself."""
         rules = (s for s in self.statements if isinstance(s, Rule))
-        return tuple(found for rule in rules for found in check_rule(rule))
+        return tuple(finding for rule in rules for finding in check_rule(rule))
 
     @cached_property
     def meanings(self) -> dict[int, object]:
@@ -136,8 +136,8 @@ class Document:
     # Places
 
     @cached_property
-    def lines(self) -> Lines:
-        return Lines(self.raw, self.units)
+    def lines(self) -> TextLines:
+        return TextLines(self.raw, self.units)
 
     @cached_property
     def starts(self) -> list[int]:
@@ -155,13 +155,13 @@ class Document:
     @cached_property
     def places(self) -> dict[str, tuple[int, int]]:
         """Line and column, from 1, at which each chunk starts."""
-        found, line, column = {}, 1, 1
+        places, line, column = {}, 1, 1
         for chunk in self.chunks:
-            found[chunk.key] = (line, column)
+            places[chunk.key] = (line, column)
             last = chunk.text.rfind("\n")
             line += chunk.lines
             column = column + len(chunk.text) if last < 0 else len(chunk.text) - last
-        return found
+        return places
 
     def absolute(self, origin: Origin) -> Origin:
         """A place within a chunk as a place in the file."""
@@ -243,10 +243,10 @@ class Document:
         `common` may come from an earlier version: what concerns a chunk that is gone is left out.
         """
         known = self.common_findings() if common is None else common
-        found = [self._moved(d) for d in self.own_findings()]
-        found += (self._moved(d) for d in known if self._here(d))
-        found.sort(key=lambda d: (d.origin.line, d.origin.column, d.code.id))
-        return found
+        findings = [self._moved(d) for d in self.own_findings()]
+        findings += (self._moved(d) for d in known if self._here(d))
+        findings.sort(key=lambda d: (d.origin.line, d.origin.column, d.code.id))
+        return findings
 
     def _here(self, diagnostic: Diagnostic) -> bool:
         places = [diagnostic.origin, *(note.origin for note in diagnostic.notes)]

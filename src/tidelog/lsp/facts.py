@@ -82,12 +82,12 @@ def _above(text: str) -> str:
     """The lines of comment right above a statement, no blank line between."""
     first = re.search(r"^[ \t]*[^\s%]", text, re.MULTILINE)
     lines = text[: first.start() if first else len(text)].split("\n")[1:]
-    found: list[str] = []
+    comments: list[str] = []
     for line in reversed(lines[:-1]):
         if not line.strip().startswith("%"):
             break
-        found.append(line.strip().lstrip("%").strip())
-    return "\n".join(reversed(found))
+        comments.append(line.strip().lstrip("%").strip())
+    return "\n".join(reversed(comments))
 
 
 def _beside(document: Document, i: int, after: Iterable[object]) -> str:
@@ -120,13 +120,13 @@ class Analyses:
         with self._lock:
             if key in self._known:
                 return self._known[key]
-        found = self._analysed(tidelog.Program(statements), query)
+        analysis = self._analysed(tidelog.Program(statements), query)
         with self._lock:
             if len(self._known) >= MOST_REMEMBERED:
                 self._known.clear()
                 self._held.clear()
-            self._known[key], self._held[key] = found, statements
-        return found
+            self._known[key], self._held[key] = analysis, statements
+        return analysis
 
     def _analysed(self, program: tidelog.Program, query: str) -> Analysis | str:
         if list(tidelog.check(str(program)).errors):
@@ -156,14 +156,14 @@ def reachable(program: Program, query: str) -> tuple[Statement, ...]:
     )
 
 
-def summary(found: Analysis | str) -> str:
+def summary(analysis: Analysis | str) -> str:
     """One line for a lens: `delay 2, window 2, class 1`."""
-    if isinstance(found, str):
-        return found
-    if found.refused is not None:
-        return f"class {found.deps.cls.value}, at a fixed time"
-    parts = [f"delay {_measured(found.delay)}", f"window {_measured(found.window)}"]
-    return ", ".join([*parts, f"class {found.deps.cls.value}"])
+    if isinstance(analysis, str):
+        return analysis
+    if analysis.refused is not None:
+        return f"class {analysis.deps.cls.value}, at a fixed time"
+    parts = [f"delay {_measured(analysis.delay)}", f"window {_measured(analysis.window)}"]
+    return ", ".join([*parts, f"class {analysis.deps.cls.value}"])
 
 
 def _measured(measure: Measure | None) -> str:
@@ -180,15 +180,15 @@ def _measured(measure: Measure | None) -> str:
             return f"{lower} to {upper}"
 
 
-def details(found: Analysis | str, document: Document) -> list[str]:
+def details(analysis: Analysis | str, document: Document) -> list[str]:
     """The same in full, a line each."""
-    if isinstance(found, str):
-        return [found]
-    deps = found.deps
+    if isinstance(analysis, str):
+        return [analysis]
+    deps = analysis.deps
     lines = [f"class {deps.cls.value}, {deps.cls.title}: {deps.reason.message}"]
-    if found.refused is not None:
-        lines.append(found.refused)
-    for name, measure in (("delay", found.delay), ("window", found.window)):
+    if analysis.refused is not None:
+        lines.append(analysis.refused)
+    for name, measure in (("delay", analysis.delay), ("window", analysis.window)):
         if measure is not None:
             reason = f": {measure.reason}" if measure.upper is None and measure.reason else ""
             lines.append(f"{name} {_measured(measure)}{reason}")
@@ -206,8 +206,8 @@ def details(found: Analysis | str, document: Document) -> list[str]:
 def in_file(text: str, document: Document) -> str:
     """A sentence with places in chunks told as lines of the file."""
 
-    def line(found: re.Match[str]) -> str:
-        place = document.places.get(found.group(1))
-        return f"line {place[0] + int(found.group(2)) - 1}" if place else "an earlier line"
+    def line(place_text: re.Match[str]) -> str:
+        place = document.places.get(place_text.group(1))
+        return f"line {place[0] + int(place_text.group(2)) - 1}" if place else "an earlier line"
 
     return re.sub(r"(#\d+):(\d+)", line, text)

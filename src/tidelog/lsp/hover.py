@@ -8,7 +8,7 @@ from tidelog.language.types import Types, infer
 from tidelog.lsp import facts
 from tidelog.lsp.document import Document
 from tidelog.lsp.names import Spot
-from tidelog.lsp.roles import Role
+from tidelog.lsp.roles import WordRole
 
 _KEYWORDS = {
     "input": "`input P(a: text, b: int) @ time.` declares a stream; without `@` it is rigid.",
@@ -26,17 +26,17 @@ def hover(document: Document, spot: Spot, analyses: facts.Analyses) -> str | Non
     """Markdown about the word at a spot."""
     word = spot.word
     match word.role:
-        case Role.PREDICATE:
+        case WordRole.PREDICATE:
             return _predicate(document, word.token.text, analyses)
-        case Role.VARIABLE | Role.CONSTANT | Role.TEXT | Role.NUMBER:
+        case WordRole.VARIABLE | WordRole.CONSTANT | WordRole.TEXT | WordRole.NUMBER:
             return _term(document, spot)
-        case Role.TIME:
+        case WordRole.TIME:
             return "a time: one tick for all atoms of this rule that have it"
-        case Role.KEYWORD:
+        case WordRole.KEYWORD:
             return _KEYWORDS.get(word.token.text)
-        case Role.TYPE:
+        case WordRole.TYPE:
             return _TYPES.get(word.token.text)
-        case Role.COLUMN if word.predicate is not None and word.argument is not None:
+        case WordRole.COLUMN if word.predicate is not None and word.argument is not None:
             return _argument(
                 document.program, infer(document.program), word.predicate, word.argument
             )
@@ -51,8 +51,8 @@ def _predicate(document: Document, name: str, analyses: facts.Analyses) -> str:
     comment = facts.comment_of(document, name)
     lines += [comment] if comment else []
     if name in program.heads:
-        found = analyses.of(document, name)
-        lines.append("\n".join(f"- {line}" for line in facts.details(found, document)))
+        analysis = analyses.of(document, name)
+        lines.append("\n".join(f"- {line}" for line in facts.details(analysis, document)))
     return "\n\n".join(lines)
 
 
@@ -69,7 +69,7 @@ def _term(document: Document, spot: Spot) -> str | None:
     word = spot.word
     types = infer(document.program)
     lines: list[str] = []
-    if word.role is Role.VARIABLE and word.token.text != "_":
+    if word.role is WordRole.VARIABLE and word.token.text != "_":
         type_ = _type_of_variable(document, spot, types)
         lines.append(f"`{word.token.text}: {print_type(type_)}`")
     if word.predicate is not None and word.argument is not None:
@@ -79,8 +79,8 @@ def _term(document: Document, spot: Spot) -> str | None:
 
 
 def _type_of_variable(document: Document, spot: Spot, types: Types) -> Type | None:
-    found = document.chunk_at(spot.chunk + 1)
-    rules = [s for s in found[1].statements if isinstance(s, Rule)] if found else []
+    around = document.chunk_at(spot.chunk + 1)
+    rules = [s for s in around[1].statements if isinstance(s, Rule)] if around else []
     name = spot.word.token.text
     for rule in rules:
         for literal in (*rule.body, rule.head):

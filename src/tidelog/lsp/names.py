@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tidelog.language.tokens import is_name, is_variable_name
 from tidelog.lsp.document import Document
-from tidelog.lsp.roles import Part, Role, Word
+from tidelog.lsp.roles import StatementPart, Word, WordRole
 
 
 @dataclass(frozen=True)
@@ -20,17 +20,24 @@ class Spot:
     chunk: int  # where its chunk starts
 
 
-_NAMED = (Role.PREDICATE, Role.VARIABLE, Role.TIME, Role.COLUMN, Role.CONSTANT, Role.TYPE)
+_NAMED = (
+    WordRole.PREDICATE,
+    WordRole.VARIABLE,
+    WordRole.TIME,
+    WordRole.COLUMN,
+    WordRole.CONSTANT,
+    WordRole.TYPE,
+)
 
 
 def spot_at(document: Document, offset: int) -> Spot | None:
     """The word at an offset; between two, the one that is a name."""
     touching: list[Spot] = []
     for at in (offset, offset + 1):  # a chunk may end where the next one starts
-        found = document.chunk_at(at)
-        if found is None:
+        around = document.chunk_at(at)
+        if around is None:
             continue
-        start, chunk = found
+        start, chunk = around
         touching += (
             Spot(word, start + word.token.start, start + word.token.end, start)
             for word in chunk.words
@@ -48,25 +55,28 @@ def spots(document: Document) -> Iterator[Spot]:
 
 def is_definition(word: Word) -> bool:
     """Whether a predicate is declared here, or derived by the rule whose head this is."""
-    return word.role is Role.PREDICATE and word.part in (Part.INPUT, Part.HEAD)
+    return word.role is WordRole.PREDICATE and word.part in (
+        StatementPart.INPUT,
+        StatementPart.HEAD,
+    )
 
 
 def definitions(document: Document, spot: Spot) -> list[Spot]:
     """Where what stands at a spot comes from."""
-    if spot.word.role is Role.PREDICATE:
+    if spot.word.role is WordRole.PREDICATE:
         return [s for s in _same_predicate(document, spot) if is_definition(s.word)]
-    if spot.word.role in (Role.VARIABLE, Role.TIME):
+    if spot.word.role in (WordRole.VARIABLE, WordRole.TIME):
         same = same_variable(document, spot)
-        body = [s for s in same if s.word.part is Part.BODY]
+        body = [s for s in same if s.word.part is StatementPart.BODY]
         return (body or same)[:1]  # the body binds it
     return []
 
 
 def references(document: Document, spot: Spot) -> list[Spot]:
     """Every use of what stands at a spot, its definitions included."""
-    if spot.word.role is Role.PREDICATE:
+    if spot.word.role is WordRole.PREDICATE:
         return list(_same_predicate(document, spot))
-    if spot.word.role in (Role.VARIABLE, Role.TIME):
+    if spot.word.role in (WordRole.VARIABLE, WordRole.TIME):
         return same_variable(document, spot)
     return []
 
@@ -74,7 +84,9 @@ def references(document: Document, spot: Spot) -> list[Spot]:
 def _same_predicate(document: Document, spot: Spot) -> Iterator[Spot]:
     name = spot.word.token.text
     return (
-        s for s in spots(document) if s.word.role is Role.PREDICATE and s.word.token.text == name
+        s
+        for s in spots(document)
+        if s.word.role is WordRole.PREDICATE and s.word.token.text == name
     )
 
 
@@ -87,14 +99,14 @@ def same_variable(document: Document, spot: Spot) -> list[Spot]:
 
 def rule_spots(document: Document, spot: Spot) -> list[Spot]:
     """All variables of the rule around a spot."""
-    found = document.chunk_at(spot.chunk + 1)
-    if found is None:
+    around = document.chunk_at(spot.chunk + 1)
+    if around is None:
         return []
-    start, chunk = found
+    start, chunk = around
     return [
         Spot(word, start + word.token.start, start + word.token.end, start)
         for word in chunk.words
-        if word.statement == spot.word.statement and word.role in (Role.VARIABLE, Role.TIME)
+        if word.statement == spot.word.statement and word.role in (WordRole.VARIABLE, WordRole.TIME)
     ]
 
 
@@ -104,7 +116,7 @@ class CannotRename(Exception):
 
 def renamable(spot: Spot | None) -> Spot:
     """What stands at a spot, if it has a name that can be changed."""
-    if spot is None or spot.word.role not in (Role.PREDICATE, Role.VARIABLE, Role.TIME):
+    if spot is None or spot.word.role not in (WordRole.PREDICATE, WordRole.VARIABLE, WordRole.TIME):
         raise CannotRename("only predicates and variables are renamed")
     if spot.word.token.text == "_":
         raise CannotRename("every `_` is a variable of its own: give this one a name by hand")
@@ -118,8 +130,8 @@ def renamed(document: Document, spot: Spot | None, name: str) -> list[Spot]:
         return []
     if not name or not is_name(name):
         raise CannotRename(f"`{name}` is not a name: letters, digits and `_`, no digit first")
-    if spot.word.role is Role.PREDICATE:
-        taken = (s.word.token.text for s in spots(document) if s.word.role is Role.PREDICATE)
+    if spot.word.role is WordRole.PREDICATE:
+        taken = (s.word.token.text for s in spots(document) if s.word.role is WordRole.PREDICATE)
         if name in taken:
             raise CannotRename(f"there is a predicate `{name}` already")
         return references(document, spot)

@@ -53,7 +53,7 @@ class Units(StrEnum):
 
 
 @dataclass(frozen=True)
-class Lines:
+class TextLines:
     """A text by lines; \\n, \\r\\n and \\r end one, as the protocol says, and nothing else does."""
 
     text: str
@@ -61,7 +61,7 @@ class Lines:
 
     @cached_property
     def starts(self) -> list[int]:
-        return [0, *(found.end() for found in _LINE_END.finditer(self.text))]
+        return [0, *(end.end() for end in _LINE_END.finditer(self.text))]
 
     def line(self, number: int) -> str:
         """A line without its end; lines that are not there are empty."""

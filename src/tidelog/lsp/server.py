@@ -42,7 +42,7 @@ from tidelog.lsp.names import (
     spot_at,
     spots,
 )
-from tidelog.lsp.positions import Lines, Units
+from tidelog.lsp.positions import TextLines, Units
 
 log = logging.getLogger("tidelog.lsp")
 
@@ -134,7 +134,7 @@ class Server(LanguageServer):
         for change in params.content_changes:
             if isinstance(change, types.TextDocumentContentChangePartial):
                 start, end = change.range.start, change.range.end
-                raw = Lines(raw, self.units).replaced(
+                raw = TextLines(raw, self.units).replaced(
                     (start.line, start.character), (end.line, end.character), change.text
                 )
             else:
@@ -176,9 +176,9 @@ class Server(LanguageServer):
         shown = [diagnostic(state.document, d) for d in state.told[:MOST_FINDINGS]]
         self.publish(state.document.uri, state.document.version, shown)
 
-    def publish(self, uri: str, version: int | None, found: list[types.Diagnostic]) -> None:
+    def publish(self, uri: str, version: int | None, diagnostics: list[types.Diagnostic]) -> None:
         self.text_document_publish_diagnostics(
-            types.PublishDiagnosticsParams(uri=uri, version=version, diagnostics=found)
+            types.PublishDiagnosticsParams(uri=uri, version=version, diagnostics=diagnostics)
         )
 
     # Questions
@@ -220,22 +220,22 @@ def location(document: Document, spot: Spot) -> types.Location:
     return types.Location(document.uri, stretch(document, spot.start, spot.end))
 
 
-def diagnostic(document: Document, found: Diagnostic) -> types.Diagnostic:
-    error = found.severity is Severity.ERROR
-    unnecessary = found.code in (Code.UNUSED_INPUT, Code.DUPLICATE_RULE)
-    hint = f"\nhint: {found.hint}" if found.hint else ""
+def diagnostic(document: Document, finding: Diagnostic) -> types.Diagnostic:
+    error = finding.severity is Severity.ERROR
+    unnecessary = finding.code in (Code.UNUSED_INPUT, Code.DUPLICATE_RULE)
+    hint = f"\nhint: {finding.hint}" if finding.hint else ""
     return types.Diagnostic(
-        range=range_of(document, found.origin),
-        message=found.message + hint,
+        range=range_of(document, finding.origin),
+        message=finding.message + hint,
         severity=types.DiagnosticSeverity.Error if error else types.DiagnosticSeverity.Warning,
-        code=found.code.id,
+        code=finding.code.id,
         source="tidelog",
         tags=[types.DiagnosticTag.Unnecessary] if unnecessary else None,
         related_information=[
             types.DiagnosticRelatedInformation(
                 types.Location(document.uri, range_of(document, note.origin)), note.message
             )
-            for note in found.notes
+            for note in finding.notes
             if note.origin is not None
         ],
     )
@@ -267,7 +267,9 @@ def make_server() -> Server:
     server = Server()
     _names(server)
     _texts(server)
+    _hints(server)
     _shown(server)
+    _coloured(server)
     return server
 
 
@@ -326,7 +328,7 @@ def _names(server: Server) -> None:
 
 
 def _texts(server: Server) -> None:
-    """Completing, formatting, and following hints."""
+    """Completing and formatting."""
 
     @server.feature(
         types.TEXT_DOCUMENT_COMPLETION,
@@ -338,7 +340,7 @@ def _texts(server: Server) -> None:
         if document is None:
             return None
         at = document.offset(params.position.line, params.position.character)
-        start, found = completions(document, at)
+        start, suggestions = completions(document, at)
         place = stretch(document, start, at)
         snippets = _snippets(server)
         items = [
@@ -352,7 +354,7 @@ def _texts(server: Server) -> None:
                 else types.InsertTextFormat.PlainText,
                 text_edit=types.TextEdit(place, s.insert if snippets else s.label),
             )
-            for i, s in enumerate(found)
+            for i, s in enumerate(suggestions)
         ]
         return types.CompletionList(is_incomplete=False, items=items)
 
@@ -370,6 +372,10 @@ def _texts(server: Server) -> None:
             return []
         return [types.TextEdit(stretch(document, 0, len(document.text)), text)]
 
+
+def _hints(server: Server) -> None:
+    """Following the hints of diagnostics."""
+
     @server.feature(
         types.TEXT_DOCUMENT_CODE_ACTION,
         types.CodeActionOptions(code_action_kinds=[types.CodeActionKind.QuickFix]),
@@ -381,7 +387,7 @@ def _texts(server: Server) -> None:
             return []
         document = state.document
         first, last = params.range.start.line + 1, params.range.end.line + 1
-        found = [d for d in state.told if d.origin.line <= last and d.origin.end_line >= first]
+        here = [d for d in state.told if d.origin.line <= last and d.origin.end_line >= first]
         return [
             types.CodeAction(
                 title=fix.title,
@@ -396,7 +402,7 @@ def _texts(server: Server) -> None:
                     }
                 ),
             )
-            for each in found
+            for each in here
             for fix in fixes(document, each)
         ]
 
@@ -409,7 +415,7 @@ def _snippets(server: Server) -> bool:
 
 
 def _shown(server: Server) -> None:
-    """Hovers, lenses, symbols and colours."""
+    """Hovers, lenses and symbols."""
 
     @server.feature(types.TEXT_DOCUMENT_HOVER)
     async def hovered(params: types.HoverParams) -> types.Hover | None:
@@ -430,14 +436,14 @@ def _shown(server: Server) -> None:
         if document is None:
             return []
         outputs = set(document.program.outputs) & set(document.program.heads)
-        found: dict[str, types.CodeLens] = {}
+        by_query: dict[str, types.CodeLens] = {}
         for spot in spots(document):
             name = spot.word.token.text
-            if is_definition(spot.word) and name in outputs and name not in found:
+            if is_definition(spot.word) and name in outputs and name not in by_query:
                 place = stretch(document, spot.start, spot.end)
                 data = {"uri": document.uri, "query": name}
-                found[name] = types.CodeLens(place, data=data)
-        return list(found.values())
+                by_query[name] = types.CodeLens(place, data=data)
+        return list(by_query.values())
 
     @server.feature(types.CODE_LENS_RESOLVE)
     async def lens(params: types.CodeLens) -> types.CodeLens:
@@ -446,8 +452,8 @@ def _shown(server: Server) -> None:
         title = "not known any more"
         if state is not None and query in state.document.program.heads:
             document = state.document
-            found = await _in_thread(server, safe(server.analyses.of), document, query)
-            title = "not known" if found is None else facts.summary(found)
+            analysis = await _in_thread(server, safe(server.analyses.of), document, query)
+            title = "not known" if analysis is None else facts.summary(analysis)
             title = facts.in_file(title, document)
         params.command = types.Command(title, "")
         return params
@@ -458,6 +464,9 @@ def _shown(server: Server) -> None:
         document = server.document(params.text_document)
         return [] if document is None else list(_symbols(document))
 
+
+def _coloured(server: Server) -> None:
+    """Semantic tokens: all of them, what has changed of them, or those of some lines."""
     legend = types.SemanticTokensLegend(list(colours.TYPES), list(colours.MODIFIERS))
 
     @server.feature(
@@ -507,7 +516,7 @@ async def _in_thread(server: Server, work: Callable[..., R], *args: object) -> R
 
 
 def _symbols(document: Document) -> list[types.DocumentSymbol]:
-    found: list[types.DocumentSymbol] = []
+    symbols: list[types.DocumentSymbol] = []
     for chunk in document.chunks:
         for statement in chunk.statements:
             match statement:
@@ -520,5 +529,5 @@ def _symbols(document: Document) -> list[types.DocumentSymbol]:
                     name = print_literal(statement.head)
                     kind = types.SymbolKind.Class if statement.body else types.SymbolKind.Constant
             place = range_of(document, document.absolute(statement.origin))
-            found.append(types.DocumentSymbol(name, kind, place, place))
-    return found
+            symbols.append(types.DocumentSymbol(name, kind, place, place))
+    return symbols

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from tidelog.testing.coverage import Coverage, covered
 from tidelog.testing.documents import Problem, WrongFile
-from tidelog.testing.model import Case, Engine, Failure, Mode, Result, Suite
+from tidelog.testing.model import Case, EngineName, Failure, Result, RunMode, Suite
 from tidelog.testing.reading import ENDINGS, load, parse
-from tidelog.testing.reports import FileReport, Report, junit
+from tidelog.testing.reports import FileReport, RunReport, junit
 from tidelog.testing.running import Runner
 
 __all__ = [
@@ -19,8 +19,8 @@ __all__ = [
     "Failure",
     "FileReport",
     "Problem",
-    "Report",
     "Result",
+    "RunReport",
     "Runner",
     "Suite",
     "WrongFile",
@@ -37,15 +37,15 @@ _PASSED_OVER = frozenset({"node_modules", "build", "dist", "__pycache__"})
 
 def find(paths: Iterable[str | os.PathLike[str]] = (".",)) -> list[str]:
     """The test files among files and below folders, each once; FileNotFoundError names a lack."""
-    found: list[str] = []
+    files: list[str] = []
     for path in map(str, paths):
         if os.path.isdir(path):
-            found += sorted(_below(path))
+            files += sorted(_below(path))
         elif os.path.exists(path):
-            found.append(path)
+            files.append(path)
         else:
             raise FileNotFoundError(2, "No such file or directory", path)
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(files))
 
 
 def _below(folder: str) -> Iterator[str]:
@@ -60,8 +60,8 @@ def run(
     paths: Iterable[str | os.PathLike[str]] = (".",),
     *,
     match: str = "",
-    engine: Engine = "duckdb",
-    mode: Mode | None = None,
+    engine: EngineName = "duckdb",
+    mode: RunMode | None = None,
     master: str = "local[2]",
     coverage: bool = False,
     min_coverage: int | None = None,
@@ -69,7 +69,7 @@ def run(
     progress: Callable[[str], None] = lambda _: None,
     start: Callable[[str, Callable[[str], None]], object] | None = None,
     told: Callable[[FileReport], None] = lambda _: None,
-) -> Report:
+) -> RunReport:
     """Run the test files among `paths`, and below those that are folders.
 
     `match` chooses the tests whose name has it somewhere, in either case. As a `query` the facts
@@ -91,7 +91,7 @@ def run(
             measured = covered(suites, runner.seen, budget)
     finally:
         runner.close()
-    return Report(tuple(files), measured, min_coverage)
+    return RunReport(tuple(files), measured, min_coverage)
 
 
 def _file(

@@ -130,8 +130,8 @@ def _failing(ran: Ran, known: set[Origin], budget: float) -> set[Origin]:
     if not probes:
         return set()
     program = Program((*ran.program.statements, *rules))
-    found = inside.answers(program, probes, ran.data, ran.low, ran.high, budget)
-    return {probes[name] for name, answers in found.items() if answers}
+    probed = inside.answers(program, probes, ran.data, ran.low, ran.high, budget)
+    return {probes[name] for name, answers in probed.items() if answers}
 
 
 def _turned(rule: Rule, comparison: Comparison, name: str) -> Rule:

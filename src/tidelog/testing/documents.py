@@ -82,7 +82,7 @@ Node: TypeAlias = "Text | Items | Fields"
 
 
 @dataclass
-class Document:
+class YamlFile:
     """A file that is being read, and what is wrong with it so far."""
 
     source: Source
@@ -124,8 +124,8 @@ class Document:
 
     def texts(self, node: Node, what: str) -> Iterator[Text]:
         """The members of a list of texts."""
-        found = self.items(node, what)
-        for item in found.items if found else ():
+        listed = self.items(node, what)
+        for item in listed.items if listed else ():
             text = self.text(item, f"an entry of {what}")
             if text is not None:
                 yield text
@@ -150,10 +150,10 @@ def _other(name: str, known: tuple[str, ...]) -> str:
     return f"did you mean `{near}`?" if near else f"the keys are {', '.join(known)}"
 
 
-def read(raw: bytes, file: str) -> tuple[Document, Node]:
+def read(raw: bytes, file: str) -> tuple[YamlFile, Node]:
     """The one document of a file; WrongFile if it is none."""
     source, unreadable = decode(raw, file)
-    document = Document(source)
+    document = YamlFile(source)
     if unreadable is not None:
         document.wrong(unreadable.origin, unreadable.message, unreadable.hint)
         raise WrongFile(document.problems, source)
@@ -166,17 +166,17 @@ def read(raw: bytes, file: str) -> tuple[Document, Node]:
                 "start with `rules: rules.tdl` and a list of `tests`",
             )
             raise WrongFile([problem], source)
-        found = _node(composed, document, 0)
+        top = _node(composed, document, 0)
     except (yaml.YAMLError, RecursionError) as error:
         raise WrongFile([_unreadable(error, source)], source) from None
-    return document, found
+    return document, top
 
 
 # A test file has five levels; deeper ones are wrong, and might not even end.
 _DEEPEST = 12
 
 
-def _node(node: yaml.Node, document: Document, depth: int) -> Node:
+def _node(node: yaml.Node, document: YamlFile, depth: int) -> Node:
     start, end = node.start_mark.index, node.end_mark.index
     origin = document.source.origin(start, max(end, start + 1))
     match node:

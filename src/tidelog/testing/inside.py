@@ -96,7 +96,7 @@ def answers(
     budget: float,
 ) -> dict[str, list[Fact]]:
     """The answers of some queries over finite facts, by DuckDB."""
-    found = evaluate(
+    evaluated = evaluate(
         program,
         queries,
         data.facts,
@@ -106,7 +106,7 @@ def answers(
         timestamps=False,
         budget=budget,
     )
-    return {query: facts_of(program, query, table) for query, table in found.answers.items()}
+    return {query: facts_of(program, query, table) for query, table in evaluated.answers.items()}
 
 
 def facts_of(program: Program, predicate: str, table: pa.Table) -> list[Fact]:
@@ -126,11 +126,11 @@ def facts_of(program: Program, predicate: str, table: pa.Table) -> list[Fact]:
 def file_facts(program: Program, path: Path, ticks: Ticks | None) -> list[Fact]:
     """The input facts in a file or folder, in whole ticks."""
     only = _inputs_only(program)
-    found: list[Fact] = []
+    read: list[Fact] = []
     data = Data(str(path), ticks)
     for name, facts in answers(only, only.inputs, data, None, None, 60.0).items():
-        found += (Fact(name, fact.args, fact.time) for fact in facts)
-    return found
+        read += (Fact(name, fact.args, fact.time) for fact in facts)
+    return read
 
 
 def _inputs_only(program: Program) -> Program:
@@ -152,10 +152,10 @@ def explained(
     """Why a fact holds, or what comes nearest to it, without its title."""
     try:
         with Engine(program, data.facts, data.ticks) as engine:
-            found = why(engine, read_fact(engine.typed, fact.text()), 1, budget)
+            explanation = why(engine, read_fact(engine.typed, fact.text()), 1, budget)
     except Refusals as error:
         return [str(error)]
-    return why_lines(replace(found, ticks=ticks))
+    return why_lines(replace(explanation, ticks=ticks))
 
 
 def used_rules(
@@ -180,13 +180,13 @@ def used_rules(
         asked_ = Range(span.low if low is None else low, span.high if high is None else high)
         model = whole_model(engine, wide, asked_, limit)
         wanted = (Ground(goal.predicate, ground(goal), goal.time) for goal in goals)
-        found = Derivations(model, [goal for goal in wanted if model.holds(goal)])
+        proofs = Derivations(model, [goal for goal in wanted if model.holds(goal)])
         return {
             way.clause.written.origin
-            for fact, ways in found.derivations.items()
-            if fact in found.least
+            for fact, ways in proofs.derivations.items()
+            if fact in proofs.least
             for way in ways
-            if way.clause.written is not None and all(p in found.least for p in way.premises)
+            if way.clause.written is not None and all(p in proofs.least for p in way.premises)
         }
 
 

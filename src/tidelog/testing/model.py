@@ -11,14 +11,14 @@ from tidelog.data.ticks import Ticks
 from tidelog.language.diagnostics import Source
 from tidelog.language.program import NOWHERE, Origin
 from tidelog.testing.documents import Items, Text
-from tidelog.testing.patterns import Fact, Pattern
+from tidelog.testing.patterns import Fact, FactPattern
 
-Engine: TypeAlias = Literal["duckdb", "spark"]
-Mode: TypeAlias = Literal["query", "offline", "online"]
+EngineName: TypeAlias = Literal["duckdb", "spark"]
+RunMode: TypeAlias = Literal["query", "offline", "online"]
 
 
 @dataclass(frozen=True)
-class Given:
+class CaseFacts:
     """The facts of a case, and when those arrive that do not at their own tick."""
 
     facts: tuple[Fact, ...] = ()
@@ -32,8 +32,8 @@ class Wanted:
 
     origin: Origin
     exactly: tuple[Fact, ...] | None = None
-    has: tuple[Pattern, ...] = ()
-    has_not: tuple[Pattern, ...] = ()
+    has: tuple[FactPattern, ...] = ()
+    has_not: tuple[FactPattern, ...] = ()
     node: Items | Text | None = None  # where `exactly` is written, so that it can be rewritten
 
 
@@ -59,7 +59,7 @@ class PendingAt:
 class Case:
     name: str
     origin: Origin
-    given: Given
+    given: CaseFacts
     expect: dict[str, Wanted]
     final: tuple[Final, ...] = ()
     pending: tuple[PendingAt, ...] = ()
@@ -80,7 +80,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Limit:
+class QueryLimit:
     """What a query may cost at most; None where nothing is said."""
 
     query: str
@@ -104,7 +104,7 @@ class Suite:
     rules: str
     program: Program
     cases: tuple[Case, ...]
-    limits: tuple[Limit, ...] = ()
+    limits: tuple[QueryLimit, ...] = ()
     ticks: Ticks | None = None
 
 

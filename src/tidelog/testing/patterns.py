@@ -75,7 +75,7 @@ class Fact:
 
 
 @dataclass(frozen=True)
-class Pattern:
+class FactPattern:
     """Facts alike: None stands for any value, and times go from `low` to `high`, or are any."""
 
     predicate: str
@@ -158,11 +158,11 @@ class Vocabulary:
 
     @cached_property
     def temporal(self) -> dict[str, bool]:
-        found = {name: d.time is not None for name, d in self.program.declarations.items()}
+        timed = {name: d.time is not None for name, d in self.program.declarations.items()}
         for rule in self.program.rules:
             for atom in (rule.head, *rule.atoms):
-                found.setdefault(atom.predicate, atom.time is not None)
-        return found
+                timed.setdefault(atom.predicate, atom.time is not None)
+        return timed
 
     def check(self, predicate: str, among: tuple[str, ...] | None = None) -> None:
         """ValueError for a predicate that there is not, with the one that was meant."""
@@ -178,7 +178,7 @@ class Vocabulary:
         remedy = f"did you mean `{near}`?" if near else f"there are {there or 'none'}"
         raise ValueError(f"no {'predicate' if among is None else 'input'} `{predicate}`; {remedy}")
 
-    def pattern(self, text: str, predicate: str | None = None) -> Pattern:
+    def pattern(self, text: str, predicate: str | None = None) -> FactPattern:
         """A fact, an answer of a predicate or a pattern; ValueError says what is wrong with it.
 
         >>> from tidelog.language.checks import check
@@ -199,7 +199,7 @@ class Vocabulary:
             raise ValueError(f"`{atom.predicate}` has {has} time in the rules; write {example}")
         low, high = self._times(time) if time is not None else (None, None)
         args = self.arguments(atom)
-        return Pattern(atom.predicate, args, low, high, time is not None, text.strip())
+        return FactPattern(atom.predicate, args, low, high, time is not None, text.strip())
 
     def arguments(self, atom: Atom) -> tuple[Value | None, ...]:
         """The values of an atom, as its columns want them; None for `_`."""

@@ -14,9 +14,9 @@ from tidelog.language.diagnostics import Source
 from tidelog.language.parser import parse_source
 from tidelog.language.program import Atom, Constant, Rule, TimePoint, Value, Variable
 from tidelog.language.types import widen
-from tidelog.testing.documents import Document, Fields, Items, Node, Text, WrongFile, read
-from tidelog.testing.model import Case, Final, Given, Limit, PendingAt, Suite, Wanted
-from tidelog.testing.patterns import Fact, Pattern, Vocabulary, tick_of
+from tidelog.testing.documents import Fields, Items, Node, Text, WrongFile, YamlFile, read
+from tidelog.testing.model import Case, CaseFacts, Final, PendingAt, QueryLimit, Suite, Wanted
+from tidelog.testing.patterns import Fact, FactPattern, Vocabulary, tick_of
 from tidelog.testing.series import series
 
 ENDINGS = (".test.yaml", ".test.yml")
@@ -60,7 +60,7 @@ def parse(raw: bytes, file: str) -> Suite:
 
 @dataclass
 class _Reader:
-    document: Document
+    document: YamlFile
     folder: Path
 
     def suite(self, top: Fields) -> Suite | None:
@@ -71,19 +71,19 @@ class _Reader:
         self.ticks = self._ticks(top)
         program, rules = self._rules(top)
         listed = self._child(top, "tests")
-        found = None if listed is None else self.document.items(listed, "`tests`")
+        tests = None if listed is None else self.document.items(listed, "`tests`")
         items = (
             []
-            if found is None
-            else [self.document.fields(item, "a test", _CASE) for item in found.items]
+            if tests is None
+            else [self.document.fields(item, "a test", _CASE) for item in tests.items]
         )
         if program is None:
             return None
         self.words = Vocabulary(program, self.ticks)
         shared = self._given(top)
         cases = [self._case(fields, shared) for fields in items if fields is not None]
-        if found is not None and not found.items:
-            self.document.wrong(found, "there are no tests in the list", "write `- name: ...`")
+        if tests is not None and not tests.items:
+            self.document.wrong(tests, "there are no tests in the list", "write `- name: ...`")
         self._names(cases)
         limits = self._child(top, "limits")
         return Suite(
@@ -97,13 +97,13 @@ class _Reader:
         )
 
     def _child(self, fields: Fields, name: str) -> Node | None:
-        found = fields.fields.get(name)
-        if found is None:
+        entry = fields.fields.get(name)
+        if entry is None:
             return None
-        if isinstance(found[1], Text) and found[1].empty:
-            self.document.wrong(found[0], f"`{name}` has no value", "give it one, or leave it out")
+        if isinstance(entry[1], Text) and entry[1].empty:
+            self.document.wrong(entry[0], f"`{name}` has no value", "give it one, or leave it out")
             return None
-        return found[1]
+        return entry[1]
 
     def _ticks(self, top: Fields) -> Ticks | None:
         tick, origin = self._child(top, "tick"), self._child(top, "origin")
@@ -158,7 +158,7 @@ class _Reader:
 
     # Cases
 
-    def _case(self, fields: Fields, shared: Given) -> Case:
+    def _case(self, fields: Fields, shared: CaseFacts) -> Case:
         named = fields.fields.get("name")
         name = None if named is None else self.document.text(named[1], "a name")
         if named is None:
@@ -178,7 +178,7 @@ class _Reader:
         return Case(
             "" if name is None else name.value,
             fields.origin if name is None else name.origin,
-            Given(
+            CaseFacts(
                 (*shared.facts, *own.facts), (*shared.files, *own.files), self._arrives(fields, own)
             ),
             {} if expect is None else dict(self._expect(expect)),
@@ -202,14 +202,14 @@ class _Reader:
 
     # Facts
 
-    def _given(self, fields: Fields) -> Given:
+    def _given(self, fields: Fields) -> CaseFacts:
         facts: list[Fact] = []
         for name, read_ in (("facts", self._facts), ("series", self._series)):
             node = self._child(fields, name)
             if node is not None:
                 facts += read_(node)
         node = self._child(fields, "files")
-        return Given(tuple(facts), () if node is None else tuple(self._files(node)))
+        return CaseFacts(tuple(facts), () if node is None else tuple(self._files(node)))
 
     def _facts(self, node: Node) -> Iterator[Fact]:
         """Statements of the language, or a list of facts with ranges and timestamps."""
@@ -260,12 +260,12 @@ class _Reader:
                 hint = "the path goes from the folder of the test file"
                 self.document.wrong(text, f"{path}: no such file or folder", hint)
 
-    def _arrives(self, fields: Fields, own: Given) -> dict[Fact, int]:
+    def _arrives(self, fields: Fields, own: CaseFacts) -> dict[Fact, int]:
         node = self._child(fields, "arrives")
-        found = None if node is None else self.document.fields(node, "`arrives`", None)
+        entries = None if node is None else self.document.fields(node, "`arrives`", None)
         arrives: dict[Fact, int] = {}
         known = set(own.facts)
-        for key, value in found.fields.values() if found is not None else ():
+        for key, value in entries.fields.values() if entries is not None else ():
             pattern = self._pattern(key, None, inputs=True, ground=True)
             tick = self._tick(value, "the tick at which a fact arrives")
             if pattern is None or tick is None:
@@ -286,8 +286,8 @@ class _Reader:
         return arrives
 
     def _series(self, node: Node) -> Iterator[Fact]:
-        found = self.document.fields(node, "`series`", None)
-        for key, value in found.fields.values() if found is not None else ():
+        entries = self.document.fields(node, "`series`", None)
+        for key, value in entries.fields.values() if entries is not None else ():
             try:
                 yield from self._one_series(key, value)
             except ValueError as error:
@@ -338,7 +338,7 @@ class _Reader:
         return columns
 
     def _filled(
-        self, pattern: Pattern, holes: list[int], row: Iterable[Value | None], place: Node
+        self, pattern: FactPattern, holes: list[int], row: Iterable[Value | None], place: Node
     ) -> tuple[Value, ...] | None:
         args = list(pattern.args)
         types = self.words.types.columns[pattern.predicate]
@@ -368,29 +368,29 @@ class _Reader:
         inputs: bool = False,
         ground: bool = False,
         unseen: bool = False,
-    ) -> Pattern | None:
+    ) -> FactPattern | None:
         """A pattern; if it is to be ground, `_` may at most stand for an object not seen yet."""
         try:
-            found = self.words.pattern(text.value, predicate)
+            pattern = self.words.pattern(text.value, predicate)
             if inputs:
-                self.words.check(found.predicate, self.words.program.inputs)
+                self.words.check(pattern.predicate, self.words.program.inputs)
         except ValueError as error:
             self.document.wrong(text, str(error))
             return None
-        if ground and not found.ground and not (unseen and found.low is not None):
+        if ground and not pattern.ground and not (unseen and pattern.low is not None):
             self.document.wrong(
                 text,
                 f"`{text.value}` stands for many facts",
                 "`_` goes with `has` and `has not`",
             )
             return None
-        return found
+        return pattern
 
-    def _patterns(self, node: Node, what: str, predicate: str | None) -> Iterator[Pattern]:
+    def _patterns(self, node: Node, what: str, predicate: str | None) -> Iterator[FactPattern]:
         for text in self.document.texts(node, what):
-            found = self._pattern(text, predicate)
-            if found is not None:
-                yield found
+            pattern = self._pattern(text, predicate)
+            if pattern is not None:
+                yield pattern
 
     def _exactly(
         self, node: Node, what: str, predicate: str | None, *, unseen: bool = False
@@ -398,8 +398,8 @@ class _Reader:
         if isinstance(node, Text) and node.value == "none":
             return
         for text in self.document.texts(node, what):
-            found = self._pattern(text, predicate, ground=True, unseen=unseen)
-            yield from found.facts() if found is not None else ()
+            pattern = self._pattern(text, predicate, ground=True, unseen=unseen)
+            yield from pattern.facts() if pattern is not None else ()
 
     def _wanted(self, node: Node, what: str, predicate: str | None) -> Wanted:
         """A list is exactly these, `none` is none of them; a mapping says has and has not."""
@@ -413,7 +413,7 @@ class _Reader:
 
     def _has(
         self, fields: Fields, what: str, predicate: str | None
-    ) -> tuple[tuple[Pattern, ...], tuple[Pattern, ...]]:
+    ) -> tuple[tuple[FactPattern, ...], tuple[FactPattern, ...]]:
         has, has_not = (self._child(fields, name) for name in _LISTED)
         return (
             () if has is None else tuple(self._patterns(has, f"`has` of {what}", predicate)),
@@ -423,8 +423,8 @@ class _Reader:
         )
 
     def _expect(self, node: Node) -> Iterator[tuple[str, Wanted]]:
-        found = self.document.fields(node, "`expect`", None)
-        for key, value in found.fields.values() if found is not None else ():
+        entries = self.document.fields(node, "`expect`", None)
+        for key, value in entries.fields.values() if entries is not None else ():
             try:
                 self.words.check(key.value)
             except ValueError as error:
@@ -441,8 +441,8 @@ class _Reader:
             return None
 
     def _final(self, node: Node) -> Iterator[Final]:
-        found = self.document.fields(node, "`final`", None)
-        for key, value in found.fields.values() if found is not None else ():
+        entries = self.document.fields(node, "`final`", None)
+        for key, value in entries.fields.values() if entries is not None else ():
             pattern = self._pattern(key, None, ground=True)
             tin = self._tick(value, "the tin at which an answer is final")
             if pattern is None or tin is None or not isinstance(value, Text):
@@ -478,9 +478,9 @@ class _Reader:
 
     # Limits
 
-    def _limits(self, node: Node) -> Iterator[Limit]:
-        found = self.document.fields(node, "`limits`", None)
-        for key, value in found.fields.values() if found is not None else ():
+    def _limits(self, node: Node) -> Iterator[QueryLimit]:
+        entries = self.document.fields(node, "`limits`", None)
+        for key, value in entries.fields.values() if entries is not None else ():
             try:
                 self.words.check(key.value)
             except ValueError as error:
@@ -495,7 +495,7 @@ class _Reader:
                 if name in fields.fields
             }
             state = self._child(fields, "state")
-            yield Limit(
+            yield QueryLimit(
                 key.value,
                 key.origin,
                 numbers.get("delay"),
@@ -507,7 +507,7 @@ class _Reader:
     def _state(self, node: Node) -> int | dict[str, int] | None:
         if not isinstance(node, Fields):
             return self.document.whole(node, "`state`", 0)
-        found: dict[str, int] = {}
+        slices: dict[str, int] = {}
         for key, value in node.fields.values():
             number = self.document.whole(value, f"the state of `{key.value}`", 0)
             try:
@@ -515,9 +515,9 @@ class _Reader:
             except ValueError as error:
                 self.document.wrong(key, str(error))
             if number is not None:
-                found[key.value] = number
-        return found
+                slices[key.value] = number
+        return slices
 
 
-def _begin(document: Document) -> Text:
+def _begin(document: YamlFile) -> Text:
     return Text("", document.source.origin(0, 1), 0, 1)

@@ -35,7 +35,7 @@ class FileReport:
 
 
 @dataclass(frozen=True)
-class Report:
+class RunReport:
     """A whole run. `passed` says that every file could be used and every test was as expected."""
 
     files: tuple[FileReport, ...]
@@ -49,8 +49,8 @@ class Report:
     @property
     def uncovered(self) -> bool:
         """Whether less is covered than was asked for."""
-        wanted, found = self.min_coverage, self.coverage
-        return wanted is not None and found is not None and found.percent < wanted
+        wanted, measured = self.min_coverage, self.coverage
+        return wanted is not None and measured is not None and measured.percent < wanted
 
     def counts(self) -> dict[Outcome, int]:
         return _counts(result for file in self.files for result in file.results)
@@ -72,14 +72,18 @@ class Report:
 
 
 def _counts(results: Iterator[Result]) -> dict[Outcome, int]:
-    found: Counter[Outcome] = Counter(result.outcome for result in results)
-    return {"passed": found["passed"], "failed": found["failed"], "skipped": found["skipped"]}
+    outcomes: Counter[Outcome] = Counter(result.outcome for result in results)
+    return {
+        "passed": outcomes["passed"],
+        "failed": outcomes["failed"],
+        "skipped": outcomes["skipped"],
+    }
 
 
 # Text
 
 
-def report_lines(report: Report, *, verbose: bool = False) -> list[str]:
+def report_lines(report: RunReport, *, verbose: bool = False) -> list[str]:
     """Failures with what explains them, a line for each file, and the sum."""
     lines: list[str] = []
     for file in report.files:
@@ -91,7 +95,7 @@ def report_lines(report: Report, *, verbose: bool = False) -> list[str]:
     return [*lines, sum_line(report)]
 
 
-def sum_line(report: Report) -> str:
+def sum_line(report: RunReport) -> str:
     """`12 passed, 1 failed in 3 files`"""
     wrong = sum(file.wrong is not None for file in report.files)
     parts = [text] if (text := counted(report.counts())) else []
@@ -147,7 +151,7 @@ def _measured(file: RulesCoverage) -> str:
 # JUnit
 
 
-def junit(report: Report) -> bytes:
+def junit(report: RunReport) -> bytes:
     """The report as Jenkins, GitLab and others read it."""
     top = ElementTree.Element("testsuites", name="tidelog")
     for file in report.files:
@@ -176,8 +180,8 @@ def junit(report: Report) -> bytes:
             if result.skipped and not result.failures:
                 _detail(case, "skipped", result.skipped, "")
     ElementTree.indent(top)
-    found: bytes = ElementTree.tostring(top, encoding="utf-8", xml_declaration=True)
-    return found + b"\n"
+    xml: bytes = ElementTree.tostring(top, encoding="utf-8", xml_declaration=True)
+    return xml + b"\n"
 
 
 def _testcase(

@@ -13,7 +13,7 @@ from tidelog.language.program import TimePoint
 from tidelog.testing import inside
 from tidelog.testing.comparing import Compared, without_rules
 from tidelog.testing.inside import Data, OnSpark
-from tidelog.testing.model import Case, Engine, Failure, Limit, Mode, Result, Suite
+from tidelog.testing.model import Case, EngineName, Failure, QueryLimit, Result, RunMode, Suite
 from tidelog.testing.patterns import Fact
 from tidelog.testing.streams import Streamed, streamed
 from tidelog.views.terminal import plural
@@ -24,8 +24,8 @@ from tidelog.views.verdicts import measure_lines
 class Runner:
     """Runs the cases of suites in one way; close it when done, since Spark may be running."""
 
-    engine: Engine = "duckdb"
-    mode: Mode | None = None  # a query on DuckDB, an offline stream on Spark
+    engine: EngineName = "duckdb"
+    mode: RunMode | None = None  # a query on DuckDB, an offline stream on Spark
     master: str = "local[2]"
     budget: float = 60.0
     progress: Callable[[str], None] = lambda _: None
@@ -34,7 +34,7 @@ class Runner:
     _spark: OnSpark | None = None
 
     @property
-    def chosen(self) -> Mode:
+    def chosen(self) -> RunMode:
         return self.mode or ("query" if self.engine == "duckdb" else "offline")
 
     def case(self, suite: Suite, case: Case) -> Result:
@@ -51,7 +51,7 @@ class Runner:
         self.seen.append((suite, case, ran))
         return _result(case, started, tuple(self._failures(suite, case, ran)))
 
-    def limit(self, suite: Suite, limit: Limit) -> Result:
+    def limit(self, suite: Suite, limit: QueryLimit) -> Result:
         """Check the limits of one query."""
         started = time.perf_counter()
         failures = tuple(_limit_failures(suite, limit, self.budget))
@@ -71,8 +71,8 @@ class Runner:
         if not streams and not told and not case.given.facts and len(case.given.files) == 1:
             # One path and nothing else: the engine reads it, however large it is.
             data = Data(str(case.given.files[0]), suite.ticks)
-            found = inside.answers(suite.program, queries, data, case.from_, case.to, self.budget)
-            return Ran(suite.program, found, data, None, case.from_, case.to)
+            answers = inside.answers(suite.program, queries, data, case.from_, case.to, self.budget)
+            return Ran(suite.program, answers, data, None, case.from_, case.to)
         facts = _facts(suite, case)
         low, high = _span(suite, case, facts)
         program = inside.typed(suite.program, facts)
@@ -198,10 +198,10 @@ def _span(suite: Suite, case: Case, facts: list[Fact]) -> tuple[int, int]:
 # Limits
 
 
-def _limit_failures(suite: Suite, limit: Limit, budget: float) -> list[Failure]:
+def _limit_failures(suite: Suite, limit: QueryLimit, budget: float) -> list[Failure]:
     """What a query costs more than it may, with the facts that show it."""
     try:
-        found = tidelog.analyze(suite.program, limit.query, budget=min(budget, 10.0))
+        analysis = tidelog.analyze(suite.program, limit.query, budget=min(budget, 10.0))
     except (NoAnswer, ValueError) as error:
         return [Failure(f"{limit.query}: {error}", limit.origin)]
     failures: list[Failure] = []
@@ -209,33 +209,33 @@ def _limit_failures(suite: Suite, limit: Limit, budget: float) -> list[Failure]:
     def fail(message: str, lines: list[str]) -> None:
         failures.append(Failure(f"{limit.query}: {message}", limit.origin, tuple(lines)))
 
-    cls = found.deps.cls
+    cls = analysis.deps.cls
     if limit.cls is not None and cls.value > limit.cls:
-        places = dict.fromkeys(str(rule.origin) for rule in found.deps.reason.rules)
-        lines = [f"because {found.deps.reason.message} ({', '.join(places)})"]
+        places = dict.fromkeys(str(rule.origin) for rule in analysis.deps.reason.rules)
+        lines = [f"because {analysis.deps.reason.message} ({', '.join(places)})"]
         fail(f"class {cls.value}, {cls.title}; the limit is {limit.cls}", lines)
     for name, most, measure in (
-        ("delay", limit.delay, found.delay),
-        ("window", limit.window, found.window),
+        ("delay", limit.delay, analysis.delay),
+        ("window", limit.window, analysis.window),
     ):
         if most is None:
             continue
         if measure is None:
-            fail(f"there is no {name}: {found.refused}", [])
+            fail(f"there is no {name}: {analysis.refused}", [])
         elif measure.upper is None or measure.upper > most:
-            first, *lines = measure_lines(name, measure, found.window_delay)
+            first, *lines = measure_lines(name, measure, analysis.window_delay)
             fail(f"{first}; the limit is {most}", lines)
-    failures += _state_failures(limit, found.deps.cls.value == 3, _kept(found))
+    failures += _state_failures(limit, analysis.deps.cls.value == 3, _kept(analysis))
     return failures
 
 
-def _kept(found: tidelog.analysis.analyze.Analysis) -> dict[str, int]:
+def _kept(analysis: tidelog.analysis.analyze.Analysis) -> dict[str, int]:
     """Older slices that a stream keeps, by predicate."""
-    keep = found.deps.keep
+    keep = analysis.deps.keep
     return {name: int(n) for name, n in keep.items() if 0 < n < float("inf")}
 
 
-def _state_failures(limit: Limit, grows: bool, kept: dict[str, int]) -> list[Failure]:
+def _state_failures(limit: QueryLimit, grows: bool, kept: dict[str, int]) -> list[Failure]:
     if limit.state is None:
         return []
     if grows:

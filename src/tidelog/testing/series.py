@@ -55,12 +55,12 @@ def _values(item: str, room: int) -> list[Value | None]:
         start, sign, step, count = steps.groups()
         _fits(int(count[:9]) + 1, room)
         return _stepped(Decimal(start), Decimal(f"{sign}{step}"), int(count), "." in start + step)
-    found = _ITEM.fullmatch(item)
-    if found is None:
+    parts = _ITEM.fullmatch(item)
+    if parts is None:
         raise ValueError(
             f"`{item}` is not part of a series; values stand between spaces: `low high*3 _ 10+5x6`"
         )
-    word, count = found.group(1), int((found.group(2) or "1")[:9])
+    word, count = parts.group(1), int((parts.group(2) or "1")[:9])
     _fits(count, room)
     return [None if word == "_" else value(word)] * count
 
@@ -72,8 +72,8 @@ def _fits(count: int, room: int) -> None:
 
 def _stepped(start: Decimal, step: Decimal, count: int, decimals: bool) -> list[Value | None]:
     # In decimals, so that 0.1+0.1x9 ends with 1.0.
-    found = (start + i * step for i in range(count + 1))
-    return [float(number) if decimals else int(number) for number in found]
+    numbers = (start + i * step for i in range(count + 1))
+    return [float(number) if decimals else int(number) for number in numbers]
 
 
 @lru_cache(10_000)

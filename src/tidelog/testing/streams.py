@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import tidelog
 from tidelog.testing.inside import facts_of, quiet
-from tidelog.testing.model import Case, Mode
+from tidelog.testing.model import Case, RunMode
 from tidelog.testing.patterns import Fact
 
 # Ticks that are pushed one by one; in a longer history those without facts are left out.
@@ -30,7 +30,7 @@ def streamed(
     facts: list[Fact],
     low: int,
     high: int,
-    mode: Mode,
+    mode: RunMode,
     budget: float,
 ) -> Streamed:
     """Deliver the facts of a case tick by tick, each when it arrives."""

@@ -110,17 +110,17 @@ def compressed(facts: Iterable[Fact], ticks: Ticks | None, *, named: bool) -> li
     >>> compressed([Fact("P", ("a",), t) for t in (1, 4, 5, 6)], None, named=False)
     ['(a) @ 1', '(a) @ 4..6']
     """
-    found: list[tuple[tuple[object, ...], str]] = []
+    entries: list[tuple[tuple[object, ...], str]] = []
     ordered = sorted(set(facts), key=lambda f: (f.predicate, f.order[1], f.time or 0))
     for _, group in groupby(ordered, key=lambda f: (f.predicate, f.order[1])):
         run: list[Fact] = []
         for fact in group:
             if run and (fact.time is None or fact.time != (run[-1].time or 0) + 1):
-                found.append((run[0].order, _run(run, ticks, named)))
+                entries.append((run[0].order, _run(run, ticks, named)))
                 run = []
             run.append(fact)
-        found.append((run[0].order, _run(run, ticks, named)))
-    return [text for _, text in sorted(found)]
+        entries.append((run[0].order, _run(run, ticks, named)))
+    return [text for _, text in sorted(entries)]
 
 
 def _run(run: list[Fact], ticks: Ticks | None, named: bool) -> str:

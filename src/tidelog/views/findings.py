@@ -13,19 +13,19 @@ from tidelog.language.program import Origin
 
 def github_lines(report: Report) -> Iterator[str]:
     """Workflow commands: GitHub shows each beside the line that it is about."""
-    for found in report.diagnostics:
-        origin = found.origin
+    for diagnostic in report.diagnostics:
+        origin = diagnostic.origin
         place = {
             "file": origin.file,
             "line": origin.line,
             "endLine": origin.end_line,
-            "title": f"{found.code.id} {found.code.title}",
+            "title": f"{diagnostic.code.id} {diagnostic.code.title}",
         }
         if origin.line == origin.end_line:  # columns of several lines are not taken
             place |= {"col": origin.column, "endColumn": origin.end_column}
         properties = ",".join(f"{name}={_property(str(value))}" for name, value in place.items())
-        hint = f"\nhint: {found.hint}" if found.hint else ""
-        yield f"::{found.severity} {properties}::{_escaped(found.message + hint)}"
+        hint = f"\nhint: {diagnostic.hint}" if diagnostic.hint else ""
+        yield f"::{diagnostic.severity} {properties}::{_escaped(diagnostic.message + hint)}"
 
 
 def _escaped(text: str) -> str:
@@ -52,9 +52,9 @@ def sarif(reports: Iterable[Report], version: str) -> dict[str, object]:
                 },
                 "columnKind": "unicodeCodePoints",
                 "results": [
-                    _result(found, codes.index(found.code))
+                    _result(diagnostic, codes.index(diagnostic.code))
                     for report in reports
-                    for found in report.diagnostics
+                    for diagnostic in report.diagnostics
                 ],
             }
         ],
@@ -74,15 +74,15 @@ def _level(severity: Severity) -> str:
     return "error" if severity is Severity.ERROR else "warning"
 
 
-def _result(found: Diagnostic, index: int) -> dict[str, object]:
-    hint = f"\n{found.hint}" if found.hint else ""
-    notes = [note for note in found.notes if note.origin is not None]
+def _result(diagnostic: Diagnostic, index: int) -> dict[str, object]:
+    hint = f"\n{diagnostic.hint}" if diagnostic.hint else ""
+    notes = [note for note in diagnostic.notes if note.origin is not None]
     result: dict[str, object] = {
-        "ruleId": found.code.id,
+        "ruleId": diagnostic.code.id,
         "ruleIndex": index,
-        "level": _level(found.severity),
-        "message": {"text": found.message + hint},
-        "locations": [_location(found.origin)],
+        "level": _level(diagnostic.severity),
+        "message": {"text": diagnostic.message + hint},
+        "locations": [_location(diagnostic.origin)],
     }
     if notes:
         result["relatedLocations"] = [
