@@ -49,7 +49,7 @@ from tidelog.language.program import (
     Variable,
 )
 from tidelog.logic.clause import FixedTick, Free, Offset, Rigid
-from tidelog.logic.normalise import Predicate
+from tidelog.logic.core import Predicate
 
 # Text constants that cannot stand in a SQL text of either engine: `tidelog_text(i, v)`.
 TEXTS = "tidelog_text"

@@ -120,15 +120,15 @@ def _all_lanes(
     left = MOST_STRETCHES
     for predicate in sorted(temporal, key=lambda p: (p.name not in queries, p.input)):
         if model.size(predicate.name) > MOST_FACTS:
-            notes.append(f"{predicate.source} has too many facts for lanes")
+            notes.append(f"{predicate.base} has too many facts for lanes")
             continue
         rows = _stretches(engine, model, predicate, asked)
         groups = groupby(rows, key=lambda row: row[:-2])
         for count, (objects, stretches) in enumerate(groups, 1):
-            lane = Lane(predicate.source, objects, tuple((a, n) for *_, a, n in stretches))
+            lane = Lane(predicate.base, objects, tuple((a, n) for *_, a, n in stretches))
             left -= len(lane.stretches)
             if count > MOST_LANES or left < 0:
-                notes.append(f"{predicate.source} has more lanes than are shown")
+                notes.append(f"{predicate.base} has more lanes than are shown")
                 break
             found[predicate.name].append(lane)
     return tuple(lane for lanes in found.values() for lane in lanes)
@@ -209,7 +209,7 @@ def _recorded(
             if asked.low <= int(row[-1]) <= asked.high
         ]
         if held is None or len(goals) + len(facts) > MOST_PROVED:
-            notes.append(f"{predicate.source} has too many facts for a proof of each")
+            notes.append(f"{predicate.base} has too many facts for a proof of each")
             continue
         goals += facts
     derivations = Derivations(model, goals)

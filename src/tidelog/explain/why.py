@@ -38,7 +38,7 @@ from tidelog.language.program import (
     Value,
 )
 from tidelog.language.types import infer
-from tidelog.logic.normalise import Core
+from tidelog.logic.core import Core
 
 # Ticks on either side of a goal that are looked at first; then eight times as many, and so on.
 FIRST_WINDOW = 240

@@ -98,7 +98,7 @@ class OfflineAlgorithm:
         self.inputs: dict[str, str] = {}
         for number, predicate in enumerate(deps.core.inputs):
             self.inputs[predicate.name] = f"new{number}"
-            schema = self.schemas[predicate.source]
+            schema = self.schemas[predicate.base]
             rows = () if predicate.temporal else sorted(rigid.get(predicate.name, ()), key=str)
             self.connection.register(f"new{number}", _table(schema, list(rows)))
 
@@ -297,7 +297,7 @@ class OfflineAlgorithm:
                     for row in at_time
                 ]
                 self.connection.unregister(self.inputs[predicate.name])
-                table = _table(self.schemas[predicate.source], rows)
+                table = _table(self.schemas[predicate.base], rows)
                 if predicate.name in self.many:
                     table = pa.concat_tables([table, self.many.pop(predicate.name)])
                 self.connection.register(self.inputs[predicate.name], table)

@@ -38,7 +38,7 @@ class OnlineAlgorithm:
         self.due = self.network.liveness.due  # infinite for a rigid query once it is answered
         core = made.deps.core
         self.inputs = tuple(p.name for p in core.inputs if p.temporal)
-        clauses = [p.clause for p in made.rules]
+        clauses = [p.clause for p in made.clauses]
         self.chosen = {name: chosen(clauses, name) for name in self.inputs}
         self.temporal = [q for q in self.queries if core.predicates[q].temporal]
         self.rigid = [q for q in self.queries if q not in self.temporal]

@@ -155,8 +155,8 @@ _LANES = (
 def record_data(record: Record, ticks: Ticks | None) -> dict[str, object]:
     deps = record.deps
     predicates = [p for p in deps.core.predicates.values() if p.role is not Role.GIVEN]
-    place_of = {p.source: i for i, p in enumerate(predicates)}
-    by_source = {p.source: p for p in predicates}
+    place_of = {p.base: i for i, p in enumerate(predicates)}
+    by_source = {p.base: p for p in predicates}
     rules: dict[str, int] = {}
     written: list[list[str | int]] = []
     lanes = {(lane.predicate, lane.objects): i for i, lane in enumerate(record.lanes)}
@@ -171,7 +171,7 @@ def record_data(record: Record, ticks: Ticks | None) -> dict[str, object]:
         predicate = by_source[found.fact.predicate]
         lane = -1
         if predicate.temporal:
-            lane = lanes.get((predicate.source, objects_of(predicate, found.fact)), -1)
+            lane = lanes.get((predicate.base, objects_of(predicate, found.fact)), -1)
         compared = [comparison_text(*c) for c in found.comparisons]
         facts.append(
             [
@@ -190,7 +190,7 @@ def record_data(record: Record, ticks: Ticks | None) -> dict[str, object]:
         "ticks": None if ticks is None else [ticks.length, ticks.origin],
         "predicates": [
             {
-                "name": p.source,
+                "name": p.base,
                 "input": p.base in deps.core.input_of,
                 "output": p.name in deps.queries,
                 "phi": _number(deps.phi[p.name], 0),

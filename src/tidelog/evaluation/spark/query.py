@@ -69,7 +69,7 @@ def answer_frame(
     split = passes(given.program, (name,)).stages(given.large)
     if not split.stages or endless:
         return _in_process(spark, question, name, given, facts)
-    known = {p.name: data.get(p.source, EMPTY) for p in split.deps.core.inputs if p.temporal}
+    known = {p.name: data.get(p.base, EMPTY) for p in split.deps.core.inputs if p.temporal}
     asked = Range(low, high)
     try:
         made = plan(split.deps, known, EMPTY if asked.empty else asked)

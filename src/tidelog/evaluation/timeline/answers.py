@@ -16,7 +16,7 @@ from tidelog.evaluation.ranges import EMPTY, Range
 from tidelog.evaluation.timeline.limit import Limit
 from tidelog.evaluation.timeline.line import Timeline, evaluate
 from tidelog.language.program import Row, Type
-from tidelog.logic.normalise import Core
+from tidelog.logic.core import Core
 
 # The column that says how an answer without end repeats, in ticks.
 PERIOD_COLUMN = "period"
@@ -53,7 +53,7 @@ def history(
     where = f" WHERE {' AND '.join(times)}" if times else ""
     for predicate in whole.inputs:
         names = columns(len(predicate.types))
-        view = engine.loaded[predicate.source].view
+        view = engine.loaded[predicate.base].view
         if predicate.temporal:
             rows = engine.all(f"SELECT DISTINCT {', '.join([*names, 't'])} FROM {view}{where}")
             facts[predicate.name] = [(row[:-1], row[-1]) for row in rows]
