@@ -9,7 +9,7 @@ from typing import assert_never
 
 import pyarrow as pa
 
-from tidelog.analysis.stages import Kind, Stage
+from tidelog.analysis.stages import Stage, StageKind
 from tidelog.data.packed import slots_of, spread_sql
 from tidelog.evaluation.plan import Derive, Fixpoint, Plan, PlanStep, Scan, joins_of
 from tidelog.evaluation.rows import Relation, partition, row_schema
@@ -154,7 +154,7 @@ class Layout:
         return {
             step.predicate.name
             for stage in self.stages
-            if stage.kind is not Kind.CATALYST
+            if stage.kind is not StageKind.CATALYST
             for step in self.steps(stage)
             if isinstance(step, Scan) and not step.predicate.temporal
         }
@@ -222,7 +222,7 @@ class Layout:
     def at_home(self, stage: Stage, predicate: str) -> tuple[int, Type] | None:
         """The key position of a derived predicate, and its type; None for the first partition."""
         position = stage.positions.get(predicate)
-        if position is None or stage.kind is not Kind.KEYED:
+        if position is None or stage.kind is not StageKind.KEYED:
             return None
         return position, self.plan.deps.core.predicates[predicate].types[position] or Type.TEXT
 

@@ -19,14 +19,13 @@ from tidelog.data.packed import columns, unpack_sql
 from tidelog.errors import DataError
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.goal_directed.goal import whole_model
-from tidelog.evaluation.goal_directed.model import Derivation, Model
-from tidelog.evaluation.goal_directed.values import is_copy
-from tidelog.evaluation.problems import Problem
+from tidelog.evaluation.goal_directed.model import Derivation, FactModel
+from tidelog.evaluation.open_answers import OpenAnswers
 from tidelog.evaluation.ranges import EMPTY, Range
 from tidelog.evaluation.timeline import Limit
 from tidelog.explain.proofs import Derivations, named, sides
 from tidelog.language.program import Comparison, Rule, Type, Value
-from tidelog.logic.normalise import Predicate
+from tidelog.logic.core import Predicate, Role
 
 # Lanes of a predicate, stretches of time in all, and facts with their proofs that are recorded.
 MOST_LANES = 5_000
@@ -110,13 +109,13 @@ def record(
 
 
 def _all_lanes(
-    engine: Engine, model: Model, queries: tuple[str, ...], asked: Range, notes: list[str]
+    engine: Engine, model: FactModel, queries: tuple[str, ...], asked: Range, notes: list[str]
 ) -> tuple[Lane, ...]:
     """Lanes by predicate, in the order of the rules; where there are too many, outputs go first."""
     if asked.empty:
         return ()
     temporal = [p for p in model.core.predicates.values() if p.temporal]
-    temporal = [p for p in temporal if not p.name.endswith("[in]")]
+    temporal = [p for p in temporal if p.role is not Role.GIVEN]
     found: dict[str, list[Lane]] = {p.name: [] for p in temporal}
     left = MOST_STRETCHES
     for predicate in sorted(temporal, key=lambda p: (p.name not in queries, p.input)):
@@ -136,7 +135,7 @@ def _all_lanes(
 
 
 def _stretches(
-    engine: Engine, model: Model, predicate: Predicate, asked: Range
+    engine: Engine, model: FactModel, predicate: Predicate, asked: Range
 ) -> Iterable[tuple[Any, ...]]:
     """Objects, first tick and number of ticks, in order."""
     keys = _keys(predicate)
@@ -195,7 +194,7 @@ def objects_of(predicate: Predicate, fact: Ground) -> tuple[Value, ...]:
 
 
 def _recorded(
-    model: Model, queries: tuple[str, ...], asked: Range, notes: list[str]
+    model: FactModel, queries: tuple[str, ...], asked: Range, notes: list[str]
 ) -> list[Recorded]:
     goals: list[Ground] = []
     predicates = model.core.predicates
@@ -222,14 +221,16 @@ def _recorded(
             continue
         place[fact] = len(place)
         way = derivations.best.get(fact)
-        todo += () if way is None or is_copy(way.clause) else way.premises
+        todo += () if way is None or way.clause.copies_input else way.premises
     return [_step(model, derivations.best.get(fact), fact, place) for fact in place]
 
 
-def _step(model: Model, way: Derivation | None, fact: Ground, place: dict[Ground, int]) -> Recorded:
-    if way is None or is_copy(way.clause):
+def _step(
+    model: FactModel, way: Derivation | None, fact: Ground, place: dict[Ground, int]
+) -> Recorded:
+    if way is None or way.clause.copies_input:
         return Recorded(named(model, fact), None, (), ())
-    rule = model.written(way.clause)
+    rule = way.clause.shown
     premises = tuple(place[p] for p in way.premises)
     return Recorded(named(model, fact), rule, premises, sides(rule, way))
 
@@ -253,13 +254,13 @@ def waiting(
             continue
         if deps.cls is Class.BLOCKING:  # anything may still come, at any time
             return None
-        problem = Problem(engine, query)
+        answers = OpenAnswers(engine, query)
         for tin in range(int(asked.low), int(asked.high) + 1):
             engine.progress(f"pending answers of {query} at {tin}")
-            for tout in problem.open_points(tin, int(asked.low), tin):
+            for tout in answers.open_points(tin, int(asked.low), tin):
                 if time.monotonic() > end:
                     return None
-                for pending in problem.definitive(tin, tout).pending:
+                for pending in answers.definitive(tin, tout).pending:
                     waits = tuple((p.predicate, p.args, p.time) for p in pending.waits_for)
                     answer = (pending.predicate, pending.args, pending.time)
                     found.append(Waiting(tin, answer, waits))

@@ -15,7 +15,7 @@ from tidelog.errors import DataError
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.engine import as_tick
 from tidelog.evaluation.goal_directed.goal import Goal, on_timeline
-from tidelog.evaluation.goal_directed.model import Model
+from tidelog.evaluation.goal_directed.model import FactModel
 from tidelog.evaluation.plan import Unbounded
 from tidelog.evaluation.ranges import Range
 from tidelog.evaluation.timeline import Limit, TooHard
@@ -131,7 +131,7 @@ class _Search:
         """All proofs up to this size lie within the window: to leave it takes as many steps."""
         return math.inf if self.whole or not self.reach else self.width // self.reach
 
-    def evaluated(self) -> Model:
+    def evaluated(self) -> FactModel:
         return self.goal.evaluate(self.goal.plan(self.within))
 
     def proofs(self) -> Proofs | None:

@@ -26,7 +26,6 @@ from tidelog.logic.clause import (
     Clause,
     FixedTick,
     Free,
-    Head,
     Offset,
     Premise,
     Rigid,
@@ -124,7 +123,7 @@ class TimeVariable:
 
 
 HEAD_TIME = TimeVariable()
-_Place: TypeAlias = Constant | str | TimeVariable
+_Bindable: TypeAlias = Constant | str | TimeVariable
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,11 +194,11 @@ class JoinOrder:
         self.clause = clause
         self.known = tuple(known)
         self.constants = tuple(dict.fromkeys(_constants(clause)))
-        start: list[_Place] = [*self.constants, *self.known]
+        start: list[_Bindable] = [*self.constants, *self.known]
         if at_head and isinstance(clause.head.when, Offset):
             start.append(HEAD_TIME)
         self._at_head = start[-1:] == [HEAD_TIME]
-        self.places: dict[_Place, int] = {place: i for i, place in enumerate(start)}
+        self.places: dict[_Bindable, int] = {place: i for i, place in enumerate(start)}
         self._tests = list(clause.tests)
         self.due = self._due()
         self._rest = [(i, p) for i, p in enumerate(clause.premises) if i not in left_out]
@@ -219,7 +218,8 @@ class JoinOrder:
     ) -> tuple[V, ...]:
         """The binding at the start."""
         binding = [*map(constant, self.constants), *(values[name] for name in self.known)]
-        if head is not None and self._at_head:
+        if self._at_head:
+            assert head is not None, "the head's time is known"
             binding.append(head)
         return tuple(binding)
 
@@ -227,15 +227,14 @@ class JoinOrder:
     def from_head(clause: Clause, left_out: Collection[int] = ()) -> JoinOrder:
         """An order for when the head is given: its variables and its time are known."""
         known = dict.fromkeys(variable.name for variable in clause.head.variables)
-        return JoinOrder(clause, known, left_out=left_out)
+        return JoinOrder(clause, known, at_head=clause.head.temporal, left_out=left_out)
 
     def start_from(
         self, constant: Callable[[Constant], V], args: Sequence[V], tick: Any
     ) -> tuple[V, ...] | None:
         """The binding at the start when the head is a fact; None where it never is."""
-        head = self.clause.head
-        values = head_values(head, args, constant)
-        if values is None or (isinstance(head.when, FixedTick) and head.when.tick != tick):
+        values = term_values(self.clause.head.args, args, constant)
+        if values is None or not self.clause.head.can_be_at(tick):
             return None
         return self.start(constant, values, tick)
 
@@ -302,7 +301,7 @@ class JoinOrder:
         time = None if variable is None else self.places.get(variable)
         known = tuple(i for i, t in enumerate(premise.args) if _place(t) in self.places)
         key = tuple(self.places[_place(premise.args[i])] for i in known)
-        first_at: dict[_Place, int] = {}
+        first_at: dict[_Bindable, int] = {}
         same: list[tuple[int, int]] = []
         for i, term in enumerate(premise.args):
             if i not in known and first_at.setdefault(_place(term), i) != i:
@@ -312,7 +311,7 @@ class JoinOrder:
             new: tuple[int, ...] = ()
         else:
             new = tuple(first_at.values())
-            added: list[_Place] = list(first_at)
+            added: list[_Bindable] = list(first_at)
             if finds_time and variable is not None:
                 added.append(variable)
             for place in added:
@@ -349,7 +348,7 @@ class JoinOrder:
         """Drop the variables that nothing needs any more; where those that stay were."""
         if self._wanted is None:
             return None
-        needed: set[_Place] = {*self.constants, *self._wanted, HEAD_TIME}
+        needed: set[_Bindable] = {*self.constants, *self._wanted, HEAD_TIME}
         for _, premise in self._rest:
             needed |= {_place(term) for term in premise.args}
             variable = time_variable(premise)
@@ -477,15 +476,15 @@ def constant_value(constant: Constant) -> Value:
     return constant.value
 
 
-def head_values(
-    head: Head, args: Sequence[V | None], constant: Callable[[Constant], V]
+def term_values(
+    terms: Iterable[Term], args: Iterable[V | None], constant: Callable[[Constant], V]
 ) -> dict[str, V] | None:
-    """The values of a head's variables when it is a fact; None where it never is.
+    """The values of the variables among some terms that are given values; None if they never are.
 
-    None among the arguments stands for a value that is not known.
+    A None that is given stands for a value that is not known.
     """
     values: dict[str, V] = {}
-    for term, value in zip(head.args, args, strict=True):
+    for term, value in zip(terms, args, strict=True):
         if value is None:
             continue
         match term:
@@ -522,7 +521,7 @@ def time_variable(premise: Premise) -> TimeVariable | None:
     return _told(premise)[0]
 
 
-def _place(term: Term) -> _Place:
+def _place(term: Term) -> _Bindable:
     match term:
         case Variable():
             return term.name

@@ -15,8 +15,9 @@ from tidelog.evaluation.rows import DONE, KEPT, NEW, Relation, kept_rows
 from tidelog.evaluation.spark.kernel import Kernel, Worker
 from tidelog.evaluation.spark.stages import ARRIVED, StageOutput, StageTables
 from tidelog.evaluation.sql import Writer
+from tidelog.streaming.clock import Span
 from tidelog.streaming.schedule import WHOLE, Schedule
-from tidelog.streaming.wave import Span, Wave
+from tidelog.streaming.wave import Wave
 
 # What to do about a tick far ahead, where facts may be put aside.
 AHEAD = (

@@ -29,10 +29,10 @@ from tidelog.pipeline.commit import Commit, StatePart
 from tidelog.pipeline.kernel import WaveWorker
 from tidelog.pipeline.places import Driver, Executors
 from tidelog.pipeline.plan import OfflineWork
+from tidelog.pipeline.shards import Shards
 from tidelog.pipeline.state import StateFiles, chunks_of
 from tidelog.streaming.clock import Clock, Pace, ShardReport, Span, Turn
 from tidelog.streaming.joins import Row
-from tidelog.streaming.shards import Shards
 
 # A time after all others.
 EVER = 2**62
@@ -52,7 +52,7 @@ class Derived:
     is_whole_state: bool = False  # whether what is to be kept replaces all state there was
 
 
-class Mode(Protocol[S]):
+class StreamMode(Protocol[S]):
     """A mode; S is its kind of step, from one input time to a later one."""
 
     @property

@@ -22,11 +22,11 @@ from tidelog.language.printer import print_rule
 from tidelog.language.program import Program
 from tidelog.logic.normalise import Core
 from tidelog.pipeline.kernel import WaveJob
+from tidelog.pipeline.shards import Shards
 from tidelog.streaming.clock import Emission, Pace
 from tidelog.streaming.offline import enough_window, least_delays
 from tidelog.streaming.options import StreamOptions
 from tidelog.streaming.schedule import Schedule
-from tidelog.streaming.shards import Shards
 
 
 class RowFormat(Protocol):

@@ -8,7 +8,7 @@ from tidelog.analysis.definitive import Pending
 from tidelog.analysis.passes import passes
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.engine import evaluate
-from tidelog.evaluation.problems import Problem
+from tidelog.evaluation.open_answers import OpenAnswers
 from tidelog.evaluation.timeline import TooHard
 from tidelog.language.program import Program
 from tidelog.logic.normalise import Predicate
@@ -111,11 +111,11 @@ class BlockingAlgorithm:
         with Engine(self.program, self._tables()) as engine:
             for query, due in self.due.items():
                 if due is not None and self.tin is not None:
-                    problem = Problem(engine, query)
-                    for time in problem.open_points(self.tin, due, self.tin, self.budget):
+                    answers = OpenAnswers(engine, query)
+                    for time in answers.open_points(self.tin, due, self.tin, self.budget):
                         if len(waiting) >= most:
                             return waiting[:most]
-                        waiting += problem.definitive(self.tin, time, self.budget).pending
+                        waiting += answers.definitive(self.tin, time, self.budget).pending
         return waiting[:most]
 
     def state(self) -> State:
@@ -139,7 +139,7 @@ class BlockingAlgorithm:
     def _first_open(self, query: str, tin: int, due: int) -> int:
         with Engine(self.program, self._tables()) as engine:
             try:
-                points = Problem(engine, query).open_points(tin, due, tin, self.budget)
+                points = OpenAnswers(engine, query).open_points(tin, due, tin, self.budget)
             except TooHard:
                 return due  # not proved final yet: answers wait
         return min(points, default=tin + 1)

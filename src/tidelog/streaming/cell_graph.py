@@ -9,7 +9,6 @@ from tidelog.analysis.dependencies import Dependencies
 from tidelog.analysis.graph import Arc, Bound, longest
 from tidelog.analysis.possible import FUTURE, Possible
 from tidelog.logic.clause import Clause, Premise
-from tidelog.logic.normalise import clause_of
 from tidelog.streaming.cells import (
     LATER,
     CellKey,
@@ -145,7 +144,7 @@ class CellGraph:
 
     def _place_clauses(self, number_of: Mapping[str, int]) -> None:
         certain = [(clause, None) for clause in self.deps.core.clauses]
-        possible = [(clause_of(p.rule), p) for p in self.made.rules]
+        possible = [(p.clause, p) for p in self.made.rules]
         number = 0
         for clause, origin in (*certain, *possible):
             head = self._base[clause.head.predicate]

@@ -75,7 +75,7 @@ class PlacedClause:
     ) -> None:
         self.number = number
         self.head = clause.head.predicate
-        self.point = clause.head.when.tick if isinstance(clause.head.when, FixedTick) else None
+        self.point = clause.head.point  # the only time of its head, if that is a fixed tick
         self.lookups = lookups
         self.compiled = CompiledClause(clause)
         self.origin = origin

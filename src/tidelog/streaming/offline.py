@@ -18,10 +18,9 @@ from tidelog.analysis.delay import delay
 from tidelog.analysis.dependencies import Dependencies
 from tidelog.analysis.passes import passes
 from tidelog.analysis.window import window
-from tidelog.data.packed import pack, unpack
+from tidelog.data.packed import unpack
 from tidelog.data.readers.memory import arrow_schema
 from tidelog.data.schema import Schema, schemas
-from tidelog.data.types import arrow_type
 from tidelog.errors import NoAnswer
 from tidelog.evaluation.database import Database
 from tidelog.evaluation.ranges import EMPTY, Range
@@ -32,7 +31,7 @@ from tidelog.streaming.algorithm import AnswerRows, FactsByTime, RowsByTime
 from tidelog.streaming.clock import Emission, Span
 from tidelog.streaming.joins import Row, at
 from tidelog.streaming.schedule import Schedule
-from tidelog.streaming.slices import MOST_FACTS, MOST_TICKS, Slices, small
+from tidelog.streaming.slices import MOST_FACTS, MOST_TICKS, Slices, packed_table, small
 from tidelog.streaming.snapshot import (
     State,
     as_facts,
@@ -264,17 +263,8 @@ class OfflineAlgorithm:
         """The slices kept so far as tables of a wave; input facts come with the new ones."""
         plan = self.schedule.plan
         for name, times in few.kept(inputs=False).items():
-            predicate = self.schedule.deps.core.predicates[name]
-            names = [f"a{i}" for i in range(1, len(predicate.types) + 1)]
-            types = [arrow_type(t) for t in predicate.types]
-            columns = zip(*pack(times), strict=True)
-            self.slices[plan.tables[name]] = pa.table(
-                [
-                    pa.array(c, t)
-                    for c, t in zip(columns, [*types, pa.int64(), pa.int64()], strict=True)
-                ],
-                names=[*names, "c", "b"],
-            )
+            types = self.schedule.deps.core.predicates[name].types
+            self.slices[plan.tables[name]] = packed_table(types, times)
         whole = few.kept(inputs=True)
         for name, new in facts.items():
             whole.setdefault(name, {}).update({t: set(rows) for t, rows in new.items()})

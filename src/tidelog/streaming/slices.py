@@ -10,6 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
+import pyarrow as pa
+
+from tidelog.data.packed import columns, pack
+from tidelog.data.types import arrow_type
+from tidelog.language.program import Type
 from tidelog.logic.clause import Clause, Premise
 from tidelog.streaming.algorithm import AnswerRows, RowsByTime
 from tidelog.streaming.cells import Lookup, PlacedClause, derive, never_changing, rigid_model
@@ -144,4 +149,12 @@ class Slices:
                 self._store(name, time, IndexedSlice(rows))
 
 
-__all__ = ["MOST_FACTS", "MOST_TICKS", "Slices", "small"]
+def packed_table(types: Iterable[Type | None], times: Mapping[int, set[Row]]) -> pa.Table:
+    """Rows by time as a packed table."""
+    kinds = [*map(arrow_type, types), pa.int64(), pa.int64()]
+    names = [*columns(len(kinds) - 2), "c", "b"]
+    values = list(zip(*pack(times), strict=True)) or [()] * len(kinds)
+    return pa.table([pa.array(v, k) for v, k in zip(values, kinds, strict=True)], names=names)
+
+
+__all__ = ["MOST_FACTS", "MOST_TICKS", "Slices", "packed_table", "small"]

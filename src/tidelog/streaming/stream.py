@@ -176,11 +176,11 @@ class Stream:
         if not asked:
             return {}
         with Engine(self.program, self._rigid) as engine:
-            found = engine.query(asked)
+            tables = engine.query(asked)
         arity = {query: len(self.program.output_columns(query)) for query in asked}
         return {
             query: {tuple(row.values())[: arity[query]] for row in table.to_pylist()}
-            for query, table in found.items()
+            for query, table in tables.items()
         }
 
     def run(self, source: Iterable[tuple[int, Mapping[str, RowsLike]]]) -> Iterator[Step]:
@@ -197,11 +197,11 @@ class Stream:
 
     def facts(self) -> dict[str, RowsByTime]:
         """The input facts kept, by input and time."""
-        found = {name: dict(times) for name, times in self._waiting.items()}
+        facts = {name: dict(times) for name, times in self._waiting.items()}
         for name, times in self._algorithm.facts().items():
             source = self.deps.core.predicates[name].source
-            found.setdefault(source, {}).update(times)
-        return {name: times for name, times in found.items() if times}
+            facts.setdefault(source, {}).update(times)
+        return {name: times for name, times in facts.items() if times}
 
     def kept(self) -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
         """Everything that is kept, as rows with their time: input facts, and derived ones."""

@@ -224,4 +224,4 @@ def bits(table: pa.Table) -> int:
     return int(np.bitwise_count(table.column("b").to_numpy()).sum())
 
 
-__all__ = ["Span", "Wave", "Waved", "bits"]
+__all__ = ["Wave", "Waved", "bits"]

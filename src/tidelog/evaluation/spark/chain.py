@@ -17,7 +17,7 @@ from pyspark import StorageLevel, TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidelog.analysis.stages import Kind, Stage
+from tidelog.analysis.stages import Stage, StageKind
 from tidelog.data.packed import CHUNK, columns
 from tidelog.evaluation.layout import Layout
 from tidelog.evaluation.rows import NEW
@@ -55,7 +55,7 @@ class Chain(Generic[A]):
         done: DataFrame | None = None
         for index, stage in enumerate(self.layout.stages):
             rows = self._arriving(stage, done)
-            if stage.kind is Kind.CATALYST:
+            if stage.kind is StageKind.CATALYST:
                 done = self._catalyst(index, rows, asked)
             else:
                 task = _Task(self.kernel, index, asked)
@@ -70,7 +70,7 @@ class Chain(Generic[A]):
         tabs |= {r.number for q, r in layout.given.items() if q in stage.predicates}
         parts = [before, self.new({n for n in reads if n in layout.scans}), self.kept(tabs)]
         there = [part for part in parts if part is not None]
-        if self.never_empty and stage.kind is not Kind.CATALYST:
+        if self.never_empty and stage.kind is not StageKind.CATALYST:
             there.append(self._for_all())
         return reduce(DataFrame.union, there) if there else self._none()
 
@@ -89,7 +89,7 @@ class Chain(Generic[A]):
         return self.spark.createDataFrame([], arrow_struct(self.layout.schema))
 
     def _split(self, stage: Stage, rows: DataFrame) -> DataFrame:
-        if stage.kind is Kind.WHOLE:
+        if stage.kind is StageKind.WHOLE:
             return rows.repartition(1)
         count = self.kernel.partitions
         home = self.layout.home(stage, count, literal, spark=True)

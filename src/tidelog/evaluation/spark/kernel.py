@@ -12,7 +12,7 @@ from typing import Any, Generic
 import duckdb
 import pyarrow as pa
 
-from tidelog.analysis.stages import Kind, Stage
+from tidelog.analysis.stages import Stage, StageKind
 from tidelog.data.packed import columns
 from tidelog.errors import DataError
 from tidelog.evaluation.database import Database
@@ -135,7 +135,7 @@ class Worker(Generic[A]):
 
     def _too_much(self, stage: Stage, number: int) -> str:
         said = f"partition {number} needs more than {self.kernel.memory} of memory"
-        if stage.kind is not Kind.KEYED:
+        if stage.kind is not StageKind.KEYED:
             return f"{said}, and its rules cannot be split ({stage.reason}): give it more memory"
         counts: list[tuple[int, object]] = []
         for name, relation in self.layout.reads(stage).items():

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from tidelog.analysis.dependencies import positive_only
 from tidelog.evaluation.ranges import Range
 from tidelog.evaluation.timeline.clauses import mirrored, separated, span
 from tidelog.evaluation.timeline.half_line import HalfLine
@@ -53,6 +54,7 @@ class _Line:
     ) -> None:
         self.limit = limit
         self.core = core
+        positive_only(core, "the timeline")
         clauses = separated(core.clauses)
         self.firings = Firings(clauses)
         self.mirrored = Firings(mirrored(clauses))

@@ -17,8 +17,7 @@ import pyarrow.compute as pc
 
 from tidelog.analysis.definitive import Pending
 from tidelog.analysis.dependencies import Class, Dependencies
-from tidelog.data.packed import columns, pack, slots_of, unpack
-from tidelog.data.types import arrow_type
+from tidelog.data.packed import slots_of, unpack
 from tidelog.evaluation.rows import (
     DONE,
     Relation,
@@ -35,6 +34,7 @@ from tidelog.streaming.clock import ShardReport, Turn
 from tidelog.streaming.joins import Row, at
 from tidelog.streaming.online import OnlineAlgorithm
 from tidelog.streaming.schedule import check_streamed
+from tidelog.streaming.slices import packed_table
 
 
 @dataclass(frozen=True)
@@ -103,9 +103,9 @@ class Shards:
     def places(self) -> dict[int, tuple[str, str]]:
         """By table kept the predicate it is of: an input, derived, or known answers."""
         predicates = self.deps.core.predicates
-        found = {r.number: (predicates[n].source, "input") for n, r in self.inputs.items()}
-        found |= {r.number: (name, "derived") for name, r in self.carried.items()}
-        return found | {r.number: (query, "answers") for query, r in self.given.items()}
+        places = {r.number: (predicates[n].source, "input") for n, r in self.inputs.items()}
+        places |= {r.number: (name, "derived") for name, r in self.carried.items()}
+        return places | {r.number: (query, "answers") for query, r in self.given.items()}
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -208,12 +208,12 @@ class _Shard:
 
     def run(self) -> Iterator[pa.RecordBatch]:
         shards, turn, algorithm = self.shards, self.turn, self.algorithm
-        found: AnswerRows = {q: set() for q in shards.deps.queries}
+        answers: AnswerRows = {q: set() for q in shards.deps.queries}
         if turn.tin is None or turn.to > turn.tin:
-            _add(found, algorithm.advance(turn.to, self.new, turn.low))
+            _add(answers, algorithm.advance(turn.to, self.new, turn.low))
         if turn.closed:
-            _add(found, algorithm.close(turn.to, turn.low))
-        for query, rows in found.items():
+            _add(answers, algorithm.close(turn.to, turn.low))
+        for query, rows in answers.items():
             relation = shards.given[query]
             new: RowsByTime = {}
             for row in rows:
@@ -274,19 +274,14 @@ class _Shard:
         return where == self.number
 
     def _rows(self, relation: Relation, times: RowsByTime) -> Iterator[pa.RecordBatch]:
-        found = pack(times)
-        if not found:
-            return
-        names = [*columns(len(relation.types)), "c", "b"]
-        types = [*(arrow_type(t) for t in relation.types), pa.int64(), pa.int64()]
-        arrays = [pa.array(c, t) for c, t in zip(zip(*found, strict=True), types, strict=True)]
-        table = pa.table(arrays, names=names)
-        yield from as_rows(relation, table, DONE, self.shards.schema).to_batches()
+        table = packed_table(relation.types, times)
+        if table.num_rows:
+            yield from as_rows(relation, table, DONE, self.shards.schema).to_batches()
 
 
-def _add(found: AnswerRows, more: AnswerRows) -> None:
+def _add(answers: AnswerRows, more: AnswerRows) -> None:
     for query, rows in more.items():
-        found[query] = found[query] | rows
+        answers[query] = answers[query] | rows
 
 
 def _times(rows: pa.Table, relation: Relation) -> RowsByTime:
@@ -297,10 +292,11 @@ def _times(rows: pa.Table, relation: Relation) -> RowsByTime:
 
 
 def _between(facts: Mapping[str, RowsByTime], after: float, until: float) -> dict[str, RowsByTime]:
-    found = {
+    """The facts at some times; predicates without any are left out."""
+    parts = {
         n: {t: r for t, r in times.items() if after < t <= until} for n, times in facts.items()
     }
-    return {name: times for name, times in found.items() if times}
+    return {name: times for name, times in parts.items() if times}
 
 
-__all__ = ["ShardReport", "Shards", "Turn"]
+__all__ = ["Shards"]

@@ -25,10 +25,10 @@ from tidelog.language.program import Program
 from tidelog.views import terminal
 
 if TYPE_CHECKING:
-    from tidelog.analysis.containment import Budget, Verdict
+    from tidelog.analysis.containment import Budget, Cut, Verdict
     from tidelog.analysis.dependencies import Dependencies
     from tidelog.data.ticks import Ticks
-    from tidelog.evaluation.problems import Problem
+    from tidelog.evaluation.duckdb import Engine
 
 _query = click.option("--query", metavar="P", help="The predicate asked about; the only output.")
 _budget = budget_option(10.0, "Answer with what is proved by then.")
@@ -43,18 +43,18 @@ def analyze_command(rules: str, queries: tuple[str, ...], budget: float, as_json
     """Say how long to wait and what to keep for each output of RULES, with proof."""
     from tidelog.analysis.analyze import analyze
     from tidelog.analysis.containment import Budget
-    from tidelog.views import problems
+    from tidelog.views import verdicts
 
     report = accepted(rules)
-    found = []
+    analyses = []
     with terminal.Progress() as progress:
         for query in chosen_queries(report.program, queries):
             progress(f"analysing {query}")
-            found.append(analyze(report.program, query, Budget(budget)))
+            analyses.append(analyze(report.program, query, Budget(budget)))
     if as_json:
-        print_json({"file": report.source.file, "queries": [a.as_json() for a in found]})
+        print_json({"file": report.source.file, "queries": [a.as_json() for a in analyses]})
         return
-    blocks = [problems.analysis_lines(a) for a in found]
+    blocks = [verdicts.analysis_lines(a) for a in analyses]
     terminal.print_answer(
         line for i, block in enumerate(blocks) for line in ([""] if i else []) + block
     )
@@ -73,7 +73,7 @@ def delay_command(
     from tidelog.analysis import delay
     from tidelog.analysis.analyze import measure_json
     from tidelog.analysis.containment import Budget, Cut
-    from tidelog.views import problems
+    from tidelog.views import verdicts
 
     program = accepted(rules).program
     asked = _one_query(program, query)
@@ -88,7 +88,7 @@ def delay_command(
     if as_json:
         print_json({"query": asked, **(measure_json(measure) or {})})
     else:
-        terminal.print_answer(problems.measure_lines("delay", measure, 0))
+        terminal.print_answer(verdicts.measure_lines("delay", measure, 0))
 
 
 @click.command("window")
@@ -110,7 +110,7 @@ def window_command(
     from tidelog.analysis import delay, window
     from tidelog.analysis.analyze import measure_json
     from tidelog.analysis.containment import Budget, Cut
-    from tidelog.views import problems
+    from tidelog.views import verdicts
 
     program = accepted(rules).program
     asked = _one_query(program, query)
@@ -127,7 +127,7 @@ def window_command(
     if as_json:
         print_json({"query": asked, "delay": d, **(measure_json(measure) or {})})
     else:
-        terminal.print_answer(problems.measure_lines("window", measure, d))
+        terminal.print_answer(verdicts.measure_lines("window", measure, d))
 
 
 @click.command("definitive")
@@ -152,38 +152,40 @@ def definitive_command(
     as_json: bool,
 ) -> None:
     """Say whether the answers at --tout can still change, and what they wait for."""
-    from tidelog.views import problems
+    from tidelog.evaluation.open_answers import OpenAnswers
+    from tidelog.views import verdicts
 
     ticks = ticks_of(tick, origin, False)
     now = _time("--tin", tin, ticks)
     then = None if tout is None else _time("--tout", tout, ticks)
     if then is not None and then > now:
         raise click.UsageError("--tout lies after --tin: only the past can be definitive")
-    with _problem(rules, facts, query, ticks) as problem:
-        if then is not None:
-            found = problem.definitive(now, then, budget)
+    with _loaded(rules, facts, query, ticks) as (engine, asked):
+        answers = OpenAnswers(engine, asked)
+        if then is None:
+            first = int(min(engine.span.low, now))
+            points = answers.open_points(now, first, now, budget)
         else:
-            first = int(min(problem.engine.span.low, now))
-            points = problem.open_points(now, first, now, budget)
+            definitive = answers.definitive(now, then, budget)
     if then is None:
         if as_json:
-            print_json({"query": problem.query, "tin": now, "open": points})
+            print_json({"query": asked, "tin": now, "open": points})
         else:
-            terminal.print_answer(problems.open_lines(problem.query, now, points))
+            terminal.print_answer(verdicts.open_lines(asked, now, points))
     elif as_json:
         print_json(
             {
-                "holds": found.holds,
-                "exact": found.exact,
-                "query": problem.query,
+                "holds": definitive.holds,
+                "exact": definitive.exact,
+                "query": asked,
                 "tin": now,
                 "tout": then,
-                "count": found.count,
-                "pending": [p.as_json() for p in found.pending],
+                "count": definitive.count,
+                "pending": [p.as_json() for p in definitive.pending],
             }
         )
     else:
-        terminal.print_answer(problems.definitive_lines(found, then))
+        terminal.print_answer(verdicts.definitive_lines(definitive, then))
 
 
 @click.command("forgettable")
@@ -211,23 +213,24 @@ def forgettable_command(
 ) -> None:
     """Say whether the facts up to --tmem can be forgotten without changing a later answer."""
     from tidelog.analysis.containment import Budget
-    from tidelog.views import problems
+    from tidelog.evaluation.live_facts import LiveFacts
+    from tidelog.views import verdicts
 
     ticks = ticks_of(tick, origin, False)
     now, then = _time("--tin", tin, ticks), _time("--tout", tout, ticks)
     memory = _time("--tmem", tmem, ticks)
     if not memory <= then <= now + 1:
         raise click.UsageError("the times must be in order: --tmem <= --tout <= --tin + 1")
-    with _problem(rules, facts, query, ticks) as problem:
-        found = problem.forgettable(now, then, memory, Budget(budget))
+    with _loaded(rules, facts, query, ticks) as (engine, asked):
+        verdict = LiveFacts(engine, asked).forgettable(now, then, memory, Budget(budget))
     if as_json:
-        update = found.update
+        update = verdict.update
         print_json(
             {
-                "holds": found.holds,
-                "exact": found.exact,
-                "reason": found.reason,
-                "query": problem.query,
+                "holds": verdict.holds,
+                "exact": verdict.exact,
+                "reason": verdict.reason,
+                "query": asked,
                 "tin": now,
                 "tout": then,
                 "tmem": memory,
@@ -240,7 +243,7 @@ def forgettable_command(
             }
         )
     else:
-        terminal.print_answer(problems.forgettable_lines(found, memory))
+        terminal.print_answer(verdicts.forgettable_lines(verdict, memory))
 
 
 @click.command("contained")
@@ -261,10 +264,10 @@ def contained_command(
     asked = _one_query(programs[0], query)
     _one_query(programs[1], asked)
     deps = [passes(p, [asked]).dependencies for p in programs]
-    for path, found in zip((one, other), deps, strict=True):
-        if found.cls is not Class.NONRECURSIVE:
+    for path, own in zip((one, other), deps, strict=True):
+        if own.cls is not Class.NONRECURSIVE:
             raise click.ClickException(
-                f"{path}: {asked} is {found.cls.title}; containment is decided for nonrecursive"
+                f"{path}: {asked} is {own.cls.title}; containment is decided for nonrecursive"
                 " queries"
             )
     with terminal.Progress():
@@ -272,16 +275,14 @@ def contained_command(
     _print_verdict(verdict, Cut(), as_json, {"query": asked})
 
 
-def _print_verdict(verdict: Verdict, cut: object, as_json: bool, about: dict[str, object]) -> None:
+def _print_verdict(verdict: Verdict, cut: Cut, as_json: bool, about: dict[str, object]) -> None:
     from tidelog.analysis.analyze import witness_json
-    from tidelog.analysis.containment import Cut
-    from tidelog.views import problems
+    from tidelog.views import verdicts
 
-    assert isinstance(cut, Cut)
     if as_json:
         print_json({"holds": verdict.holds, **about, "witness": witness_json(verdict.witness)})
     else:
-        terminal.print_answer(problems.verdict_lines(verdict, cut))
+        terminal.print_answer(verdicts.verdict_lines(verdict, cut))
 
 
 def _simplified(program: Program, query: str, budget: Budget) -> Dependencies:
@@ -301,20 +302,20 @@ def _time(option: str, text: str, ticks: Ticks | None) -> int:
     from tidelog.evaluation.engine import as_tick
 
     try:
-        found = as_tick(text, ticks)
+        time = as_tick(text, ticks)
     except ValueError as error:
         raise click.UsageError(f"{option}: {error}") from error
-    if not isinstance(found, int):
+    if not isinstance(time, int):
         raise click.UsageError(f"{option}: the time must be finite")
-    return found
+    return time
 
 
 @contextmanager
-def _problem(
+def _loaded(
     rules: str, facts: str | None, query: str | None, ticks: Ticks | None
-) -> Iterator[Problem]:
+) -> Iterator[tuple[Engine, str]]:
+    """The facts, loaded, and the query asked about."""
     from tidelog.evaluation.duckdb import Engine
-    from tidelog.evaluation.problems import Problem
 
     program = accepted(rules).program
     asked = _one_query(program, query)
@@ -324,7 +325,7 @@ def _problem(
         terminal.Progress() as progress,
         Engine(program, facts, ticks, True, progress) as engine,
     ):
-        yield Problem(engine, asked)
+        yield engine, asked
 
 
 @contextmanager

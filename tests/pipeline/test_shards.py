@@ -21,9 +21,9 @@ from tidelog.data.schema import resolve, schemas
 from tidelog.evaluation.rows import NEW, as_rows, home, partition
 from tidelog.language.program import Type
 from tidelog.logic.normalise import core
+from tidelog.pipeline.shards import Shards
 from tidelog.streaming.clock import ShardReport, Turn
 from tidelog.streaming.intake import Intake
-from tidelog.streaming.shards import Shards
 
 
 def literal(value: object) -> str:

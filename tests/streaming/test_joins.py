@@ -1,0 +1,98 @@
+"""Clauses as functions over slices: the same matches as the one matcher's, for any kind of head."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.deep import examples
+
+import tidelog
+from tidelog.analysis.dependencies import Dependencies
+from tidelog.language.program import Value
+from tidelog.logic.clause import AT_HEAD, RIGID, Clause, FixedTick, Head, Offset, Premise, Sign
+from tidelog.logic.core import Core
+from tidelog.logic.match import JoinOrder, constant_value, matches
+from tidelog.logic.normalise import clause_of, core
+from tidelog.logic.order import decide
+from tidelog.streaming.cells import Lookup
+from tidelog.streaming.joins import CompiledClause, IndexedSlice, Row, chosen
+from tidelog.streaming.schedule import NotStreamed, Schedule
+
+RULES = (
+    "P(X, Y) @ T :- E(X, Z) @ T, F(Z, Y) @ T+1, X != Y.",
+    "P(X, 1) @ T :- E(X, X) @ T, F(1, X) @ T-1, E(X, Y) @ T+2, Y >= 1.",
+    "P(X, X) @ 4 :- E(X, Y) @ 5, F(Y, 2) @ 6, Y <= X.",
+    "P(X) :- G(X, Y), G(Y, X), 0 < X.",
+    "P(2) :- G(X, 0), H, X = 1.",
+)
+rows = st.sets(st.tuples(st.integers(0, 2), st.integers(0, 2)), max_size=7)
+
+
+class Slices:
+    """A slice for each premise, as the matcher asks for rows."""
+
+    def __init__(self, clause: Clause, slices: list[IndexedSlice]) -> None:
+        self.by_id = {id(p): s.rows for p, s in zip(clause.premises, slices, strict=True)}
+
+    def rows(
+        self, premise: Premise, _tick: Any, positions: tuple[int, ...], key: tuple[Value, ...]
+    ) -> Iterable[Row]:
+        return [r for r in self.by_id[id(premise)] if tuple(r[i] for i in positions) == key]
+
+
+@pytest.mark.parametrize("text", RULES)
+@given(data=st.data())
+@examples(40)
+def test_compiled_clauses_match_what_the_matcher_does(text: str, data: st.DataObject) -> None:
+    clause = clause_of(tidelog.parse(text).rules[0])
+    slices = [
+        IndexedSlice(data.draw(rows if premise.args else st.sets(st.just(()))))
+        for premise in clause.premises
+    ]
+    order = JoinOrder(clause)
+    start = order.start(constant_value, {}, 0)
+    found = list(matches(order, Slices(clause, slices), start, decide))
+    heads = {order.values(clause.head.args, binding) for binding in found}
+    compiled = CompiledClause(clause)
+    for first in (None, *range(len(slices))):
+        out: set[Row] = set()
+        compiled.fire(slices, out, first)
+        assert out == heads
+    some = set(sorted(heads)[::2])
+    used = [
+        {order.values(p.args, b) for b in found if order.values(clause.head.args, b) in some}
+        for p in clause.premises
+    ]
+    assert compiled.mark(some, slices) == used
+    for name in {p.predicate for p in clause.premises}:
+        mine = [i for i, p in enumerate(clause.premises) if p.predicate == name]
+        kept = chosen([clause], name)(set().union(*(slices[i].rows for i in mine)))
+        assert set().union(*(compiled.mark(heads, slices)[i] for i in mine)) <= kept
+
+
+def test_an_index_grows_with_its_slice() -> None:
+    slice_ = IndexedSlice({(1, 2)})
+    assert slice_.index((0,)) == {1: [(1, 2)]}
+    slice_.add({(1, 3)})
+    assert slice_.index((0,)) == {1: [(1, 2), (1, 3)]}
+    assert slice_.index((0, 1)) == {(1, 2): [(1, 2)], (1, 3): [(1, 3)]}
+
+
+def test_a_premise_in_its_place() -> None:
+    assert Lookup.of(Premise("E", when=Offset(-2))).time(10) == 8
+    assert Lookup.of(Premise("E", when=FixedTick(5))).time(10) == 5
+    assert Lookup.of(Premise("E", when=RIGID)).time(10) is None
+
+
+def test_absence_is_refused_by_name() -> None:
+    known = core(tidelog.parse("P(X) @ T :- E(X) @ T, F(X) @ T."), ["P"])
+    (clause,) = known.clauses
+    premises = (clause.premises[0], Premise("F", clause.premises[1].args, AT_HEAD, Sign.NEGATIVE))
+    negated = Clause(Head("P", clause.head.args, AT_HEAD), premises, origin=clause.origin)
+    deps = Dependencies(("P",), Core(known.program, (negated,), known.predicates))
+    with pytest.raises(NotStreamed, match="a stream cannot take `not F` into account yet"):
+        Schedule(deps)
