@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
@@ -148,6 +150,15 @@ def test_an_engine_that_there_is_not() -> None:
     program = tidelog.parse("Q(X) @ T :- E(X) @ T.")
     with pytest.raises(ValueError, match="no engine is called 'flink'; there are duckdb, spark"):
         program.query("Q", None, engine="flink")
+
+
+def test_a_query_in_process_loads_no_spark() -> None:
+    probe = (
+        "import sys, tidelog; tidelog.parse('P(X) @ T :- E(X) @ T.').query('P', {'E': [('a', 1)]});"
+        " print('pyspark' in sys.modules)"
+    )
+    ran = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert ran.stdout == "False\n"
 
 
 # The SQL of a plan
