@@ -68,7 +68,8 @@ class Writer:
         ]
         self.texts: dict[str, int] = {value: i for i, value in enumerate(awkward)}
         self.unpacked: set[str] = set()  # scans whose rows hold one bit each
-        # Where work is split: keeps of some facts known from the start those that belong here.
+        # Where work is split: every partition can derive what rests on no temporal facts; this
+        # makes of a select of such facts one that keeps those of a single partition.
         self.own: Callable[[Predicate, str], str] | None = None
 
     # Literals
