@@ -14,6 +14,10 @@ from support.places import ROOT
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# Every Spark here lives for a minute, in a process of its own or in this one: compiling its code
+# well takes longer than running it.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
 # The same examples in every run: a failure here is a failure everywhere.
 settings.register_profile("default", derandomize=True, deadline=None)
 settings.load_profile("default")

@@ -12,8 +12,9 @@ from support.deep import examples
 from support.programs import Case, Facts, Shape, histories, programs
 
 import tidelog
-from tidelog.analysis.containment import Budget, reduced
+from tidelog.analysis.containment import Budget
 from tidelog.analysis.dependencies import Class, dependencies
+from tidelog.analysis.redundancy import reduced
 from tidelog.errors import NoAnswer
 from tidelog.language.program import Program, Rule
 from tidelog.logic.normalise import core

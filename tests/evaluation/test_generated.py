@@ -29,8 +29,8 @@ def answers(case: Case) -> dict[str, Rows] | None:
             refusal = error
         else:
             return {name: rows(table) for name, table in found.items()}
-    assert refusal.rule.head.predicate in case.program.heads
-    assert str(refusal).startswith(f"{refusal.rule.origin}: `{refusal.predicate}` ")
+    assert refusal.clause.head.predicate in case.program.heads
+    assert str(refusal).startswith(f"{refusal.clause.origin}: `{refusal.predicate}` ")
     return None
 
 

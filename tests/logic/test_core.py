@@ -11,11 +11,12 @@ from support.twoway import Shape as Ways
 from support.twoway import cases
 
 import tidelog
-from tidelog.analysis.containment import Budget, contained, reduced
+from tidelog.analysis.containment import Budget, contained
 from tidelog.analysis.delay import delay
 from tidelog.analysis.dependencies import Class, Dependencies, dependencies, unsupported
 from tidelog.analysis.partition import partition_key
 from tidelog.analysis.possible import possible
+from tidelog.analysis.redundancy import reduced
 from tidelog.analysis.stages import staged
 from tidelog.analysis.window import window
 from tidelog.errors import NoAnswer

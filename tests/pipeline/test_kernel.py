@@ -15,7 +15,7 @@ from oracle.keyed import keyed
 from support.deep import examples
 
 from tidelog.analysis.dependencies import dependencies
-from tidelog.analysis.stages import Kind, Stage, staged
+from tidelog.analysis.stages import Stage, StageKind, staged
 from tidelog.data.readers.memory import in_memory, typed_table
 from tidelog.data.schema import resolve, schemas
 from tidelog.evaluation.layout import Layout
@@ -116,9 +116,9 @@ class Emulated:
         self.state = pa.concat_tables([self.state, parted(new, KEPT)])
 
     def stage(self, index: int, stage: Stage, span: Span, rows: pa.Table) -> pa.Table:
-        workers = self.workers if stage.kind is Kind.KEYED else self.workers[:1]
+        workers = self.workers if stage.kind is StageKind.KEYED else self.workers[:1]
         home = self.layout.home(stage, len(workers), literal, spark=False)
-        if stage.kind is not Kind.KEYED:
+        if stage.kind is not StageKind.KEYED:
             home = "0"
         self.sql.register("everything", rows)
         out = [self.layout.schema.empty_table()]

@@ -16,7 +16,14 @@ from support.places import ROOT
 import tidelog
 from tidelog.errors import DataError
 from tidelog.evaluation.spark import shipping
-from tidelog.evaluation.spark.shipping import KERNEL, Found, archive, check_shared, prepare, unable
+from tidelog.evaluation.spark.shipping import (
+    KERNEL,
+    ExecutorCheck,
+    archive,
+    check_shared,
+    prepare,
+    unable,
+)
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -87,7 +94,7 @@ def test_in_local_mode_nothing_is_sent(
 def test_what_an_executor_lacks(
     versions: dict[str, str], failed: dict[str, str], message: str | None
 ) -> None:
-    found = Found("w7", "/py", versions, failed, []).problem()
+    found = ExecutorCheck("w7", "/py", versions, failed, []).problem()
     assert found is None if message is None else message in str(found)
 
 

@@ -6,13 +6,15 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from oracle import naive
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import tidelog
-from tidelog.analysis.stages import Kind
+from tidelog.analysis.stages import StageKind
 from tidelog.errors import DataError
 from tidelog.evaluation.layout import Layout
 from tidelog.evaluation.spark import given
@@ -44,19 +46,31 @@ SHAPES = {
 }
 
 
-def check(spark: SparkSession, rules: str, tmp_path: Path, **options: Any) -> list[Kind]:
+COLUMNS = {"E": ("x", "t"), "F": ("x", "y", "t")}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The facts, in two files for each input."""
+    folder = tmp_path_factory.mktemp("facts")
+    for name, columns in COLUMNS.items():
+        (folder / name).mkdir()
+        for i, rows in enumerate((FACTS[name][:2], FACTS[name][2:])):
+            table = pa.table(dict(zip(columns, zip(*rows, strict=True), strict=True)))
+            pq.write_table(table, folder / name / f"{i}.parquet")
+    return folder
+
+
+def check(spark: SparkSession, rules: str, files: Path, **options: Any) -> list[StageKind]:
     program = tidelog.parse(f"{INPUTS} {rules}")
     asked = tuple(dict.fromkeys(rule.head.predicate for rule in program.rules))
     want = naive.evaluate(program, FACTS, asked, 0, 71)
     frames = {}
-    for name, ddl in (("E", "x STRING, t BIGINT"), ("F", "x STRING, y STRING, t BIGINT")):
-        for i, rows in enumerate((FACTS[name][:2], FACTS[name][2:])):
-            place = str(tmp_path / name / str(i))
-            spark.createDataFrame(rows, ddl).coalesce(1).write.parquet(place)
-        reader = spark.readStream.schema(ddl).option("recursiveFileLookup", "true")
-        frames[name] = reader.option("maxFilesPerTrigger", 1).parquet(str(tmp_path / name))
-        finite = spark.read.schema(ddl).option("recursiveFileLookup", "true")
-        frames[f"{name} batch"] = finite.parquet(str(tmp_path / name))
+    for name, columns in COLUMNS.items():
+        ddl = ", ".join(f"{c} {'BIGINT' if c == 't' else 'STRING'}" for c in columns)
+        reader = spark.readStream.schema(ddl).option("maxFilesPerTrigger", 1)
+        frames[name] = reader.parquet(str(files / name))
+        frames[f"{name} batch"] = spark.read.schema(ddl).parquet(str(files / name))
     with patch.object(pipeline, "LITTLE", -1):
         running = stream(
             spark,
@@ -85,27 +99,27 @@ def check(spark: SparkSession, rules: str, tmp_path: Path, **options: Any) -> li
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_no_shape_is_refused(shape: str, spark: SparkSession, tmp_path: Path) -> None:
-    kinds = check(spark, SHAPES[shape], tmp_path)
+def test_no_shape_is_refused(shape: str, spark: SparkSession, files: Path) -> None:
+    kinds = check(spark, SHAPES[shape], files)
     expected = {
-        "changes the key": [Kind.KEYED, Kind.KEYED],
-        "shares nothing": [Kind.CATALYST, Kind.KEYED],
-        "recursion across keys": [Kind.KEYED],
-        "gathers facts": [Kind.CATALYST],
-        "recursion over gathered": [Kind.WHOLE],
+        "changes the key": [StageKind.KEYED, StageKind.KEYED],
+        "shares nothing": [StageKind.CATALYST, StageKind.KEYED],
+        "recursion across keys": [StageKind.KEYED],
+        "gathers facts": [StageKind.CATALYST],
+        "recursion over gathered": [StageKind.WHOLE],
     }
     assert kinds == expected.get(shape, kinds)
 
 
-def test_large_rigid_inputs_are_joined_by_catalyst(spark: SparkSession, tmp_path: Path) -> None:
+def test_large_rigid_inputs_are_joined_by_catalyst(spark: SparkSession, files: Path) -> None:
     with patch.object(given, "LARGE", 2):
-        kinds = check(spark, SHAPES["changes the key"], tmp_path)
-    assert kinds == [Kind.CATALYST, Kind.KEYED]
+        kinds = check(spark, SHAPES["changes the key"], files)
+    assert kinds == [StageKind.CATALYST, StageKind.KEYED]
 
 
-def test_the_strict_style_keeps_input_facts_only(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_strict_style_keeps_input_facts_only(spark: SparkSession, files: Path) -> None:
     rules = "Q(X) @ T :- E(X) @ T, F(X, Y) @ T-1. P(Y) @ T :- Q(X) @ T, N(X, Y)."
-    check(spark, rules, tmp_path, history="strict")
+    check(spark, rules, files, history="strict")
 
 
 def test_a_key_that_does_not_fit_is_named(spark: SparkSession, tmp_path: Path) -> None:

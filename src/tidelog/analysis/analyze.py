@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidelog.analysis.containment import Budget, Redundant, Witness, reduced
+from tidelog.analysis.containment import Budget, Witness
 from tidelog.analysis.delay import Measure, delay
 from tidelog.analysis.dependencies import Dependencies, dependencies
 from tidelog.analysis.passes import passes
+from tidelog.analysis.redundancy import Redundant, reduced
 from tidelog.analysis.window import window
 from tidelog.errors import NoAnswer
 from tidelog.language.printer import print_literal, print_rule

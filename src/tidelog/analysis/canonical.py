@@ -34,7 +34,7 @@ class FrozenFact:
 
 
 # A predicate at a time, or without one.
-_Place: TypeAlias = tuple[str, int | None]
+_TimedName: TypeAlias = tuple[str, int | None]
 _Objects: TypeAlias = tuple[Object, ...]
 
 # Places and rows one evaluation may look at before it gives up.
@@ -120,7 +120,7 @@ class _Run:
         self.canonical = canonical
         self.order = order
         self.open: Assumption | None = None
-        self.given: dict[_Place, list[_Objects]] = {}
+        self.given: dict[_TimedName, list[_Objects]] = {}
         self.bools = canonical._bools
         ticks = list(canonical._head_ticks)
         for fact in facts:
@@ -131,7 +131,7 @@ class _Run:
                 ticks.append(fact.time)
         self.first = min(ticks, default=0)
         self.last = max(ticks, default=-1)
-        self.tables: dict[_Place, IndexedRows[Object]] = {}
+        self.tables: dict[_TimedName, IndexedRows[Object]] = {}
         self.work = 0
 
     def holds(self, goal: FrozenFact) -> bool:
@@ -144,15 +144,15 @@ class _Run:
                 self.equal(one, other)
         return False
 
-    def solve(self, goal: _Place) -> Iterable[_Objects]:
-        by_component: dict[int, list[_Place]] = {}
+    def solve(self, goal: _TimedName) -> Iterable[_Objects]:
+        by_component: dict[int, list[_TimedName]] = {}
         for place in self.demanded(goal):
             by_component.setdefault(self.canonical._order_of[place[0]], []).append(place)
         for number in sorted(by_component):
             self.close(by_component[number])
         return self.tables[goal].rows if goal in self.tables else ()
 
-    def close(self, places: list[_Place]) -> None:
+    def close(self, places: list[_TimedName]) -> None:
         """Derive all that holds at the places of one component."""
         for place in places:
             self.tables[place] = IndexedRows(self.given.get(place, ()))
@@ -167,9 +167,9 @@ class _Run:
                         changed = rows.add(row) or changed
             changed = changed and recursive
 
-    def demanded(self, goal: _Place) -> list[_Place]:
+    def demanded(self, goal: _TimedName) -> list[_TimedName]:
         """Every place below a goal where something can hold, given the times of the facts."""
-        seen: dict[_Place, None] = {}
+        seen: dict[_TimedName, None] = {}
         todo = [goal]
         while todo:
             place = todo.pop()
@@ -183,7 +183,7 @@ class _Run:
                     todo.extend((p.predicate, p.tick(tick)) for p in join.clause.premises)
         return list(seen)
 
-    def possible(self, place: _Place) -> bool:
+    def possible(self, place: _TimedName) -> bool:
         name, tick = place
         if tick is None:
             return True

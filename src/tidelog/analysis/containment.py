@@ -12,14 +12,15 @@ import math
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from tidelog.analysis.canonical import Canonical, Exhausted, FrozenFact, splits
-from tidelog.analysis.dependencies import Class, Dependencies, dependencies, unsupported
+from tidelog.analysis.dependencies import Dependencies
 from tidelog.analysis.graph import Bound
 from tidelog.analysis.unfolding import Unfolded, Unfolder
 from tidelog.errors import NoAnswer
-from tidelog.language.program import Constant, Literal, Rule, Value, type_of
-from tidelog.logic.clause import Clause, Premise
+from tidelog.language.program import Constant, Value, type_of
+from tidelog.logic.clause import Clause
 from tidelog.logic.core import Core
 from tidelog.logic.order import Assumption, Object, Order, Symbol
 
@@ -101,7 +102,7 @@ class Verdict:
     witness: Witness | None = None
 
 
-# Goals and rows an evaluation may look at for one step of a budget.
+# Places and rows an evaluation may look at for one step of a budget.
 _WORK_PER_STEP = 1000
 
 
@@ -112,10 +113,13 @@ class Searcher:
         self.source = source
         self.unfolder = Unfolder(source)
         self.target = Canonical(target)
-        self.replay = Canonical(source)
         self.same = same  # whether derived predicates mean the same in both
         # The input of the target that has the facts of an input of the source, if there is one.
         self._there = {p.name: target.core.input_of.get(p.base) for p in source.core.inputs}
+
+    @cached_property
+    def replay(self) -> Canonical:
+        return self.target if self.source is self.target.deps else Canonical(self.source)
 
     def search(self, start: Unfolded, query: str, cut: Cut, budget: Budget) -> Verdict:
         """Whether everything that becomes of `start` is derived from what the cut leaves of it."""
@@ -217,13 +221,10 @@ class Searcher:
             return 0 if reach.low > reach.high else max(reach.high - cut.high, cut.low - reach.low)
 
         if unfolded.open:
-            atom, pinned = (
-                max(unfolded.open, key=lambda f: (outside(f), f.predicate, str(f))),
-                False,
-            )
+            atom = max(unfolded.open, key=lambda f: (outside(f), f.predicate, str(f)))
         else:
-            atom, pinned = min(unfolded.open_pinned, key=str), True
-        ways = list(self.unfolder.expand(unfolded, atom, pinned=pinned))
+            atom = min(unfolded.open_pinned, key=str)
+        ways = self.unfolder.expand(unfolded, atom, pinned=not unfolded.open)
 
         def promise(way: Unfolded) -> tuple[bool, Bound]:
             far = max((outside(f) for f in (*way.atoms, *way.open)), default=0)
@@ -251,9 +252,8 @@ class Searcher:
 
         temporal = self.source.core.predicates[query].temporal
         answer = concrete(FrozenFact(query, unfolded.head, 0 if temporal else None), base)
-        facts = {concrete(f, base) for f in unfolded.atoms} | {
-            concrete(f, 0) for f in unfolded.pinned
-        }
+        facts = {concrete(f, base) for f in unfolded.atoms}
+        facts |= {concrete(f, 0) for f in unfolded.pinned}
         left = {f for f in facts if f.time is None or cut.keeps(f.time - base)}
         given, _ = self.replay.derives(facts, answer, Order())
         still, _ = self.target.derives(self._translated(left), answer, Order())
@@ -323,108 +323,3 @@ def _agreed(one: Dependencies, other: Dependencies, query: str) -> Dependencies:
         types = tuple(a or b for a, b in zip(mine.types, theirs.types, strict=True))
         predicates[name] = replace(mine, types=types)
     return Dependencies(one.queries, replace(one.core, predicates=predicates))
-
-
-# Redundancy
-
-
-@dataclass(frozen=True)
-class Redundant:
-    """A rule that says nothing new, or an atom of it, as they are written."""
-
-    rule: Rule
-    atom: Literal | None = None
-
-
-def reduced(core: Core, queries: Iterable[str], budget: Budget) -> tuple[Core, list[Redundant]]:
-    """The core without redundant clauses and premises, and what was left out.
-
-    A clause goes when the others derive its head from its body; a premise when the program derives
-    the head from the rest of the body.
-    """
-    queries = tuple(queries)
-    left_out: list[Redundant] = []
-    current = core.below(queries)
-    deps = dependencies(current, queries)
-    if deps.cls is Class.BLOCKING or unsupported(current, "redundancy") is not None:
-        return current, left_out
-    place = {n: i for i, c in enumerate(deps.components) for n in c}
-    below = _inputs_below(deps)
-    try:
-        # What others are built on first: with less below, there is less to look through above.
-        for clause in sorted(current.clauses, key=lambda c: place[c.head.predicate]):
-            if clause.is_fact:
-                continue
-            budget.spend()
-            rivals = current.clauses_for[clause.head.predicate]
-            without = _replaced(current, clause, None)
-            if len(rivals) > 1 and _implied(current, without, clause, budget):
-                left_out.append(Redundant(clause.shown))
-                current = without
-            else:
-                current = _shortened(current, clause, below, budget, left_out)
-    except Exhausted:
-        pass
-    return current.below(queries), left_out
-
-
-def _shortened(
-    core: Core,
-    clause: Clause,
-    below: dict[str, frozenset[str]],
-    budget: Budget,
-    left_out: list[Redundant],
-) -> Core:
-    """The core with a clause that has lost its redundant premises, which are noted."""
-    now = clause
-    for premise in clause.premises:
-        shorter = now.without(premise)
-        worth = shorter.safe and _worth_trying(below, premise, shorter)
-        if worth and _implied(core, core, shorter, budget):
-            left_out.append(Redundant(clause.shown, clause.literal(premise)))
-            core = _replaced(core, now, shorter)
-            now = shorter
-    return core
-
-
-def _worth_trying(below: dict[str, frozenset[str]], premise: Premise, shorter: Clause) -> bool:
-    """An input can only follow from other premises that rest on it."""
-    others = frozenset[str]().union(*(below[p.predicate] for p in shorter.premises))
-    name = premise.predicate
-    return below[name] != {name} or name in others
-
-
-def _inputs_below(deps: Dependencies) -> dict[str, frozenset[str]]:
-    """The inputs that each predicate rests on."""
-    inputs: dict[str, frozenset[str]] = {}
-    for component in deps.components:
-        clauses = [c for name in component for c in deps.core.clauses_for.get(name, ())]
-        uses = {p.predicate for c in clauses for p in c.premises if p.predicate not in component}
-        below = frozenset[str]().union(*(inputs[name] for name in uses))
-        for name in component:
-            inputs[name] = below | {name} if deps.core.predicates[name].input else below
-    return inputs
-
-
-def _implied(source: Core, target: Core, clause: Clause, budget: Budget) -> bool:
-    """Whether a program derives a clause's head from its body, open atoms counting as facts."""
-    name = clause.head.predicate
-    wanted = [name, *(p.predicate for p in clause.premises)]
-    try:
-        left, right = dependencies(source, wanted), dependencies(target, wanted)
-        searcher = Searcher(left, right, same=True)
-        start = searcher.unfolder.start_clause(clause)
-        if start is None:
-            return True  # its comparisons contradict each other
-        if left.recursive:
-            # Unfolding may not end: only what follows at once counts.
-            derived, _ = searcher.derived(start, name, Cut())
-            return derived and searcher.timeless
-        return searcher.search(start, name, Cut(), budget.share(0.1)).holds is True
-    except Exhausted:
-        return False
-
-
-def _replaced(core: Core, clause: Clause, by: Clause | None) -> Core:
-    changed = (by if c is clause else c for c in core.clauses)
-    return replace(core, clauses=tuple(c for c in changed if c is not None))

@@ -1,9 +1,9 @@
 """The passes: what is worked out about a program before anything runs, in this order.
 
     core          normalise: rules as clauses, inputs apart from what has rules   logic/normalise
-    dependencies  reach: what the queries need, its class, phi, keep and key          dependencies
-    reduced       reduce: without redundant clauses and premises                      containment
-    lean          the dependencies of what is left, which is what runs              dependencies
+    dependencies  reach: what the queries need, its class, phi, keep and key         dependencies
+    reduced       reduce: without redundant clauses and premises                       redundancy
+    lean          the dependencies of what is left, which is what runs               dependencies
     stages        split: what workers do on their own, and what they exchange              stages
     possible      what may still come to hold, as a program                              possible
 
@@ -19,9 +19,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
-from tidelog.analysis.containment import Budget, Redundant, reduced
+from tidelog.analysis.containment import Budget
 from tidelog.analysis.dependencies import Dependencies, dependencies
 from tidelog.analysis.possible import Possible, possible
+from tidelog.analysis.redundancy import Redundant, reduced
 from tidelog.analysis.stages import Staged, staged
 from tidelog.language.program import Program
 from tidelog.logic.core import Core

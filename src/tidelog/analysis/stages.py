@@ -19,7 +19,7 @@ from tidelog.logic.core import Core, Role
 from tidelog.logic.normalise import handed_on
 
 
-class Kind(Enum):
+class StageKind(Enum):
     """How the work of a stage is split."""
 
     KEYED = "keyed"
@@ -34,7 +34,7 @@ class Stage:
     A predicate without a position has no arguments; all of it is in the first partition.
     """
 
-    kind: Kind
+    kind: StageKind
     predicates: tuple[str, ...]
     positions: dict[str, int]
     reason: str = ""  # why no key splits it
@@ -66,7 +66,7 @@ def staged(deps: Dependencies, large: Iterable[str] = ()) -> Staged:
 class _Growing:
     """A stage that may still grow."""
 
-    kind: Kind
+    kind: StageKind
     predicates: list[str] = field(default_factory=list)
     groups: list[Together] = field(default_factory=list)
     reason: str = ""
@@ -101,7 +101,7 @@ class _Splitter:
             gathers = next(n for c in late for n in c if not self.predicates[n].temporal)
             reason = f"recursion looks at {gathers}, which gathers facts of all keys"
             everything = [n for c in derived for n in c]
-            self.stages = [_Growing(Kind.WHOLE, everything, [], reason, self._for(gathers)[0])]
+            self.stages = [_Growing(StageKind.WHOLE, everything, [], reason, self._for(gathers)[0])]
         else:
             for component in derived:
                 if component[0] not in self.gathered:
@@ -109,7 +109,7 @@ class _Splitter:
             for component in late:
                 clause = self._for(component[0])[0]
                 reason = f"{component[0]} rests on facts of all keys"
-                self._in_one(component, Kind.CATALYST, reason, clause)
+                self._in_one(component, StageKind.CATALYST, reason, clause)
         core = self.core
         if len(self.predicates) > len(core.predicates):
             core = Core(core.program, tuple(self.clauses), self.predicates)
@@ -122,7 +122,7 @@ class _Splitter:
 
     def _closed(self, stage: _Growing) -> Stage:
         positions: dict[str, int] = {}
-        if stage.kind is Kind.KEYED:
+        if stage.kind is StageKind.KEYED:
             common = self._key(stage.groups).positions
             assert common is not None
             positions = common
@@ -150,19 +150,19 @@ class _Splitter:
         if key.positions is None or loose:
             reason = key.reason or "recursion looks at a large rigid input"
             self._enter(entry, [], None)
-            self._in_one(component, Kind.WHOLE, reason, key.clause or loose[0])
+            self._in_one(component, StageKind.WHOLE, reason, key.clause or loose[0])
         elif bare is not None:
             self._enter(entry, [], None)
-            self._in_one(component, Kind.WHOLE, f"{bare} has no arguments to split on", None)
+            self._in_one(component, StageKind.WHOLE, f"{bare} has no arguments to split on", None)
         else:
-            self._enter(entry, inner, _Growing(Kind.KEYED, list(component)))
+            self._enter(entry, inner, _Growing(StageKind.KEYED, list(component)))
 
     def _joins(self, component: tuple[str, ...], groups: list[Together]) -> bool:
         """Whether a component goes into the stage at hand, or into the first one."""
         if not self.stages:
             if self._key(groups).positions is None:
                 return False
-            self.stages.append(_Growing(Kind.KEYED, list(component), list(groups)))
+            self.stages.append(_Growing(StageKind.KEYED, list(component), list(groups)))
             return True
         current = self.stages[-1]
         if not self._fits(current, groups):
@@ -173,7 +173,7 @@ class _Splitter:
 
     def _fits(self, stage: _Growing, groups: list[Together]) -> bool:
         """Whether one key does for what a stage has already and for some more."""
-        return stage.kind is Kind.KEYED and (
+        return stage.kind is StageKind.KEYED and (
             self._key([*stage.groups, *groups]).positions is not None
         )
 
@@ -218,18 +218,18 @@ class _Splitter:
         alone = self._key([group])
         if self._looks_at_large(clause):
             reason = "a large rigid input is joined"
-            self._in_one((passed.name,), Kind.CATALYST, reason, clause)
+            self._in_one((passed.name,), StageKind.CATALYST, reason, clause)
         elif self.stages and self._fits(self.stages[-1], [group]):
             self.stages[-1].predicates.append(passed.name)
             self.stages[-1].groups.append(group)
         elif alone.positions is not None:
-            self.stages.append(_Growing(Kind.KEYED, [passed.name], [group]))
+            self.stages.append(_Growing(StageKind.KEYED, [passed.name], [group]))
         else:
-            self._in_one((passed.name,), Kind.CATALYST, alone.reason, clause)
+            self._in_one((passed.name,), StageKind.CATALYST, alone.reason, clause)
         return Together((received.head, *received.premises), received)
 
     def _in_one(
-        self, component: tuple[str, ...], kind: Kind, reason: str, clause: Clause | None
+        self, component: tuple[str, ...], kind: StageKind, reason: str, clause: Clause | None
     ) -> None:
         current = self.stages[-1] if self.stages else None
         if current is not None and current.kind is kind:

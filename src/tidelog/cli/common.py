@@ -141,7 +141,7 @@ def replace_file(path: Path, content: bytes) -> None:
 def data_errors() -> Iterator[None]:
     """What is wrong with rules or data, as lines on standard error and exit code 1."""
     from tidelog.data.secrets import without_secrets
-    from tidelog.errors import DataError
+    from tidelog.errors import DataError, NoAnswer
     from tidelog.evaluation.plan import Unbounded
     from tidelog.evaluation.timeline import TooHard
     from tidelog.streaming.schedule import Blocking
@@ -155,9 +155,9 @@ def data_errors() -> Iterator[None]:
         sys.exit(1)
     except Unbounded as error:
         console.print(f"error: {visible(str(error))}")
-        console.print(f"  {visible(print_rule(error.rule))}")
+        console.print(f"  {visible(print_rule(error.clause.as_rule))}")
         sys.exit(1)
-    except (TooHard, Blocking) as error:
+    except (TooHard, Blocking, NoAnswer) as error:
         console.print(f"error: {visible(str(error))}")
         sys.exit(1)
     except ProgramError as error:

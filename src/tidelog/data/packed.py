@@ -188,6 +188,12 @@ def mask_sql(low: int, high: int) -> str:
     return f"CASE c{cases} ELSE {FULL} END" if cases else str(FULL)
 
 
+def spread_sql(parts: int) -> str:
+    """A number from 0 on for the chunk of a row: chunks take turns among so many parts."""
+    around = CHUNK * parts
+    return f"CAST((c % {around} + {around}) / {CHUNK} % {parts} AS INT)"
+
+
 def restrict_sql(names: Sequence[str], table: str, low: int, high: int) -> str:
     """What packed rows hold between two ticks."""
     return (

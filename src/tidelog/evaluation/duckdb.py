@@ -96,7 +96,7 @@ class Engine(Database):
     @property
     def nulls(self) -> dict[str, int]:
         """Rows left out for a NULL in a declared column, by input."""
-        return {name: found.nulls for name, found in self.loaded.items() if found.nulls}
+        return {name: loaded.nulls for name, loaded in self.loaded.items() if loaded.nulls}
 
     @property
     def span(self) -> Range:
@@ -128,12 +128,12 @@ class Engine(Database):
         """The answers of each query, by time and arguments."""
         queries = tuple(queries)
         writer = self.evaluate(self.plan(queries, from_, to))
-        found = {}
+        answers = {}
         for name in queries:
             self.progress(f"answers of {name}")
             table = self.arrow(writer.rows(name))
-            found[name] = self._named(writer.plan.deps.core.predicates[name], table)
-        return found
+            answers[name] = self._named(writer.plan.deps.core.predicates[name], table)
+        return answers
 
     def count(self, query: str, from_: int | None = None, to: int | None = None) -> int:
         """How many answers a query has."""
@@ -196,7 +196,7 @@ class Engine(Database):
                     self.progress(f"deriving {step.predicate.name}")
                     if writer.is_copy(step):
                         # A copy of a copy looks at the first: views do not nest far.
-                        source = step.joins[0].sources[0].table
+                        source = step.joins[0].operands[0].table
                         copied[step.table] = copied.get(source, source)
                         join = writer.join(step.joins[0], {0: copied[step.table]})
                         self.view(step.table, join)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import assert_never
 
 import pyarrow as pa
 
-from tidelog.analysis.stages import Kind, Stage
-from tidelog.data.packed import CHUNK, slots_of
-from tidelog.evaluation.plan import Derive, Fixpoint, Join, Plan, PlanStep, Scan
+from tidelog.analysis.stages import Stage, StageKind
+from tidelog.data.packed import slots_of, spread_sql
+from tidelog.evaluation.plan import Derive, Fixpoint, Plan, PlanStep, Scan, joins_of
 from tidelog.evaluation.rows import Relation, partition, row_schema
 from tidelog.language.program import Constant, Type, Value
 
@@ -27,35 +28,37 @@ class Layout:
     @cached_property
     def scans(self) -> dict[str, Relation]:
         """By the scan's name; rigid inputs are in every partition and have no rows."""
-        found: dict[str, Relation] = {}
+        relations: dict[str, Relation] = {}
         for step in self.plan.steps:
             if isinstance(step, Scan) and step.predicate.temporal:
                 types = [step.predicate.types[i] for i in step.columns]
-                found[step.name] = self._relation(len(found), step.name, types)
-        return found
+                relations[step.name] = self._relation(len(relations), step.name, types)
+        return relations
 
     @cached_property
     def derived(self) -> dict[str, Relation]:
         """By table."""
-        found: dict[str, Relation] = {}
+        relations: dict[str, Relation] = {}
         for name, table in self.plan.tables.items():
             predicate = self.plan.deps.core.predicates[name]
             if predicate.temporal:
-                number = len(self.scans) + len(found)
-                found[table] = self._relation(number, table, predicate.types)
-        return found
+                number = len(self.scans) + len(relations)
+                relations[table] = self._relation(number, table, predicate.types)
+        return relations
 
     @cached_property
     def answers(self) -> dict[str, Relation]:
         """By query; but what rests on nothing temporal is known before the first batch."""
-        found: dict[str, Relation] = {}
+        relations: dict[str, Relation] = {}
         work = {name for stage in self.stages for name in stage.predicates}
         for query in self.plan.deps.queries:
             if query in work:
                 predicate = self.plan.deps.core.predicates[query]
-                number = len(self.scans) + len(self.derived) + len(found)
-                found[query] = self._relation(number, query, predicate.types, predicate.temporal)
-        return found
+                number = len(self.scans) + len(self.derived) + len(relations)
+                relations[query] = self._relation(
+                    number, query, predicate.types, predicate.temporal
+                )
+        return relations
 
     @cached_property
     def given(self) -> dict[str, Relation]:
@@ -73,14 +76,14 @@ class Layout:
     def places(self) -> dict[int, tuple[str, str]]:
         """By table kept the predicate it is of: an input, derived, or known answers."""
         predicates = self.plan.deps.core.predicates
-        found = {r.number: (query, "answers") for query, r in self.given.items()}
+        places = {r.number: (query, "answers") for query, r in self.given.items()}
         for name, table in self.plan.tables.items():
             if table in self.derived:
-                found[self.derived[table].number] = (predicates[name].source, "derived")
+                places[self.derived[table].number] = (predicates[name].source, "derived")
         for step in self.plan.steps:
             if isinstance(step, Scan) and step.name in self.scans:
-                found[self.scans[step.name].number] = (step.predicate.source, "input")
-        return found
+                places[self.scans[step.name].number] = (step.predicate.source, "input")
+        return places
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -97,16 +100,18 @@ class Layout:
     @cached_property
     def _steps(self) -> dict[str, PlanStep]:
         """The step that makes a table."""
-        found: dict[str, PlanStep] = {}
+        steps: dict[str, PlanStep] = {}
         for step in self.plan.steps:
             match step:
                 case Scan():
-                    found[step.name] = step
+                    steps[step.name] = step
                 case Derive():
-                    found[step.table] = step
+                    steps[step.table] = step
                 case Fixpoint():
-                    found.update(dict.fromkeys(step.tables, step))
-        return found
+                    steps.update(dict.fromkeys(step.tables, step))
+                case _:
+                    assert_never(step)
+        return steps
 
     def steps(self, stage: Stage) -> tuple[PlanStep, ...]:
         """What a stage does, in order: scans, what is known beforehand, its own predicates."""
@@ -122,8 +127,8 @@ class Layout:
 
     def reads(self, stage: Stage) -> dict[str, Relation]:
         """The temporal tables that a stage looks at."""
-        found = {table for step in self.steps(stage) for table in _read(step)}
-        return {name: relation for name, relation in self.tables.items() if name in found}
+        tables = {table for step in self.steps(stage) for table in _read(step)}
+        return {name: relation for name, relation in self.tables.items() if name in tables}
 
     def own(self, stage: Stage) -> dict[str, Relation]:
         """The temporal tables that a stage derives."""
@@ -137,11 +142,11 @@ class Layout:
 
     def passed(self, index: int) -> dict[str, Relation]:
         """The tables that stages after this one look at and do not derive."""
-        found: dict[str, Relation] = {}
+        passed: dict[str, Relation] = {}
         for stage in self.stages[index + 1 :]:
-            found |= self.foreign(stage)
+            passed |= self.foreign(stage)
         later = {n for stage in self.stages[index + 1 :] for n in self.own(stage)}
-        return {name: relation for name, relation in found.items() if name not in later}
+        return {name: relation for name, relation in passed.items() if name not in later}
 
     @cached_property
     def rigid(self) -> set[str]:
@@ -149,7 +154,7 @@ class Layout:
         return {
             step.predicate.name
             for stage in self.stages
-            if stage.kind is not Kind.CATALYST
+            if stage.kind is not StageKind.CATALYST
             for step in self.steps(stage)
             if isinstance(step, Scan) and not step.predicate.temporal
         }
@@ -176,8 +181,7 @@ class Layout:
             f"WHEN tab IN ({', '.join(map(str, tabs))}) THEN {where}"
             for where, tabs in groups.items()
         ]
-        around = CHUNK * partitions
-        other = f"CAST((c % {around} + {around}) / {CHUNK} % {partitions} AS INT)"
+        other = spread_sql(partitions)
         return f"CASE {' '.join(cases)} ELSE {other} END" if cases else other
 
     def _home(
@@ -206,10 +210,10 @@ class Layout:
         position = stage.positions.get(step.predicate.name)
         if position is None:
             return None
-        term = step.atom.args[position]
+        term = step.premise.args[position]
         if isinstance(term, Constant):
             return term
-        kept = [step.atom.args[i] for i in step.columns]
+        kept = [step.premise.args[i] for i in step.columns]
         if term in kept:
             return kept.index(term)
         # Nothing else mentions the key, so that any split will do.
@@ -218,21 +222,11 @@ class Layout:
     def at_home(self, stage: Stage, predicate: str) -> tuple[int, Type] | None:
         """The key position of a derived predicate, and its type; None for the first partition."""
         position = stage.positions.get(predicate)
-        if position is None or stage.kind is not Kind.KEYED:
+        if position is None or stage.kind is not StageKind.KEYED:
             return None
         return position, self.plan.deps.core.predicates[predicate].types[position] or Type.TEXT
 
 
 def _read(step: PlanStep) -> Iterable[str]:
     """The tables that a step looks at."""
-    joins: list[Join] = []
-    match step:
-        case Scan():
-            pass
-        case Derive():
-            joins += step.joins
-        case Fixpoint():
-            joins += [*step.start, *step.repeat]
-            for fill in step.fills:
-                joins += [part for part in (fill.filter, fill.guard) if part is not None]
-    return dict.fromkeys(source.table for join in joins for source in join.sources)
+    return dict.fromkeys(operand.table for join in joins_of(step) for operand in join.operands)

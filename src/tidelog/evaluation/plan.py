@@ -1,40 +1,35 @@
 """The logical plan of some queries: what is packed, derived and iterated, in which order.
 
-A plan is data. Inputs are selected and projected before they are packed (`Scan`); each rule becomes
-a join of scans and derived predicates (`Join`); a recursive component is iterated (`Fixpoint`).
+A plan is data. Inputs are selected and projected before they are packed (`Scan`); each clause
+becomes a join of scans and derived predicates (`Join`); a recursive component is iterated
+(`Fixpoint`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
-from tidelog.analysis.dependencies import Dependencies
-from tidelog.evaluation.ranges import ALWAYS, EMPTY, Range, ranges
-from tidelog.language.program import (
-    Atom,
-    Comparison,
-    Constant,
-    Literal,
-    Rule,
-    Term,
-    TimeOffset,
-    Variable,
-)
-from tidelog.logic.normalise import Predicate, relative
+from tidelog.analysis.dependencies import Dependencies, unsupported
+from tidelog.data.ticks import ALWAYS, EMPTY, Range
+from tidelog.errors import NoAnswer
+from tidelog.evaluation.ranges import ranges
+from tidelog.language.program import Comparison, Constant, Term, Variable
+from tidelog.logic.clause import AT_HEAD, Clause, Head, Offset, Premise
+from tidelog.logic.normalise import Predicate
 
 
 class Unbounded(Exception):
-    """Evaluating a rule would never end: what it derives reaches infinitely far both ways."""
+    """Evaluating a clause would never end: what it derives reaches infinitely far both ways."""
 
-    def __init__(self, rule: Rule, predicate: str, range_: Range) -> None:
-        self.rule = rule
+    def __init__(self, clause: Clause, predicate: str, range_: Range) -> None:
+        self.clause = clause
         self.predicate = predicate
         self.range = range_
         super().__init__(
-            f"{rule.origin}: `{predicate}` may hold at infinitely many times that matter for the"
+            f"{clause.origin}: `{predicate}` may hold at infinitely many times that matter for the"
             f" answer ({range_}), so that evaluating it over the data cannot be exact"
         )
 
@@ -45,27 +40,27 @@ class Scan:
 
     name: str
     predicate: Predicate
-    atom: Atom
-    comparisons: tuple[Comparison, ...]
+    premise: Premise
+    tests: tuple[Comparison, ...]
     columns: tuple[int, ...]  # positions kept
 
 
 @dataclass(frozen=True)
-class Source:
-    """One body atom of a join: a table, what stands in its columns, and when."""
+class Operand:
+    """One premise of a join: a table, what stands in its columns, and when."""
 
     table: str
     args: tuple[Term, ...]
-    atom: Atom
+    premise: Premise
 
 
 @dataclass(frozen=True)
 class Join:
-    """One rule: its sources, the comparisons that are left, and the head."""
+    """One clause: its operands, and the tests that no scan makes."""
 
-    rule: Rule
-    sources: tuple[Source, ...]
-    comparisons: tuple[Comparison, ...]
+    clause: Clause
+    operands: tuple[Operand, ...]
+    tests: tuple[Comparison, ...]
 
 
 @dataclass(frozen=True)
@@ -76,7 +71,7 @@ class Fill:
     at the head's time, a relation over those of P's arguments that it mentions.
     """
 
-    rule: Rule
+    clause: Clause
     predicate: str
     step: int
     filter: Join | None
@@ -87,6 +82,10 @@ class Fill:
     def ever(self) -> bool:
         """Whether a fact, once it holds, holds at every tick from then on (or until then)."""
         return self.guard is None and abs(self.step) == 1
+
+    @property
+    def joins(self) -> tuple[Join, ...]:
+        return tuple(part for part in (self.filter, self.guard) if part is not None)
 
 
 @dataclass(frozen=True)
@@ -107,6 +106,11 @@ class Fixpoint:
     start: tuple[Join, ...]
     repeat: tuple[Join, ...]
     fills: tuple[Fill, ...]
+
+    @property
+    def joins(self) -> tuple[Join, ...]:
+        filled = (join for fill in self.fills for join in fill.joins)
+        return (*self.start, *self.repeat, *filled)
 
 
 PlanStep: TypeAlias = Scan | Derive | Fixpoint
@@ -137,12 +141,12 @@ def plan(
     Raises Unbounded when a recursive predicate would have to be evaluated for ever.
     """
     history = ALWAYS if until is None else Range(-math.inf, until)
-    found = ranges(deps, {name: range_ & history for name, range_ in data.items()}, asked)
-    found = {name: range_ & within for name, range_ in found.items()}
+    needed = ranges(deps, {name: range_ & history for name, range_ in data.items()}, asked)
+    needed = {name: range_ & within for name, range_ in needed.items()}
     for name in deps.predicates:
-        if name in deps.recursive and name in found and not found[name].finite:
-            raise Unbounded(_carrier(deps, name), name, found[name])
-    return _Planner(deps, found, dict(data), asked).plan()
+        if name in deps.recursive and name in needed and not needed[name].finite:
+            raise Unbounded(_carrier(deps, name), name, needed[name])
+    return _Planner(deps, needed, dict(data), asked).plan()
 
 
 def stream_plan(deps: Dependencies) -> Plan:
@@ -150,21 +154,24 @@ def stream_plan(deps: Dependencies) -> Plan:
     return _Planner(deps, {}, {}, EMPTY).plan()
 
 
-def _carrier(deps: Dependencies, name: str) -> Rule:
-    """The rule that carries a recursive predicate through time."""
+def _carrier(deps: Dependencies, name: str) -> Clause:
+    """The clause that carries a recursive predicate through time."""
     component = next(set(c) for c in deps.components if name in c)
     uses = [e for e in deps.edges if e.head in component and e.body in component]
-    moving = [e.rule for e in uses if e.offset] + [e.rule for e in uses]
+    moving = [e.clause for e in uses if e.offset] + [e.clause for e in uses]
     return moving[0]
 
 
 class _Planner:
     def __init__(
-        self, deps: Dependencies, found: dict[str, Range], data: dict[str, Range], asked: Range
+        self, deps: Dependencies, ranges_: dict[str, Range], data: dict[str, Range], asked: Range
     ) -> None:
+        lack = unsupported(deps.core, "evaluation")
+        if lack is not None:
+            raise NoAnswer(lack.message)
         self.deps = deps
         self.core = deps.core
-        self.ranges = found
+        self.ranges = ranges_
         self.data = data
         self.asked = asked
         self.steps: list[PlanStep] = []
@@ -185,7 +192,7 @@ class _Planner:
                 self.fixpoint(component)
             else:
                 (name,) = component
-                joins = tuple(self.join(r) for r in self.core.rules_for.get(name, ()))
+                joins = tuple(self.join(c) for c in self.core.clauses_for.get(name, ()))
                 self.steps.append(Derive(self.core.predicates[name], self.tables[name], joins))
         return Plan(
             self.deps,
@@ -203,13 +210,13 @@ class _Planner:
         repeat: list[Join] = []
         fills: list[Fill] = []
         for name in component:
-            for rule in self.core.rules_for[name]:
-                if not any(atom.predicate in inside for atom in rule.atoms):
-                    start.append(self.join(rule))
-                elif (fill := self.fill(rule, inside)) is not None:
+            for clause in self.core.clauses_for[name]:
+                if not any(premise.predicate in inside for premise in clause.premises):
+                    start.append(self.join(clause))
+                elif (fill := self.fill(clause, inside)) is not None:
                     fills.append(fill)
                 else:
-                    repeat.append(self.join(rule))
+                    repeat.append(self.join(clause))
         self.steps.append(
             Fixpoint(
                 tuple(self.core.predicates[name] for name in component),
@@ -220,87 +227,89 @@ class _Planner:
             )
         )
 
-    def fill(self, rule: Rule, inside: set[str]) -> Fill | None:
-        """The rule as a fill, if it carries one predicate on with its arguments unchanged."""
-        head, atoms = rule.head, rule.atoms
-        own = [atom for atom in atoms if atom.predicate in inside]
+    def fill(self, clause: Clause, inside: set[str]) -> Fill | None:
+        """The clause as a fill, if it carries one predicate on with its arguments unchanged."""
+        head = clause.head
+        own = [premise for premise in clause.premises if premise.predicate in inside]
         if len(own) != 1 or own[0].predicate != head.predicate or own[0].args != head.args:
             return None
-        offset = relative(rule, own[0])
-        variables = [t.name for t in head.args if isinstance(t, Variable)]
+        offset = own[0].offset
+        variables = [v.name for v in head.variables]
         if not offset or len(set(variables)) < len(head.args):
             return None
-        rest = [x for x in rule.body if x is not own[0]]
-        guards = [x for x in rest if isinstance(x, Atom)]
-        filters: list[Literal] = []
-        if any(relative(rule, x) is not None for x in guards):
-            bound = {v.name for x in guards for v in x.variables}
-            for comparison in rule.comparisons:
-                names = {v.name for v in comparison.variables}
-                if not names <= bound:
-                    if names & bound - set(variables):
-                        return None  # it ties the guard to arguments the guard does not mention
-                    filters.append(comparison)
-        else:
-            filters, rest = rest, []
+        others = tuple(premise for premise in clause.premises if premise is not own[0])
         guard = None
         columns: tuple[int, ...] = ()
-        if rest:
+        if any(isinstance(premise.when, Offset) for premise in others):
+            bound = {v.name for premise in others for v in premise.variables}
+            filters = _outside(clause.tests, bound)
+            if any(names & bound - set(variables) for names in map(_names, filters)):
+                return None  # a test ties the guard to arguments the guard does not mention
             columns = tuple(i for i, name in enumerate(variables) if name in bound)
-            args = tuple(head.args[i] for i in columns)
-            body = tuple(x for x in rest if x not in filters)
-            guard = self.join(Rule(Atom(head.predicate, args, head.time), body, rule.origin))
+            arrival = Head(head.predicate, tuple(head.args[i] for i in columns), head.when)
+            tests = tuple(test for test in clause.tests if test not in filters)
+            guard = self.join(Clause(arrival, others, tests, clause.origin))
+            others = ()
+        else:
+            filters = list(clause.tests)
         filter_ = None
-        if filters:
-            here = Atom(head.predicate, head.args, own[0].time)
-            filter_ = self.join(Rule(here, (own[0], *filters), rule.origin))
-        return Fill(rule, head.predicate, -offset, filter_, guard, columns)
+        if others or filters:
+            here = Premise(head.predicate, head.args, AT_HEAD)
+            passing = Clause(head, (here, *others), tuple(filters), clause.origin)
+            filter_ = self.join(passing)
+        return Fill(clause, head.predicate, -offset, filter_, guard, columns)
 
-    def join(self, rule: Rule) -> Join:
-        """Sources for the body; comparisons within one input atom move into its scan."""
+    def join(self, clause: Clause) -> Join:
+        """Operands for the premises; tests within one input premise move into its scan."""
         counts: dict[str, int] = {}
-        for literal in (rule.head, *rule.body):
-            for name in {v.name for v in literal.variables}:
+        for part in (*clause.parts, *clause.tests):
+            for name in {v.name for v in part.variables}:
                 counts[name] = counts.get(name, 0) + 1
-        left = list(rule.comparisons)
-        sources: list[Source] = []
-        for atom in rule.atoms:
-            if not self.core.predicates[atom.predicate].input:
-                sources.append(Source(self.tables[atom.predicate], atom.args, atom))
+        left = list(clause.tests)
+        operands: list[Operand] = []
+        for premise in clause.premises:
+            if not self.core.predicates[premise.predicate].input:
+                operands.append(Operand(self.tables[premise.predicate], premise.args, premise))
                 continue
-            names = {v.name for v in atom.variables}
-            local = tuple(c for c in left if {v.name for v in c.variables} <= names)
-            for comparison in local:
-                left.remove(comparison)
-            # A variable is kept if anything but this atom and its own comparisons mentions it.
-            own = {
-                name: 1 + sum(name in {v.name for v in c.variables} for c in local)
-                for name in names
-            }
-            sources.append(self.scan(atom, local, {n for n in names if counts[n] > own[n]}))
-        return Join(rule, tuple(sources), tuple(left))
+            names = {v.name for v in premise.variables}
+            local = tuple(test for test in left if _names(test) <= names)
+            for test in local:
+                left.remove(test)
+            # A variable is kept if anything but this premise and its own tests mentions it.
+            own = {name: 1 + sum(name in _names(test) for test in local) for name in names}
+            operands.append(self.scan(premise, local, {n for n in names if counts[n] > own[n]}))
+        return Join(clause, tuple(operands), tuple(left))
 
-    def scan(self, atom: Atom, local: tuple[Comparison, ...], wanted: set[str]) -> Source:
-        predicate = self.core.predicates[atom.predicate]
+    def scan(self, premise: Premise, local: tuple[Comparison, ...], wanted: set[str]) -> Operand:
+        predicate = self.core.predicates[premise.predicate]
         columns: list[int] = []
         seen: set[str] = set()
-        for i, term in enumerate(atom.args):
+        for i, term in enumerate(premise.args):
             if isinstance(term, Variable) and term.name in wanted and term.name not in seen:
                 seen.add(term.name)
                 columns.append(i)
-        key = (atom.predicate, *_shape(atom, local), tuple(columns))
-        found = self.scans.get(key)
-        if found is None:
+        key = (premise.predicate, *_shape(premise, local), tuple(columns))
+        scan = self.scans.get(key)
+        if scan is None:
             name = table_name("s", len(self.scans) + 1, predicate.source)
-            found = self.scans[key] = Scan(name, predicate, atom, local, tuple(columns))
-            self.steps.append(found)
-        return Source(found.name, tuple(atom.args[i] for i in columns), atom)
+            scan = self.scans[key] = Scan(name, predicate, premise, local, tuple(columns))
+            self.steps.append(scan)
+        return Operand(scan.name, tuple(premise.args[i] for i in columns), premise)
 
 
-def _shape(atom: Atom, local: tuple[Comparison, ...]) -> tuple[object, frozenset[object]]:
-    """Constants, repeated variables and comparisons of an atom, whatever its variables' names."""
+def _names(test: Comparison) -> set[str]:
+    return {v.name for v in test.variables}
+
+
+def _outside(tests: Iterable[Comparison], bound: set[str]) -> list[Comparison]:
+    """The tests that mention more than some variables."""
+    return [test for test in tests if not _names(test) <= bound]
+
+
+def _shape(premise: Premise, local: tuple[Comparison, ...]) -> tuple[object, frozenset[object]]:
+    """Constants, repeated variables and tests of a premise, whatever its variables' names."""
     first: dict[str, int] = {}
-    for i, term in enumerate(atom.args):
+    for i, term in enumerate(premise.args):
         if isinstance(term, Variable):
             first.setdefault(term.name, i)
 
@@ -308,7 +317,7 @@ def _shape(atom: Atom, local: tuple[Comparison, ...]) -> tuple[object, frozenset
         return first[term.name] if isinstance(term, Variable) else term
 
     compared = frozenset((place(c.left), c.operator, place(c.right)) for c in local)
-    return tuple(map(place, atom.args)), compared
+    return tuple(map(place, premise.args)), compared
 
 
 def table_name(prefix: str, number: int, predicate: str) -> str:
@@ -321,59 +330,39 @@ def table_name(prefix: str, number: int, predicate: str) -> str:
     return f"{prefix}{number}_{readable[:30]}" if readable else f"{prefix}{number}"
 
 
-def groups(join: Join) -> dict[str, list[int]]:
-    """Sources by time variable; those without one (rigid, explicit) are in none."""
-    found: dict[str, list[int]] = {}
-    for i, source in enumerate(join.sources):
-        if isinstance(source.atom.time, TimeOffset):
-            found.setdefault(source.atom.time.variable.name, []).append(i)
-    return found
+def joins_of(step: PlanStep) -> tuple[Join, ...]:
+    """All joins of a step."""
+    match step:
+        case Scan():
+            return ()
+        case Derive() | Fixpoint():
+            return step.joins
+        case _:
+            assert_never(step)
 
 
 def uses(plan: Plan, table: str) -> int:
     """How often a table is read; twice at least where rounds repeat."""
     count = 0
     for step in plan.steps:
-        match step:
-            case Derive():
-                joins, times = step.joins, 1
-            case Fixpoint():
-                parts = [part for fill in step.fills for part in (fill.filter, fill.guard) if part]
-                joins, times = (*step.start, *step.repeat, *parts), 2
-            case Scan():
-                continue
-        count += times * sum(source.table == table for join in joins for source in join.sources)
+        times = 2 if isinstance(step, Fixpoint) else 1
+        tables = [operand.table for join in joins_of(step) for operand in join.operands]
+        count += times * tables.count(table)
     return count
 
 
-def constants(steps: tuple[PlanStep, ...]) -> list[Constant]:
+def constants(steps: Iterable[PlanStep]) -> list[Constant]:
     """Every constant of the plan, once, in order of appearance."""
-    found: dict[Constant, None] = {}
-
-    def add(*terms: Term) -> None:
-        found.update((t, None) for t in terms if isinstance(t, Constant))
-
-    def add_join(join: Join) -> None:
-        add(*join.rule.head.args)
-        for source in join.sources:
-            add(*source.args)
-        for comparison in join.comparisons:
-            add(comparison.left, comparison.right)
-
+    terms: list[Term] = []
     for step in steps:
-        match step:
-            case Scan():
-                add(*step.atom.args)
-                for comparison in step.comparisons:
-                    add(comparison.left, comparison.right)
-            case Derive():
-                for join in step.joins:
-                    add_join(join)
-            case Fixpoint():
-                for join in (*step.start, *step.repeat):
-                    add_join(join)
-                for fill in step.fills:
-                    for part in (fill.filter, fill.guard):
-                        if part is not None:
-                            add_join(part)
-    return list(found)
+        if isinstance(step, Scan):
+            terms += (*step.premise.args, *_sides(step.tests))
+        for join in joins_of(step):
+            terms += join.clause.head.args
+            terms += (term for operand in join.operands for term in operand.args)
+            terms += _sides(join.tests)
+    return list(dict.fromkeys(term for term in terms if isinstance(term, Constant)))
+
+
+def _sides(tests: Iterable[Comparison]) -> list[Term]:
+    return [side for test in tests for side in (test.left, test.right)]

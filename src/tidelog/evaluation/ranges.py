@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from typing import assert_never
 
 from tidelog.analysis.dependencies import Dependencies
 from tidelog.data.ticks import ALWAYS, EMPTY, Range
-from tidelog.language.program import Atom, Program, Rule, TimePoint
-from tidelog.logic.normalise import relative
+from tidelog.language.program import Program, TimePoint
+from tidelog.logic.clause import Clause, FixedTick, Free, Offset, Premise, Rigid, Sign, When
 
 
 def times_in_rules(program: Program) -> Range:
@@ -44,68 +45,88 @@ def _supply(deps: Dependencies, data: Mapping[str, Range]) -> dict[str, Range]:
         if p.temporal
     }
 
-    rules = [rule for rule in _in_order(deps) if rule.head.predicate in start]
+    clauses = [clause for clause in _in_order(deps) if clause.head.predicate in start]
 
-    def step(supply: dict[str, Range], found: dict[str, Range]) -> None:
-        for rule in rules:
-            found[rule.head.predicate] |= _reach(rule, supply)
+    def step(supply: dict[str, Range], wider: dict[str, Range]) -> None:
+        for clause in clauses:
+            wider[clause.head.predicate] |= _reach(clause, supply)
 
     return _fixpoint(start, step)
 
 
-def _reach(rule: Rule, supply: Mapping[str, Range]) -> Range:
-    """Where a rule's head can hold when its body predicates can hold on their supply."""
-    head = ALWAYS
-    for atom in rule.atoms:
-        if atom.time is None:
-            continue
-        there = supply[atom.predicate]
-        if isinstance(atom.time, TimePoint):
-            there = there & Range(atom.time.tick, atom.time.tick)
-        if there.empty:
-            return EMPTY
-        offset = relative(rule, atom)
-        if offset is not None:
-            head = head & (there + -offset)
-    if isinstance(rule.head.time, TimePoint):
-        return Range(rule.head.time.tick, rule.head.time.tick)
-    return head
+def _reach(clause: Clause, supply: Mapping[str, Range]) -> Range:
+    """Where a clause's head can hold when its premises can hold on their supply."""
+    reach = ALWAYS
+    for premise in clause.premises:
+        match premise.sign:
+            case Sign.POSITIVE:
+                reach = reach & _reach_by(premise, supply)
+            case Sign.NEGATIVE:
+                pass  # an absence can be anywhere
+            case _:
+                assert_never(premise.sign)
+    if reach.empty:
+        return EMPTY
+    return reach if clause.head.point is None else Range(clause.head.point, clause.head.point)
+
+
+def _reach_by(premise: Premise, supply: Mapping[str, Range]) -> Range:
+    """Where a head can hold, as far as one premise says."""
+    when = premise.when
+    match when:
+        case Offset(ticks):
+            return supply[premise.predicate] + -ticks
+        case FixedTick(tick):
+            there = supply[premise.predicate] & Range(tick, tick)
+        case Free():
+            there = supply[premise.predicate]
+        case Rigid():
+            return ALWAYS
+        case _:
+            assert_never(when)
+    return EMPTY if there.empty else ALWAYS
 
 
 def _demand(deps: Dependencies, supply: Mapping[str, Range], asked: Range) -> dict[str, Range]:
     start = {name: asked if name in deps.queries else EMPTY for name in supply}
 
-    rules = _in_order(deps)[::-1]
+    clauses = _in_order(deps)[::-1]
 
-    def step(demand: dict[str, Range], found: dict[str, Range]) -> None:
-        for rule in rules:
+    def step(demand: dict[str, Range], wider: dict[str, Range]) -> None:
+        for clause in clauses:
             head = ALWAYS
-            if rule.head.time is not None:
-                name = rule.head.predicate
+            if clause.head.temporal:
+                name = clause.head.predicate
                 head = demand[name] & supply[name]
-                if isinstance(rule.head.time, TimePoint):
-                    head = head & Range(rule.head.time.tick, rule.head.time.tick)
+            if clause.head.point is not None:
+                head = head & Range(clause.head.point, clause.head.point)
             if not head.empty:
-                for atom in rule.atoms:
-                    if atom.time is not None:
-                        found[atom.predicate] |= _needed(rule, atom, head)
+                for premise in clause.premises:
+                    if premise.temporal:
+                        wider[premise.predicate] |= _needed(premise.when, head)
 
     return _fixpoint(start, step)
 
 
-def _in_order(deps: Dependencies) -> list[Rule]:
-    """Rules after those for what they look at, so that one round mostly does."""
+def _in_order(deps: Dependencies) -> list[Clause]:
+    """Clauses after those for what they look at, so that one round mostly does."""
     place = {name: i for i, component in enumerate(deps.components) for name in component}
-    return sorted(deps.core.rules, key=lambda rule: place[rule.head.predicate])
+    return sorted(deps.core.clauses, key=lambda clause: place[clause.head.predicate])
 
 
-def _needed(rule: Rule, atom: Atom, head: Range) -> Range:
-    if isinstance(atom.time, TimePoint):
-        return Range(atom.time.tick, atom.time.tick)
-    offset = relative(rule, atom)
-    if offset is None:
-        return ALWAYS
-    return head + offset
+def _needed(when: When, head: Range) -> Range:
+    """Where a premise is looked at, present or absent, for a head within a range."""
+    match when:
+        case Offset(ticks):
+            return head + ticks
+        case FixedTick(tick):
+            return Range(tick, tick)
+        case Free():
+            return ALWAYS
+        case Rigid():
+            return EMPTY
+        case _:
+            assert_never(when)
 
 
 def _fixpoint(
@@ -113,7 +134,7 @@ def _fixpoint(
 ) -> dict[str, Range]:
     """The least fixpoint of a monotone step, or a little more where it would take for ever.
 
-    `step(known, found)` adds to `found` what follows from `known`; they may be one.
+    `step(known, wider)` adds to `wider` what follows from `known`; they may be one.
 
     What still grows after as many rounds as there are predicates grows along a cycle: that end
     becomes infinite. Applying the step again can only bring it back to what is still needed.
@@ -136,7 +157,7 @@ def _fixpoint(
     for _ in range(rounds):
         again = dict(start)
         step(now, again)
-        following = {name: now[name] & found for name, found in again.items()}
+        following = {name: now[name] & range_ for name, range_ in again.items()}
         if following == now:
             break
         now = following

@@ -120,5 +120,5 @@ class Recursion:
         if not range_.empty and range_.high - range_.low > MOST_TICKS:
             raise DataError(
                 f"`{fill.predicate}` may hold at each of {int(range_.high - range_.low)} ticks"
-                f" ({fill.rule.origin}): {self.shorter}"
+                f" ({fill.clause.origin}): {self.shorter}"
             )

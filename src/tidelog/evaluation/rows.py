@@ -53,17 +53,17 @@ def row_schema(relations: Iterable[Relation]) -> pa.Schema:
 def as_rows(relation: Relation, table: pa.Table, part: int, schema: pa.Schema) -> pa.Table:
     """A packed table as rows."""
     n = table.num_rows
-    found: dict[str, pa.ChunkedArray | pa.Array] = {
+    values: dict[str, pa.ChunkedArray | pa.Array] = {
         slot: table.column(name)
         for slot, name in zip(relation.slots, columns(len(relation.slots)), strict=True)
     }
     if relation.temporal:
-        found |= {"c": table.column("c"), "b": table.column("b")}
+        values |= {"c": table.column("c"), "b": table.column("b")}
     else:
-        found |= {"c": _same(0, n, pa.int64()), "b": _same(1, n, pa.int64())}
-    found |= {"tab": _same(relation.number, n, pa.int32()), "part": _same(part, n, pa.int32())}
+        values |= {"c": _same(0, n, pa.int64()), "b": _same(1, n, pa.int64())}
+    values |= {"tab": _same(relation.number, n, pa.int32()), "part": _same(part, n, pa.int32())}
     arrays = [
-        found[f.name].cast(f.type) if f.name in found else pa.nulls(n, f.type) for f in schema
+        values[f.name].cast(f.type) if f.name in values else pa.nulls(n, f.type) for f in schema
     ]
     return pa.table(arrays, schema=schema)
 

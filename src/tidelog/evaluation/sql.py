@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import assert_never
 
 from tidelog.data.packed import (
     CHUNK,
@@ -32,11 +33,10 @@ from tidelog.evaluation.plan import (
     Fill,
     Fixpoint,
     Join,
+    Operand,
     Plan,
     Scan,
-    Source,
     constants,
-    groups,
 )
 from tidelog.evaluation.ranges import Range
 from tidelog.language.program import (
@@ -45,11 +45,10 @@ from tidelog.language.program import (
     Constant,
     Operator,
     Term,
-    TimeOffset,
-    TimePoint,
     Type,
     Variable,
 )
+from tidelog.logic.clause import FixedTick, Free, Offset, Rigid
 from tidelog.logic.normalise import Predicate
 
 # Text constants that cannot stand in a SQL text of either engine: `tidelog_text(i, v)`.
@@ -131,14 +130,14 @@ class Writer:
         """The columns a scan keeps and its conditions."""
         bound: dict[str, str] = {}
         where: list[str] = []
-        for i, term in enumerate(scan.atom.args, 1):
+        for i, term in enumerate(scan.premise.args, 1):
             if isinstance(term, Constant):
                 where.append(f"a{i} = {self.constant(term)}")
             elif term.name in bound:
                 where.append(f"a{i} = {bound[term.name]}")
             else:
                 bound[term.name] = f"a{i}"
-        where += [self.compare(c, bound) for c in scan.comparisons]
+        where += [self.compare(c, bound) for c in scan.tests]
         kept = [
             f"a{i + 1} AS {name}"
             for i, name in zip(scan.columns, columns(len(scan.columns)), strict=True)
@@ -155,18 +154,18 @@ class Writer:
         if len(step.joins) != 1:
             return False
         (join,) = step.joins
-        (source, *more) = join.sources or (None,)
-        head = join.rule.head
+        (operand, *more) = join.operands or (None,)
+        head = join.clause.head
         return (
-            source is not None
-            and source.table not in self.unpacked  # its rows are yet to be merged
+            operand is not None
+            and operand.table not in self.unpacked  # its rows are yet to be merged
             and not more
-            and not join.comparisons
-            and source.args == head.args
+            and not join.tests
+            and operand.args == head.args
             and all(isinstance(t, Variable) for t in head.args)
             and len(set(head.args)) == len(head.args)
-            and source.atom.time == head.time
-            and not isinstance(head.time, TimePoint)
+            and operand.premise.when == head.when
+            and head.point is None
         )
 
     def union(
@@ -175,10 +174,10 @@ class Writer:
         joins: Iterable[Join],
         clip: Range | None,
     ) -> str:
-        """All rules of a predicate, merged; within a range where one is given."""
+        """All clauses of a predicate, merged; within a range where one is given."""
         joins = list(joins)
-        facts = [j for j in joins if not j.rule.body]
-        known = [self.join(j) for j in joins if j.rule.body and not _timed(j)]
+        facts = [j for j in joins if j.clause.is_fact]
+        known = [self.join(j) for j in joins if not j.clause.is_fact and not _timed(j)]
         known += [self.facts(predicate, facts)] if facts else []
         if self.own is not None and predicate.temporal:
             known = [self.own(predicate, part) for part in known]
@@ -186,70 +185,61 @@ class Writer:
         return self.merge(predicate, parts or [self.empty(predicate)], clip)
 
     def join(self, join: Join, replaced: Mapping[int, str] | None = None) -> str:
-        """One rule as a join; `replaced` puts other tables in place of some sources."""
-        rule = join.rule
+        """One clause as a join; `replaced` puts other tables in place of some operands."""
+        by_time = _by_time(join)
         bound: dict[str, str] = {}
         where: list[str] = []
         tables: list[str] = []
-        by_time = groups(join)
-        head = rule.head
-        bases: dict[str, int] = {}
-        for name, members in by_time.items():
-            if isinstance(head.time, TimeOffset) and head.time.variable.name == name:
-                bases[name] = head.time.offset
-            else:
-                bases[name] = _offset(join.sources[members[0]])
-        for i, source in enumerate(join.sources):
-            table = (replaced or {}).get(i, source.table)
-            time = source.atom.time
-            if isinstance(time, TimeOffset):
-                shift = bases[time.variable.name] - time.offset
-                table = self.shifted(table, len(source.args), shift)
-            tables.append(f"{table} AS x{i}")
-            for name, term in zip(columns(len(source.args)), source.args, strict=True):
-                column = f"x{i}.{name}"
-                if isinstance(term, Constant):
-                    where.append(f"{column} = {self.constant(term)}")
-                elif term.name in bound:
-                    where.append(f"{column} = {bound[term.name]}")
-                else:
-                    bound[term.name] = column
-            if isinstance(time, TimePoint):
-                where.append(holds_at_sql(time.tick, f"x{i}"))
+        for i, operand in enumerate(join.operands):
+            table = (replaced or {}).get(i, operand.table)
+            shift = _shift(join, operand, by_time)
+            tables.append(f"{self.shifted(table, len(operand.args), shift)} AS x{i}")
+            where += self._matched(operand, f"x{i}", bound)
         for members in by_time.values():
-            first, *others = members
-            meet = f"x{first}.b"
-            for i in others:
-                where.append(f"x{i}.c = x{first}.c")
-                meet = f"{meet} & x{i}.b"
-                where.append(f"({meet}) <> 0")
-        where += [self.compare(c, bound) for c in join.comparisons]
+            where += _overlap(members)
+        where += [self.compare(test, bound) for test in join.tests]
+        head = join.clause.head
         values = [
             f"{self.term(t, bound)} AS {name}"
             for t, name in zip(head.args, columns(len(head.args)), strict=True)
         ]
-        match head.time:
-            case None:
+        match head.when:
+            case Rigid():
                 values = values or [_ONE]
-            case TimePoint(tick):
+            case FixedTick(tick):
                 values += [f"{_big(chunk(tick))} AS c", f"{_big(bit(tick))} AS b"]
-            case TimeOffset(variable):
-                members = by_time[variable.name]
+            case Offset():
+                members = by_time[None]
                 meet = " & ".join(f"x{i}.b" for i in members)
                 values += [f"x{members[0]}.c AS c", f"{meet} AS b"]
+            case _:
+                assert_never(head.when)
         from_ = f"\nFROM {', '.join(tables)}" if tables else ""
         return f"SELECT {', '.join(values)}{from_}{_where(where)}"
+
+    def _matched(self, operand: Operand, alias: str, bound: dict[str, str]) -> list[str]:
+        """Conditions on the rows of an operand; columns for new variables are added to `bound`."""
+        where: list[str] = []
+        for name, term in zip(columns(len(operand.args)), operand.args, strict=True):
+            column = f"{alias}.{name}"
+            if isinstance(term, Constant):
+                where.append(f"{column} = {self.constant(term)}")
+            elif term.name in bound:
+                where.append(f"{column} = {bound[term.name]}")
+            else:
+                bound[term.name] = column
+        tick = operand.premise.point
+        return where if tick is None else [*where, holds_at_sql(tick, alias)]
 
     def facts(self, predicate: Predicate, facts: Sequence[Join]) -> str:
         names = self.names(predicate)
         rows: list[str] = []
         selects: list[str] = []
         for fact in facts:
-            head = fact.rule.head
+            head = fact.clause.head
             values = [self.constant(t) for t in head.args if isinstance(t, Constant)]
-            if isinstance(head.time, TimePoint):
-                tick = head.time.tick
-                values += [_big(chunk(tick)), _big(bit(tick))]
+            if head.point is not None:
+                values += [_big(chunk(head.point)), _big(bit(head.point))]
             values = values or ["1"]
             if any(isinstance(t, Constant) and t.value in self.texts for t in head.args):
                 # Spark looks nothing up inside VALUES.
@@ -304,7 +294,7 @@ class Writer:
 
     def start(self, step: Fixpoint, index: int) -> str:
         predicate = step.predicates[index]
-        joins = [j for j in step.start if j.rule.head.predicate == predicate.name]
+        joins = [j for j in step.start if j.clause.head.predicate == predicate.name]
         return self.union(predicate, joins, self.clip(predicate))
 
     def clip(self, predicate: Predicate) -> Range | None:
@@ -315,11 +305,11 @@ class Writer:
         predicate = step.predicates[index]
         new = {table: f"{table}_new" for table in step.tables}
         parts = [
-            self.join(join, {i: new[source.table]})
+            self.join(join, {i: new[operand.table]})
             for join in step.repeat
-            if join.rule.head.predicate == predicate.name
-            for i, source in enumerate(join.sources)
-            if source.table in new
+            if join.clause.head.predicate == predicate.name
+            for i, operand in enumerate(join.operands)
+            if operand.table in new
         ]
         names = ", ".join(self.names(predicate))
         parts += [f"SELECT {names} FROM {table}" for table in fills]
@@ -449,13 +439,56 @@ def _plain(text: str) -> bool:
 
 
 def _timed(join: Join) -> bool:
-    """Whether a rule looks at a time at all."""
-    return any(atom.time is not None for atom in join.rule.atoms)
+    """Whether a clause looks at a time at all."""
+    return any(premise.temporal for premise in join.clause.premises)
 
 
-def _offset(source: Source) -> int:
-    assert isinstance(source.atom.time, TimeOffset)
-    return source.atom.time.offset
+def _by_time(join: Join) -> dict[str | None, list[int]]:
+    """Operands by the variable that their time hangs on; None is the head's time.
+
+    Those without such a variable are in no group.
+    """
+    groups: dict[str | None, list[int]] = {}
+    for i, operand in enumerate(join.operands):
+        when = operand.premise.when
+        match when:
+            case Offset():
+                groups.setdefault(None, []).append(i)
+            case Free(variable, _):
+                groups.setdefault(variable, []).append(i)
+            case FixedTick() | Rigid():
+                pass
+            case _:
+                assert_never(when)
+    return groups
+
+
+def _shift(join: Join, operand: Operand, by_time: Mapping[str | None, list[int]]) -> int:
+    """How far an operand is moved to meet those of its group: at the head, or at the first one."""
+    when = operand.premise.when
+    match when:
+        case Offset(ticks):
+            return -ticks
+        case Free(variable, ticks):
+            first = join.operands[by_time[variable][0]].premise.when
+            assert isinstance(first, Free)
+            return first.ticks - ticks
+        case FixedTick() | Rigid():
+            return 0
+        case _:
+            assert_never(when)
+
+
+def _overlap(members: Sequence[int]) -> list[str]:
+    """Conditions that operands hold at a tick together."""
+    first, *others = members
+    where: list[str] = []
+    meet = f"x{first}.b"
+    for i in others:
+        where.append(f"x{i}.c = x{first}.c")
+        meet = f"{meet} & x{i}.b"
+        where.append(f"({meet}) <> 0")
+    return where
 
 
 def _big(value: int) -> str:

@@ -26,7 +26,7 @@ from tidelog.evaluation.ranges import EMPTY, Range
 from tidelog.evaluation.timeline import Limit
 from tidelog.explain.proofs import Derivations, named, sides
 from tidelog.language.program import Comparison, Rule, Type, Value
-from tidelog.logic.normalise import Predicate
+from tidelog.logic.core import Predicate, Role
 
 # Lanes of a predicate, stretches of time in all, and facts with their proofs that are recorded.
 MOST_LANES = 5_000
@@ -116,7 +116,7 @@ def _all_lanes(
     if asked.empty:
         return ()
     temporal = [p for p in model.core.predicates.values() if p.temporal]
-    temporal = [p for p in temporal if not p.name.endswith("[in]")]
+    temporal = [p for p in temporal if p.role is not Role.GIVEN]
     found: dict[str, list[Lane]] = {p.name: [] for p in temporal}
     left = MOST_STRETCHES
     for predicate in sorted(temporal, key=lambda p: (p.name not in queries, p.input)):

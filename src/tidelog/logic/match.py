@@ -124,7 +124,7 @@ class TimeVariable:
 
 
 HEAD_TIME = TimeVariable()
-_Place: TypeAlias = Constant | str | TimeVariable
+_Bindable: TypeAlias = Constant | str | TimeVariable
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,11 +195,11 @@ class JoinOrder:
         self.clause = clause
         self.known = tuple(known)
         self.constants = tuple(dict.fromkeys(_constants(clause)))
-        start: list[_Place] = [*self.constants, *self.known]
+        start: list[_Bindable] = [*self.constants, *self.known]
         if at_head and isinstance(clause.head.when, Offset):
             start.append(HEAD_TIME)
         self._at_head = start[-1:] == [HEAD_TIME]
-        self.places: dict[_Place, int] = {place: i for i, place in enumerate(start)}
+        self.places: dict[_Bindable, int] = {place: i for i, place in enumerate(start)}
         self._tests = list(clause.tests)
         self.due = self._due()
         self._rest = [(i, p) for i, p in enumerate(clause.premises) if i not in left_out]
@@ -302,7 +302,7 @@ class JoinOrder:
         time = None if variable is None else self.places.get(variable)
         known = tuple(i for i, t in enumerate(premise.args) if _place(t) in self.places)
         key = tuple(self.places[_place(premise.args[i])] for i in known)
-        first_at: dict[_Place, int] = {}
+        first_at: dict[_Bindable, int] = {}
         same: list[tuple[int, int]] = []
         for i, term in enumerate(premise.args):
             if i not in known and first_at.setdefault(_place(term), i) != i:
@@ -312,7 +312,7 @@ class JoinOrder:
             new: tuple[int, ...] = ()
         else:
             new = tuple(first_at.values())
-            added: list[_Place] = list(first_at)
+            added: list[_Bindable] = list(first_at)
             if finds_time and variable is not None:
                 added.append(variable)
             for place in added:
@@ -349,7 +349,7 @@ class JoinOrder:
         """Drop the variables that nothing needs any more; where those that stay were."""
         if self._wanted is None:
             return None
-        needed: set[_Place] = {*self.constants, *self._wanted, HEAD_TIME}
+        needed: set[_Bindable] = {*self.constants, *self._wanted, HEAD_TIME}
         for _, premise in self._rest:
             needed |= {_place(term) for term in premise.args}
             variable = time_variable(premise)
@@ -522,7 +522,7 @@ def time_variable(premise: Premise) -> TimeVariable | None:
     return _told(premise)[0]
 
 
-def _place(term: Term) -> _Place:
+def _place(term: Term) -> _Bindable:
     match term:
         case Variable():
             return term.name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -15,7 +15,6 @@ from tidelog.evaluation.rows import DONE, KEPT, NEW, Relation, kept_rows
 from tidelog.evaluation.spark.kernel import Kernel, Worker
 from tidelog.evaluation.spark.stages import ARRIVED, StageOutput, StageTables
 from tidelog.evaluation.sql import Writer
-from tidelog.evaluation.steps import StepRunner
 from tidelog.streaming.clock import Span
 from tidelog.streaming.schedule import WHOLE, Schedule
 from tidelog.streaming.wave import Wave
@@ -35,28 +34,18 @@ class WaveJob:
     schedule: Schedule
     shorter: str = AHEAD
 
-    def outputs(
-        self,
-        runner: StepRunner,
-        index: int,
-        asked: Span,
-        inputs: Mapping[str, str],
-        kept: Container[int] | None,
-    ) -> Iterator[StageOutput]:
+    def outputs(self, tables: StageTables, index: int, asked: Span) -> Iterator[StageOutput]:
         """One stage of a wave over rows that are new or kept."""
-        layout = self.layout
-        stage = layout.stages[index]
-        tables = StageTables(layout, runner.engine)
-        facts = {**inputs, **tables.new_facts(stage)}
-        state = self.kept(tables, layout.reads(stage) | layout.own(stage), asked, kept)
+        stage = self.layout.stages[index]
+        facts = tables.facts(stage)
+        state = self.kept(tables, self.layout.reads(stage) | self.layout.own(stage), asked)
         tables.foreign(stage, state)
         yield from tables.passing(index)
-        passed = tables.passed_on(index)
-        yield from self.waved(runner, stage, asked, state, facts, passed)
+        yield from self.waved(tables, stage, asked, state, facts, tables.passed_on(index))
 
     def waved(
         self,
-        runner: StepRunner,
+        tables: StageTables,
         stage: Stage | None,
         span: Span,
         state: dict[str, str],
@@ -65,13 +54,13 @@ class WaveJob:
     ) -> Iterator[StageOutput]:
         """One stage of a wave, or all of it."""
         layout = self.layout
-        tables = StageTables(layout, runner.engine)
         for query, relation in layout.given.items():
             if query in span.early and (stage is None or query in stage.predicates):
                 state[query] = f"given{relation.number}"
-                runner.engine.table(f"given{relation.number}", tables.merged(relation, KEPT))
+                tables.engine.table(f"given{relation.number}", tables.merged(relation, KEPT))
         steps = None if stage is None else layout.steps(stage)
-        waved = Wave(runner).run(self.schedule, span, state, facts, steps=steps, passed=passed)
+        wave = Wave(tables.runner)
+        waved = wave.run(self.schedule, span, state, facts, steps=steps, passed=passed)
         for name, select in waved.state.items():
             yield StageOutput(layout.tables[name], DONE, select)
         for name, select in waved.passed.items():
@@ -83,16 +72,12 @@ class WaveJob:
             yield StageOutput(layout.given[query], DONE, select)
 
     def kept(
-        self,
-        tables: StageTables,
-        relations: Mapping[str, Relation],
-        span: Span,
-        there: Container[int] | None,
+        self, tables: StageTables, relations: Mapping[str, Relation], span: Span
     ) -> dict[str, str]:
         """Tables of the slices that are kept and looked at, where there are any."""
         state: dict[str, str] = {}
         for name, relation in relations.items():
-            if there is not None and relation.number not in there:
+            if tables.kept is not None and relation.number not in tables.kept:
                 continue
             to = span.to + span.ahead
             looked = self.schedule.looked_at(name, span.tin, to, span.start)
@@ -122,10 +107,10 @@ class WaveWorker:
         empty = self.layout.schema.empty_table()
         worker.load(empty if kept is None else kept_rows(kept, self.layout.schema))
         there = {tab for (tab,) in worker.database.all(f"SELECT DISTINCT tab FROM {ARRIVED}")}
-        tables = StageTables(self.layout, worker.database)
-        state = self.job.kept(tables, self.layout.tables, span, there)
+        tables = StageTables(self.layout, worker.runner, worker.inputs, there)
+        state = self.job.kept(tables, self.layout.tables, span)
         offered = {**worker.inputs, **self._offered(facts)}
-        yield from worker.rows(self.job.waved(worker.runner, None, span, state, offered))
+        yield from worker.rows(self.job.waved(tables, None, span, state, offered))
 
     def packed(self, facts: Mapping[str, pa.Table]) -> Iterator[pa.RecordBatch]:
         """Facts by input as rows, while time stands still."""

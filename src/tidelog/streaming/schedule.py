@@ -15,11 +15,10 @@ from typing import assert_never
 from tidelog.analysis.dependencies import Class, Dependencies, unsupported
 from tidelog.analysis.graph import Arc, Bound, longest
 from tidelog.errors import DataError
-from tidelog.evaluation.plan import Derive, Fill, Fixpoint, Join, Plan, Scan, Source, stream_plan
+from tidelog.evaluation.plan import Derive, Fill, Fixpoint, Join, Plan, Scan, stream_plan
 from tidelog.evaluation.ranges import EMPTY, Range
-from tidelog.language.program import TIME_MAX, Rule
-from tidelog.logic.clause import FixedTick, Free, Offset, Rigid, When
-from tidelog.logic.normalise import clause_of
+from tidelog.language.program import TIME_MAX
+from tidelog.logic.clause import FixedTick, Free, Offset, Rigid
 
 WHOLE = Range(-TIME_MAX, TIME_MAX)
 
@@ -131,11 +130,11 @@ class Schedule:
         """Per table, the predicates whose rules look at it and at which offsets."""
         uses: dict[str, list[tuple[str, int]]] = {}
         for head, join in self._joins():
-            for source in join.sources:
-                when = _when(join, source)
+            for operand in join.operands:
+                when = operand.premise.when
                 match when:
                     case Offset(ticks):
-                        uses.setdefault(source.table, []).append((head, ticks))
+                        uses.setdefault(operand.table, []).append((head, ticks))
                     case FixedTick() | Rigid():
                         pass  # kept for ever, see `pinned`; or without a time
                     case Free():
@@ -152,10 +151,10 @@ class Schedule:
         """Per table, explicit times whose slices are kept for ever."""
         pinned: dict[str, set[int]] = {}
         for _, join in self._joins():
-            for source in join.sources:
-                when = _when(join, source)
+            for operand in join.operands:
+                when = operand.premise.when
                 if isinstance(when, FixedTick):
-                    pinned.setdefault(source.table, set()).add(when.tick)
+                    pinned.setdefault(operand.table, set()).add(when.tick)
         return pinned
 
     def _joins(self) -> Iterator[tuple[str, Join]]:
@@ -166,15 +165,13 @@ class Schedule:
                     yield from ((step.predicate.name, join) for join in step.joins)
                 case Fixpoint():
                     for join in (*step.start, *step.repeat):
-                        yield join.rule.head.predicate, join
+                        yield join.clause.head.predicate, join
                 case Scan():
                     pass
                 case _:
                     assert_never(step)
         for fill in self._fills():
-            for part in (fill.filter, fill.guard):
-                if part is not None:
-                    yield fill.predicate, part
+            yield from ((fill.predicate, join) for join in fill.joins)
 
     def _fills(self) -> Iterator[Fill]:
         for step in self.plan.steps:
@@ -220,9 +217,3 @@ class Schedule:
                 low = low if kept is None else min(low, kept)
             ranges[name] = EMPTY if low > high else Range(low, high)
         return ranges
-
-
-def _when(join: Join, source: Source) -> When:
-    """When a join looks at one of its sources."""
-    (premise,) = clause_of(Rule(join.rule.head, (source.atom,))).premises
-    return premise.when

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any, assert_never
 
 from tidelog.analysis.dependencies import Class, Dependencies
-from tidelog.analysis.stages import Kind, Stage
+from tidelog.analysis.stages import Stage, StageKind
 from tidelog.evaluation.plan import Scan
 from tidelog.language.printer import print_literal, print_term
 from tidelog.language.program import Constant
@@ -176,13 +176,13 @@ def _kept(table: str, kept: str, because: str) -> dict[str, str]:
 
 
 def _scan(scan: Scan) -> dict[str, Any]:
-    terms = scan.atom.args
+    terms = scan.premise.args
     where = [
         f"argument {i} = {print_term(term)}"
         for i, term in enumerate(terms, 1)
         if isinstance(term, Constant)
     ]
-    where += [print_literal(c) for c in scan.comparisons]
+    where += [print_literal(c) for c in scan.tests]
     columns = [print_term(terms[i]) for i in scan.columns]
     return {"input": scan.predicate.source, "columns": columns, "where": where}
 
@@ -202,7 +202,7 @@ def _online(work: OnlineWork) -> dict[str, Any]:
         "rigid": [p.source for p in core.inputs if not p.temporal],
         "stages": [
             {
-                "kind": (Kind.WHOLE if shards.positions is None else Kind.KEYED).value,
+                "kind": (StageKind.WHOLE if shards.positions is None else StageKind.KEYED).value,
                 "derives": [name for name, p in core.predicates.items() if not p.input],
                 "sends": [],
                 "key": {

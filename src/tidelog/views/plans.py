@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import islice
+from typing import assert_never
 
 from tidelog.analysis.dependencies import Class, Dependencies
 from tidelog.analysis.passes import passes
@@ -21,6 +22,7 @@ from tidelog.evaluation.plan import (
 from tidelog.evaluation.ranges import Range
 from tidelog.evaluation.sql import TEXTS, Writer
 from tidelog.language.printer import print_literal, print_rule, print_term, print_value
+from tidelog.language.program import Atom
 
 # Conjunctive queries that are listed; there can be exponentially many.
 MOST_CQS = 20
@@ -37,11 +39,11 @@ def assumed_plan(deps: Dependencies) -> Plan:
 def plan_lines(deps: Dependencies) -> list[str]:
     """The steps of the plan, one a line, rules below."""
     try:
-        found = assumed_plan(deps)
+        shown = assumed_plan(deps)
     except Unbounded as error:
         return [f"no plan: {error}"]
     lines = [f"plan for data and answers at ticks {ASSUMED}"]
-    for step in found.steps:
+    for step in shown.steps:
         match step:
             case Scan():
                 lines.append(_scan_line(step))
@@ -49,7 +51,9 @@ def plan_lines(deps: Dependencies) -> list[str]:
                 lines.append(f"derive  {step.table}")
                 lines += [f"          {_rule(join)}" for join in step.joins]
             case Fixpoint():
-                lines += _fixpoint_lines(step, found)
+                lines += _fixpoint_lines(step, shown)
+            case _:
+                assert_never(step)
     return lines
 
 
@@ -57,27 +61,27 @@ def ucq_lines(deps: Dependencies) -> list[str]:
     """The query as a union of conjunctive queries over inputs, as far as a page holds."""
     if deps.cls is not Class.NONRECURSIVE:
         return ["not unfolded: the unfolding of a recursive query has no end"]
-    found = list(islice(Unfolder(deps).all(deps.queries[0]), MOST_CQS + 1))
-    lines = [str(query) for query in found[:MOST_CQS]] or ["nothing can derive it"]
-    return [*lines, "..."] if len(found) > MOST_CQS else lines
+    unfolded = list(islice(Unfolder(deps).all(deps.queries[0]), MOST_CQS + 1))
+    lines = [str(query) for query in unfolded[:MOST_CQS]] or ["nothing can derive it"]
+    return [*lines, "..."] if len(unfolded) > MOST_CQS else lines
 
 
 def _scan_line(step: Scan) -> str:
-    conditions = "".join(f", {print_literal(c)}" for c in step.comparisons)
-    kept = ", ".join(print_term(step.atom.args[i]) for i in step.columns)
-    atom = print_literal(step.atom).split(" @ ")[0]
+    conditions = "".join(f", {print_literal(c)}" for c in step.tests)
+    kept = ", ".join(print_term(step.premise.args[i]) for i in step.columns)
+    atom = print_literal(Atom(step.premise.predicate, step.premise.args))
     verb = "pack  " if step.predicate.temporal else "select"
     return f"{verb}  {step.name} = {atom}{conditions}; keeps ({kept})"
 
 
 def _rule(join: Join) -> str:
-    return f"{print_rule(join.rule)}  % {join.rule.origin}"
+    return f"{print_rule(join.clause.as_rule)}  % {join.clause.origin}"
 
 
-def _fixpoint_lines(step: Fixpoint, found: Plan) -> list[str]:
+def _fixpoint_lines(step: Fixpoint, shown: Plan) -> list[str]:
     tables = zip(step.tables, step.predicates, strict=True)
     over = ", ".join(
-        f"{table} on {found.ranges[p.name]}" if p.temporal else table for table, p in tables
+        f"{table} on {shown.ranges[p.name]}" if p.temporal else table for table, p in tables
     )
     lines = [f"repeat  {over}"]
     lines += [f"  start   {_rule(join)}" for join in step.start]
@@ -88,16 +92,16 @@ def _fixpoint_lines(step: Fixpoint, found: Plan) -> list[str]:
 
 def _carried(fill: Fill) -> str:
     how = "for ever" if fill.ever else f"in doubling steps of {fill.step}"
-    return f"{print_rule(fill.rule)}  % {fill.rule.origin}, {how}"
+    return f"{print_rule(fill.clause.as_rule)}  % {fill.clause.origin}, {how}"
 
 
 def sql_lines(deps: Dependencies) -> list[str]:
     """The SQL of the plan, runnable in DuckDB and in Spark once the inputs are tables."""
     try:
-        found = assumed_plan(deps)
+        shown = assumed_plan(deps)
     except Unbounded as error:
         return [f"-- no plan: {error}"]
-    writer = Writer(found)
+    writer = Writer(shown)
     lines: list[str] = []
 
     def add(comment: str, name: str, select: str, kind: str = "TABLE") -> None:
@@ -108,7 +112,7 @@ def sql_lines(deps: Dependencies) -> list[str]:
         f"-- {TEXTS} has a row ({i}, v) with v = {print_value(text)}"
         for text, i in writer.texts.items()
     ]
-    for step in found.steps:
+    for step in shown.steps:
         match step:
             case Scan():
                 add(f"{step.predicate.source}, selected and packed", step.name, writer.scan(step))
@@ -118,6 +122,8 @@ def sql_lines(deps: Dependencies) -> list[str]:
                 add(step.predicate.name, step.table, select, "VIEW" if copy else "TABLE")
             case Fixpoint():
                 _fixpoint_sql(step, writer, add)
+            case _:
+                assert_never(step)
     for query in deps.queries:
         lines += [f"-- answers of {query}", *writer.answers(query).split("\n")]
         lines[-1] += ";"

@@ -20,6 +20,7 @@ from tidelog.explain.text import comparison_text, fact_text, moment, place
 from tidelog.language.diagnostics import visible
 from tidelog.language.printer import print_rule, print_value
 from tidelog.language.program import Value
+from tidelog.logic.core import Role
 from tidelog.views.pictures import escaped, graph_svg, timeline_svg
 from tidelog.views.problems import measure_lines
 
@@ -153,7 +154,7 @@ _LANES = (
 
 def record_data(record: Record, ticks: Ticks | None) -> dict[str, object]:
     deps = record.deps
-    predicates = [p for p in deps.core.predicates.values() if not p.name.endswith("[in]")]
+    predicates = [p for p in deps.core.predicates.values() if p.role is not Role.GIVEN]
     place_of = {p.source: i for i, p in enumerate(predicates)}
     by_source = {p.source: p for p in predicates}
     rules: dict[str, int] = {}
@@ -190,7 +191,7 @@ def record_data(record: Record, ticks: Ticks | None) -> dict[str, object]:
         "predicates": [
             {
                 "name": p.source,
-                "input": p.input or f"{p.name}[in]" in deps.core.predicates,
+                "input": p.base in deps.core.input_of,
                 "output": p.name in deps.queries,
                 "phi": _number(deps.phi[p.name], 0),
                 "keep": _number(deps.keep.get(p.name, math.inf), None),

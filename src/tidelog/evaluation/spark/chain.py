@@ -17,14 +17,14 @@ from pyspark import StorageLevel, TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidelog.analysis.stages import Kind, Stage
+from tidelog.analysis.stages import Stage, StageKind
 from tidelog.data.packed import CHUNK, columns
 from tidelog.evaluation.layout import Layout
 from tidelog.evaluation.rows import NEW
 from tidelog.evaluation.spark.catalyst import Catalyst
 from tidelog.evaluation.spark.kernel import Kernel
 from tidelog.evaluation.spark.sources import arrow_struct
-from tidelog.evaluation.spark.stages import ARRIVED, A, Job, StageOutput
+from tidelog.evaluation.spark.stages import ARRIVED, A, Job, StageOutput, StageTables
 from tidelog.evaluation.sql import Writer
 from tidelog.evaluation.steps import StepRunner
 from tidelog.language.program import Value
@@ -55,7 +55,7 @@ class Chain(Generic[A]):
         done: DataFrame | None = None
         for index, stage in enumerate(self.layout.stages):
             rows = self._arriving(stage, done)
-            if stage.kind is Kind.CATALYST:
+            if stage.kind is StageKind.CATALYST:
                 done = self._catalyst(index, rows, asked)
             else:
                 task = _Task(self.kernel, index, asked)
@@ -70,7 +70,7 @@ class Chain(Generic[A]):
         tabs |= {r.number for q, r in layout.given.items() if q in stage.predicates}
         parts = [before, self.new({n for n in reads if n in layout.scans}), self.kept(tabs)]
         there = [part for part in parts if part is not None]
-        if self.never_empty and stage.kind is not Kind.CATALYST:
+        if self.never_empty and stage.kind is not StageKind.CATALYST:
             there.append(self._for_all())
         return reduce(DataFrame.union, there) if there else self._none()
 
@@ -89,7 +89,7 @@ class Chain(Generic[A]):
         return self.spark.createDataFrame([], arrow_struct(self.layout.schema))
 
     def _split(self, stage: Stage, rows: DataFrame) -> DataFrame:
-        if stage.kind is Kind.WHOLE:
+        if stage.kind is StageKind.WHOLE:
             return rows.repartition(1)
         count = self.kernel.partitions
         home = self.layout.home(stage, count, literal, spark=True)
@@ -106,7 +106,8 @@ class Chain(Generic[A]):
             inputs = {name: f"rigid{i}" for i, name in enumerate(self.rigid)}
             for name, view in inputs.items():
                 engine.offer(view, self.rigid[name])
-            outputs = self.job.outputs(StepRunner(engine), index, asked, inputs, None)
+            tables = StageTables(self.layout, StepRunner(engine), inputs)
+            outputs = self.job.outputs(tables, index, asked)
             parts = [self._as_rows(engine, output) for output in outputs]
         finally:
             engine.forget()

@@ -89,19 +89,19 @@ def _types(
     program: Program, frames: Mapping[str, DataFrame], folder: str | None
 ) -> dict[str, tuple[Type, ...]]:
     """Types of columns that the rules leave open, as the data has them."""
-    found: dict[str, tuple[Type, ...]] = {}
+    types: dict[str, tuple[Type, ...]] = {}
     for name, schema in schemas(program).items():
         if schema.time is None or all(column.type for column in schema.columns):
             continue
         if name in frames:
             fields = frames[name].schema.fields[: len(schema.columns)]
-            found[name] = tuple(spark_type(f.dataType) or Type.TEXT for f in fields)
+            types[name] = tuple(spark_type(f.dataType) or Type.TEXT for f in fields)
         elif folder is not None:
             paths = [*Path(folder).glob(f"{name}.parquet"), *Path(folder).glob(f"{name}/*.parquet")]
             if paths:
                 with Engine(program, {name: pq.read_table(paths[0]).slice(0, 0)}) as engine:
-                    found[name] = engine.loaded[name].types
-    return found
+                    types[name] = engine.loaded[name].types
+    return types
 
 
 def _rigid(engine: Engine, source: str) -> pa.Table:

@@ -12,13 +12,13 @@ from typing import Any, Generic
 import duckdb
 import pyarrow as pa
 
-from tidelog.analysis.stages import Kind, Stage
+from tidelog.analysis.stages import Stage, StageKind
 from tidelog.data.packed import columns
 from tidelog.errors import DataError
 from tidelog.evaluation.database import Database
 from tidelog.evaluation.layout import Layout
 from tidelog.evaluation.rows import KEPT, as_rows, partition
-from tidelog.evaluation.spark.stages import ARRIVED, A, Job, StageOutput
+from tidelog.evaluation.spark.stages import ARRIVED, A, Job, StageOutput, StageTables
 from tidelog.evaluation.sql import Writer
 from tidelog.evaluation.steps import StepRunner
 from tidelog.logic.normalise import Predicate
@@ -103,8 +103,8 @@ class Worker(Generic[A]):
             there = self.database.all(f"SELECT DISTINCT tab, part FROM {ARRIVED}")
             if there or self._known(stage):
                 kept = {tab for tab, part in there if part == KEPT}
-                outputs = self.job.outputs(self.runner, index, asked, self.inputs, kept)
-                yield from self.rows(outputs)
+                tables = StageTables(self.layout, self.runner, self.inputs, kept)
+                yield from self.rows(self.job.outputs(tables, index, asked))
         except duckdb.OutOfMemoryException:
             raise DataError(self._too_much(stage, number)) from None
 
@@ -135,7 +135,7 @@ class Worker(Generic[A]):
 
     def _too_much(self, stage: Stage, number: int) -> str:
         said = f"partition {number} needs more than {self.kernel.memory} of memory"
-        if stage.kind is not Kind.KEYED:
+        if stage.kind is not StageKind.KEYED:
             return f"{said}, and its rules cannot be split ({stage.reason}): give it more memory"
         counts: list[tuple[int, object]] = []
         for name, relation in self.layout.reads(stage).items():

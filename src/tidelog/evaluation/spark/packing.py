@@ -32,19 +32,19 @@ class Packing:
             for step in self.layout.plan.steps
             if isinstance(step, Scan) and step.name in set(scans)
         ]
-        found = facts.where(reduce(Column.__or__, (condition for condition, _ in wanted)))
+        chosen = facts.where(reduce(Column.__or__, (condition for condition, _ in wanted)))
         which: Column | None = None
         if len(wanted) > 1:  # a row for each scan that wants it; lambdas would not be compiled
             numbers = F.array(*(F.lit(i) for i in range(len(wanted))))
-            found = found.select("*", F.explode(numbers).alias("scan"))
+            chosen = chosen.select("*", F.explode(numbers).alias("scan"))
             which = F.col("scan")
-            found = found.where(_chosen(which, [condition for condition, _ in wanted]))
+            chosen = chosen.where(_chosen(which, [condition for condition, _ in wanted]))
         rows = [row for _, row in wanted]
         values = [_chosen(which, [row[name] for row in rows]).alias(name) for name in rows[0]]
-        found = found.select("t", *values)
+        chosen = chosen.select("t", *values)
         names = [f.name for f in schema if f.name not in ("part", "c", "b")]
         bits = F.expr(f"bit_or({bit_sql(place_sql())}) AS b")
-        packed = found.groupBy(*names, F.expr(f"t - {place_sql()} AS c")).agg(bits)
+        packed = chosen.groupBy(*names, F.expr(f"t - {place_sql()} AS c")).agg(bits)
         return packed.withColumn("part", F.lit(part)).select(*schema.names)
 
     def _wanted(self, scan: Scan) -> tuple[Column, dict[str, Column]]:
@@ -53,7 +53,7 @@ class Packing:
         slots = self.inputs.slots(name)
         bound: dict[str, Column] = {}
         condition = F.col("tag") == self.inputs.tag(name)
-        for term, slot in zip(scan.atom.args, slots, strict=True):
+        for term, slot in zip(scan.premise.args, slots, strict=True):
             if isinstance(term, Constant):
                 condition = condition & (F.col(slot) == _literal(term.value))
             elif term.name in bound:
@@ -65,7 +65,7 @@ class Packing:
             condition = F.lit(False)
         elif range_ is not None:
             condition = condition & (F.col("t") >= range_.low) & (F.col("t") <= range_.high)
-        for comparison in scan.comparisons:
+        for comparison in scan.tests:
             condition = condition & _compared(comparison, bound)
         relation = self.layout.scans[scan.name]
         kept = {
@@ -84,11 +84,11 @@ def _chosen(which: Column | None, values: list[Column]) -> Column:
     """The value for a scan: one for all, or by its number."""
     if which is None or len({str(value) for value in values}) == 1:
         return values[0]
-    found: Column | None = None
+    chosen: Column | None = None
     for i, value in enumerate(values):
-        found = F.when(which == i, value) if found is None else found.when(which == i, value)
-    assert found is not None
-    return found
+        chosen = F.when(which == i, value) if chosen is None else chosen.when(which == i, value)
+    assert chosen is not None
+    return chosen
 
 
 def _literal(value: Value) -> Column:

@@ -45,8 +45,8 @@ def prepare(spark: SparkSession) -> None:
     there = _executors(spark)
     if known and there <= known:
         return
-    for found in _everywhere(spark, _looking()):
-        problem = found.problem()
+    for executor in _everywhere(spark, _looking()):
+        problem = executor.problem()
         if problem is not None:
             raise DataError(problem)
     known |= there
@@ -57,10 +57,10 @@ def check_shared(spark: SparkSession, *paths: str | None) -> None:
     wanted = [path for path in paths if path is not None]
     if is_local(spark) or not wanted:
         return
-    for found in _everywhere(spark, _looking(wanted)):
-        for path in found.unseen:
+    for executor in _everywhere(spark, _looking(wanted)):
+        for path in executor.unseen:
             raise DataError(
-                f"{Path(path).parent} cannot be seen by the Spark executor on {found.host}: on a"
+                f"{Path(path).parent} cannot be seen by the Spark executor on {executor.host}: on a"
                 " cluster checkpoint and answers lie where every machine sees them, such as"
                 " hdfs:// or a shared mount"
             )
@@ -113,7 +113,7 @@ def _executors(spark: SparkSession) -> set[str]:
 
 
 @dataclass(frozen=True)
-class Found:
+class ExecutorCheck:
     """What there is on an executor: the version of each module, or why it cannot be imported."""
 
     host: str
@@ -172,7 +172,7 @@ def _looking(paths: Iterable[str] = ()) -> Look:
     return look
 
 
-def _everywhere(spark: SparkSession, look: Look) -> list[Found]:
+def _everywhere(spark: SparkSession, look: Look) -> list[ExecutorCheck]:
     """What each executor tells, as far as tasks reach them all."""
     context = spark.sparkContext
     tasks = max(context.defaultParallelism, len(_executors(spark)))
@@ -183,7 +183,7 @@ def _everywhere(spark: SparkSession, look: Look) -> list[Found]:
         raise DataError(unable(message, context.pythonExec)) from None
     except PySparkException as error:
         raise DataError(unable(str(error), context.pythonExec)) from None
-    return [Found(*found) for found in told]
+    return [ExecutorCheck(*each) for each in told]
 
 
 def unable(message: str, python: str) -> str:

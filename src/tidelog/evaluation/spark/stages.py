@@ -47,31 +47,26 @@ class Job(Protocol[AskedOf]):
     def shorter(self) -> str:
         """What to do where something would hold at more ticks than can be written out."""
 
-    def outputs(
-        self,
-        runner: StepRunner,
-        index: int,
-        asked: AskedOf,
-        inputs: Mapping[str, str],
-        kept: Container[int] | None,
-    ) -> Iterator[StageOutput]:
-        """One stage over the rows of the table ARRIVED.
-
-        `inputs` names tables of rigid facts; `kept` are the tables of which there are kept rows,
-        where that is known.
-        """
+    def outputs(self, tables: StageTables, index: int, asked: AskedOf) -> Iterator[StageOutput]:
+        """One stage over the rows that have arrived."""
 
 
 @dataclass(frozen=True)
 class StageTables:
-    """The tables that a stage finds in the rows that have arrived."""
+    """What a stage works on: rigid facts, and tables in the rows that have arrived."""
 
     layout: Layout
-    engine: SqlEngine
+    runner: StepRunner
+    inputs: Mapping[str, str]  # tables of rigid facts
+    kept: Container[int] | None = None  # the tables of which there are kept rows, if that is known
 
-    def new_facts(self, stage: Stage) -> dict[str, str]:
-        """By scan, a view of its new facts, packed."""
-        facts: dict[str, str] = {}
+    @property
+    def engine(self) -> SqlEngine:
+        return self.runner.engine
+
+    def facts(self, stage: Stage) -> dict[str, str]:
+        """Rigid facts by input, and by scan a view of its new facts, packed."""
+        facts = dict(self.inputs)
         for name, relation in self.layout.reads(stage).items():
             if name in self.layout.scans:
                 facts[name] = f"{name}_new"
@@ -122,21 +117,13 @@ class FiniteJob:
     layout: Layout
     shorter: str = SHORTER
 
-    def outputs(
-        self,
-        runner: StepRunner,
-        index: int,
-        asked: None,
-        inputs: Mapping[str, str],
-        kept: Container[int] | None,
-    ) -> Iterator[StageOutput]:
+    def outputs(self, tables: StageTables, index: int, asked: None) -> Iterator[StageOutput]:
         layout = self.layout
         stage = layout.stages[index]
-        tables = StageTables(layout, runner.engine)
-        facts = {**inputs, **tables.new_facts(stage)}
+        facts = tables.facts(stage)
         tables.foreign(stage, {})
         yield from tables.passing(index)
-        runner.run(layout.plan, layout.steps(stage), {}, facts)
+        tables.runner.run(layout.plan, layout.steps(stage), {}, facts)
         for query, relation in layout.answered(stage).items():
             yield StageOutput(relation, DONE, Writer(layout.plan).answers(query))
         for name in tables.passed_on(index):
