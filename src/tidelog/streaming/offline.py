@@ -26,10 +26,10 @@ from tidelog.evaluation.database import Database
 from tidelog.evaluation.ranges import EMPTY, Range
 from tidelog.evaluation.sql import Writer
 from tidelog.evaluation.steps import StepRunner
-from tidelog.language.program import Program
+from tidelog.language.program import Program, Row
 from tidelog.streaming.algorithm import AnswerRows, FactsByTime, RowsByTime
 from tidelog.streaming.clock import Emission, Span
-from tidelog.streaming.joins import Row, at
+from tidelog.streaming.joins import at
 from tidelog.streaming.schedule import Schedule
 from tidelog.streaming.slices import MOST_FACTS, MOST_TICKS, Slices, packed_table, small
 from tidelog.streaming.snapshot import (

@@ -9,12 +9,12 @@ from typing import TypeAlias
 from tidelog.analysis.containment import Ground
 from tidelog.analysis.definitive import Awaited, Pending
 from tidelog.analysis.possible import Open, Pattern
-from tidelog.language.program import Constant, Value
+from tidelog.language.program import Constant, Row, Value
 from tidelog.logic import clause as logic
 from tidelog.logic.core import Role
 from tidelog.streaming.cell_model import CellModel
 from tidelog.streaming.cells import NO_TIME, PlacedClause
-from tidelog.streaming.joins import IndexedSlice, Row
+from tidelog.streaming.joins import IndexedSlice
 
 # Steps from a pending answer down to facts.
 DEEPEST = 50
