@@ -293,7 +293,7 @@ class Stream:
             if table.num_rows > offline.MOST_FACTS and name in self._sources:
                 times = pc.min_max(table.column("t")).as_py()
                 if low <= times["min"] and times["max"] <= high and not self._algorithm.strict:
-                    self._algorithm.many[self._sources[name]] = table
+                    self._algorithm.large[self._sources[name]] = table
                     self._seen(times["min"], times["max"])
                     return {}
             return by_time(table)
