@@ -10,7 +10,8 @@ import duckdb
 import tidelog
 from benchmarks.harness import Result, best_of, print_table
 from tidelog.evaluation.duckdb import Engine
-from tidelog.evaluation.problems import Problem
+from tidelog.evaluation.live_facts import LiveFacts
+from tidelog.evaluation.open_answers import OpenAnswers
 
 
 def layered(rules: int) -> str:
@@ -93,13 +94,12 @@ def run(quick: bool) -> list[Result]:
         history(Path(place), objects)
         events = tidelog.parse(EVENTS)
         with Engine(events, place) as engine:
-            problem = Problem(engine, "Odd")
 
             def decide() -> None:
-                assert not problem.definitive(29, 28).holds
+                assert not OpenAnswers(engine, "Odd").definitive(29, 28).holds
 
             def keep() -> None:
-                (select,) = problem.live(29, 28).values()
+                (select,) = LiveFacts(engine, "Odd").live(29, 28).values()
                 (n,) = engine.one(f"SELECT count(*) FROM ({select}) AS l")
                 assert n > 0
 

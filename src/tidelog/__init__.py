@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from tidelog.analysis.forgetting import Forgettable
     from tidelog.data.readers.memory import RowsLike
     from tidelog.data.readers.places import FactsLike
+    from tidelog.evaluation.duckdb import Engine
     from tidelog.evaluation.engine import Moment
-    from tidelog.evaluation.problems import Problem
     from tidelog.explain.why import Why
     from tidelog.streaming.stream import Step, Stream
 
@@ -99,7 +99,8 @@ class Program(_program.Program):
         `to`, by default the first to the last tick of the data; None means without end, and then a
         column `period` says how each answer repeats. With `tick="10m"` times are timestamps, and
         tick 0 starts at `origin` (by default 1970-01-01T00:00Z). `budget` bounds the seconds that
-        programs may take which only the timeline can evaluate.
+        programs may take which only the timeline can evaluate. The `engine` is "duckdb", in this
+        process, or "spark", in the session that is active or a new one on this machine.
 
         >>> import tidelog
         >>> program = tidelog.parse("Hot(X) @ T+1 :- Temp(X, high) @ T, Temp(X, high) @ T+1.")
@@ -254,10 +255,12 @@ def definitive(
     >>> found.holds, [str(p) for p in found.pending]
     (False, ['P(a) @ 0 waits for F(a) @ 1'])
     """
+    from tidelog.evaluation.open_answers import OpenAnswers
+
     if tout > tin:
         raise ValueError(f"tout {tout} lies after tin {tin}: only the past can be definitive")
-    with _problem(program, query, facts) as problem:
-        return problem.definitive(tin, tout, budget)
+    with _loaded(program, query, facts) as engine:
+        return OpenAnswers(engine, query).definitive(tin, tout, budget)
 
 
 def open_points(
@@ -271,8 +274,11 @@ def open_points(
     budget: float = 60.0,
 ) -> list[int]:
     """The time points from a tick up to tin (or `to`) that are not definitive yet."""
-    with _problem(program, query, facts) as problem:
-        return problem.open_points(tin, from_, tin if to is None else min(to, tin), budget)
+    from tidelog.evaluation.open_answers import OpenAnswers
+
+    last = tin if to is None else min(to, tin)
+    with _loaded(program, query, facts) as engine:
+        return OpenAnswers(engine, query).open_points(tin, from_, last, budget)
 
 
 def forgettable(
@@ -287,20 +293,24 @@ def forgettable(
 ) -> Forgettable:
     """Whether no answer at tout or later needs the facts up to tmem, whatever comes after tin."""
     from tidelog.analysis.containment import Budget
+    from tidelog.evaluation.live_facts import LiveFacts
 
     # Algorithm 1 asks with tout = tin + 1, which Definition 3 leaves out.
     if not tmem <= tout <= tin + 1:
         raise ValueError(f"needs tmem <= tout <= tin + 1, not {tmem}, {tout}, {tin}")
-    with _problem(program, query, facts) as problem:
-        return problem.forgettable(tin, tout, tmem, Budget(budget))
+    with _loaded(program, query, facts) as engine:
+        return LiveFacts(engine, query).forgettable(tin, tout, tmem, Budget(budget))
 
 
 def live(
     program: _program.Program, query: str, facts: FactsLike, tin: int, tout: int
 ) -> dict[str, pa.Table]:
     """The facts up to tin that an answer at tout or later may still use, by temporal input."""
-    with _problem(program, query, facts) as problem:
-        return {name: problem.table(name, s) for name, s in problem.live(tin, tout).items()}
+    from tidelog.evaluation.live_facts import LiveFacts
+
+    with _loaded(program, query, facts) as engine:
+        needed = LiveFacts(engine, query)
+        return {name: needed.table(name, s) for name, s in needed.live(tin, tout).items()}
 
 
 def _dependencies(program: _program.Program, query: str) -> Dependencies:
@@ -312,11 +322,10 @@ def _dependencies(program: _program.Program, query: str) -> Dependencies:
 
 
 @contextmanager
-def _problem(program: _program.Program, query: str, facts: FactsLike) -> Iterator[Problem]:
+def _loaded(program: _program.Program, query: str, facts: FactsLike) -> Iterator[Engine]:
     from tidelog.evaluation.duckdb import Engine
-    from tidelog.evaluation.problems import Problem
 
     if query not in (*program.heads, *program.inputs):
         raise ValueError(f"no predicate {query} in the rules")
     with Engine(program, facts) as engine:
-        yield Problem(engine, query)
+        yield engine

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import tempfile
 import traceback
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pyarrow as pa
@@ -88,20 +88,30 @@ def stream(
         large=given.large,
         settled=point.identity(),
     )
-    if isinstance(plan.work, OnlineWork) and plan.work.shards.whole:
-        warn_growing(plan.work.shards.deps, stacklevel=3)
+    _warn(plan)
     source = source_of(spark, plan, frames, folder, files_per_batch)
     arriving, target = source.stream(), _sink(spark, sink)
     published = None if metrics is None else publisher(metrics)
-    try:
+    with _closed_on_error(published):
         pipeline = start(
             spark, plan, given, point, target, told, partitions=partitions, memory=memory
         )
+    return Running(pipeline, source, arriving, trigger, temporary, published)
+
+
+def _warn(plan: PipelinePlan) -> None:
+    if isinstance(plan.work, OnlineWork) and plan.work.shards.whole:
+        warn_growing(plan.work.shards.deps, stacklevel=4)
+
+
+@contextmanager
+def _closed_on_error(published: Publisher | None) -> Iterator[None]:
+    try:
+        yield
     except BaseException:
         if published is not None:
             published.close()
         raise
-    return Running(pipeline, source, arriving, trigger, temporary, published)
 
 
 def _temporary() -> tempfile.TemporaryDirectory[str]:

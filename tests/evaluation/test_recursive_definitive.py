@@ -19,7 +19,7 @@ from support.twoway import Case, Shape
 
 import tidelog
 from tidelog.evaluation.duckdb import Engine
-from tidelog.evaluation.problems import Problem
+from tidelog.evaluation.open_answers import OpenAnswers
 from tidelog.language.program import Constant, Value
 
 Rows = set[tuple[Value, ...]]
@@ -90,7 +90,7 @@ def agrees(case: Case, data: st.DataObject) -> str:
     tin = data.draw(st.integers(0, 3))
     tout = data.draw(st.integers(tin - 4, tin))
     with Engine(case.program, case.facts) as engine:
-        problem = Problem(engine, query)
+        problem = OpenAnswers(engine, query)
         if not problem.blocking:
             return "not blocking"
         wanted = brute_force(case, query, tin, tout)

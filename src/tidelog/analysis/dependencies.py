@@ -78,10 +78,6 @@ class Edge:
             case _:
                 assert_never(self.when)
 
-    @property
-    def rule(self) -> Rule:
-        return self.clause.as_rule
-
 
 @dataclass(frozen=True)
 class Reason:

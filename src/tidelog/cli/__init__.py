@@ -14,7 +14,7 @@ from copy import copy
 import click
 
 from tidelog import __version__
-from tidelog.cli import problems, query, report, rules, run, why
+from tidelog.cli import analyses, query, report, rules, run, why
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -34,16 +34,16 @@ for command in (
     run.run_command,
     why.why_command,
     report.report_command,
-    problems.analyze_command,
-    problems.delay_command,
-    problems.window_command,
-    problems.definitive_command,
-    problems.forgettable_command,
-    problems.contained_command,
+    analyses.analyze_command,
+    analyses.delay_command,
+    analyses.window_command,
+    analyses.definitive_command,
+    analyses.forgettable_command,
+    analyses.contained_command,
 ):
     cli.add_command(command)
 # The other spelling works too, without a line of its own in the help.
-_spelt = copy(problems.analyze_command)
+_spelt = copy(analyses.analyze_command)
 _spelt.hidden = True
 cli.add_command(_spelt, "analyse")
 

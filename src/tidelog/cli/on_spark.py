@@ -131,10 +131,10 @@ def started(master: str, show: Callable[[str], None]) -> SparkSession:
         ) from None
     show("starting Spark")
     with _starting(master):
-        found = session(master)
+        spark = session(master)
     # A server of PySpark's would print a traceback if Spark's process were killed.
     AccumulatorTCPServer.handle_error = lambda *_: None  # type: ignore[method-assign]
-    return found
+    return spark
 
 
 @contextmanager
@@ -172,9 +172,9 @@ def _telling(said: str, error: Exception) -> str:
         r"(?s)(?:spark-class|\.sh|spark-submit): line \d+: ([^\n]+)\n.*",
         r"^(JAVA_HOME .+)$",
     ):
-        found = re.findall(pattern, text, re.MULTILINE)
-        if found:
-            return str(found[-1]).strip().rstrip(".")
+        reasons = re.findall(pattern, text, re.MULTILINE)
+        if reasons:
+            return str(reasons[-1]).strip().rstrip(".")
     return str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
 
 

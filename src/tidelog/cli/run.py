@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -23,13 +23,24 @@ from tidelog.cli.common import (
 from tidelog.cli.running import RunLog, StreamTask
 from tidelog.data.secrets import without_secrets
 from tidelog.language.diagnostics import visible
+from tidelog.streaming.sinks import usages
 from tidelog.views import terminal
 
 if TYPE_CHECKING:
     from tidelog.analysis.definitive import Pending
     from tidelog.streaming.options import Emit, History, StreamMode, StreamOptions
 
-_SINKS = "csv:DIR|parquet:DIR|json:DIR|jsonl:FILE|console"
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+# Options that a stream has on Spark only.
+_SPARK_ONLY = ("follow", "partitions", "memory", "files_per_batch")
+
+
+def _choice(name: str, values: tuple[str, ...], help_: str) -> Callable[[_Command], _Command]:
+    """An option with some values, of which the first is the usual one."""
+    return click.option(
+        name, type=click.Choice(values), default=values[0], show_default=True, help=help_
+    )
 
 
 @click.command("run")
@@ -42,31 +53,29 @@ _SINKS = "csv:DIR|parquet:DIR|json:DIR|jsonl:FILE|console"
 @click.option(
     "--engine", type=click.Choice(["spark", "duckdb"]), help="Default: spark; duckdb for -."
 )
-@click.option(
+@_choice(
     "--mode",
-    type=click.Choice(["offline", "online"]),
-    default="offline",
-    show_default=True,
-    help="After the least delay for any data, or as soon as this data allows.",
+    ("offline", "online"),
+    "After the least delay for any data, or as soon as this data allows.",
 )
-@click.option(
+@_choice(
     "--emit",
-    type=click.Choice(["definitive", "eager"]),
-    default="definitive",
-    show_default=True,
-    help="Answers when their time is final, or as soon as each is derived.",
+    ("definitive", "eager"),
+    "Answers when their time is final, or as soon as each is derived.",
 )
-@click.option(
+@_choice(
     "--history",
-    type=click.Choice(["derived", "strict"]),
-    default="derived",
-    show_default=True,
-    help="Offline: keep slices of derived predicates, or input facts in the window only.",
+    ("derived", "strict"),
+    "Offline: keep slices of derived predicates, or input facts in the window only.",
 )
 @click.option("--pending", is_flag=True, help="What may still come, and what becomes of it.")
 @click.option("--master", default="local[*]", show_default=True, metavar="URL", help="Of Spark.")
 @click.option(
-    "--sink", default="console", show_default=True, metavar=_SINKS, help="Where answers go."
+    "--sink",
+    default="console",
+    show_default=True,
+    metavar="|".join(usages(in_process=True)),
+    help="Where answers go.",
 )
 @click.option("--checkpoint", metavar="DIR", help="To go on from after a stop or a crash.")
 @click.option(
@@ -125,28 +134,17 @@ def run_command(
     metrics: str | None,
     as_json: bool,
     master: str,
-    follow: bool,
-    partitions: int | None,
-    memory: str | None,
-    files_per_batch: int | None,
     **given: Any,
 ) -> None:
     """Run RULES over a stream of facts: answers as soon as they are final."""
     from tidelog.pipeline.publishing import is_prometheus
 
     here = _is_in_process(facts, rules, engine)
+    spark_only = {name: given.pop(name) for name in _SPARK_ONLY}
     options = _options(pending, **given)
     published = metrics if metrics is not None and is_prometheus(metrics) else None
     if here:
-        _refuse_in_process(
-            {
-                f"--metrics {metrics}, for Prometheus,": published,
-                "--follow": follow,
-                "--partitions": partitions,
-                "--memory": memory,
-                "--files-per-batch": files_per_batch,
-            }
-        )
+        _refuse_in_process({f"metrics {metrics}, for Prometheus,": published, **spark_only})
     program = accepted(rules).program
     asked = chosen_queries(program, queries)
     lines_to = _lines_to(None if published else metrics)
@@ -162,16 +160,8 @@ def run_command(
         else:
             from tidelog.cli.on_spark import on_spark
 
-            left = on_spark(
-                task,
-                log,
-                follow=follow,
-                master=master,
-                partitions=partitions,
-                memory=memory or "1GB",
-                files_per_batch=files_per_batch,
-                metrics=published,
-            )
+            spark_only["memory"] = spark_only["memory"] or "1GB"
+            left = on_spark(task, log, master=master, metrics=published, **spark_only)
             _tell_pending(() if as_json else left or ())
     _report(log.summary(), as_json, None if here else checkpoint, left)
 
@@ -220,7 +210,7 @@ def _options(
 def _refuse_in_process(spark_only: dict[str, object]) -> None:
     for option, value in spark_only.items():
         if value:
-            raise click.UsageError(f"{option} goes with --engine spark")
+            raise click.UsageError(f"--{option.replace('_', '-')} goes with --engine spark")
 
 
 def _tell_pending(answers: Iterable[Pending]) -> None:
@@ -245,7 +235,7 @@ def _report(
         console.print(f"  see {visible(without_secrets(checkpoint))}/dead_letters")
     if as_json:
         if pending is not None:
-            summary["pending"] = [found.as_json() for found in pending]
+            summary["pending"] = [answer.as_json() for answer in pending]
         print_json(summary)
         return
     batches = f"{summary['batches']} {'batch' if summary['batches'] == 1 else 'batches'}"

@@ -16,8 +16,7 @@ from functools import cached_property
 from itertools import combinations, islice
 
 from tidelog.analysis.containment import Ground
-from tidelog.evaluation.goal_directed.model import Model
-from tidelog.evaluation.goal_directed.values import is_copy
+from tidelog.evaluation.goal_directed.model import FactModel
 from tidelog.explain.proofs import named
 from tidelog.language.printer import print_term
 from tidelog.language.program import Comparison, Constant, Row, Rule, Term, Value
@@ -130,7 +129,7 @@ class _Partial:
 class _FirstRows:
     """The first rows of a model: all need not be tried."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: FactModel) -> None:
         self.model = model
 
     def rows(
@@ -145,7 +144,7 @@ class _FirstRows:
 class Misses:
     """The near misses of facts that do not hold in a model."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: FactModel) -> None:
         self.model = model
         self.core = model.core
         self._first_rows = _FirstRows(model)
@@ -174,7 +173,7 @@ class Misses:
         return tuple(self._fact(goal.predicate, row) for row in near)
 
     def _clauses(self, goal: Ground) -> list[Clause]:
-        return [c for c in self.core.clauses_for.get(goal.predicate, ()) if not is_copy(c)]
+        return [c for c in self.core.clauses_for.get(goal.predicate, ()) if not c.copies_input]
 
     def _nearest(self, goal: Ground, depth: int, above: frozenset[Ground]) -> Miss | None:
         key = (goal, depth)
@@ -263,7 +262,7 @@ class Misses:
             if missing is None:
                 return None
             all_missing.append(missing)
-        written = self.model.written(clause)
+        written = clause.shown
         compared = list(zip(written.comparisons, one.compared(clause.tests), strict=True))
         unmet = tuple(replace(u, comparison=shown) for shown, u in compared if u is not None)
         undecided = tuple(
@@ -296,9 +295,7 @@ class Misses:
     ) -> Missing | None:
         predicate = self.core.predicates[premise.predicate]
         # An input that also has rules is still one that a fact can be given to.
-        input_ = predicate.input or any(
-            map(is_copy, self.core.clauses_for.get(premise.predicate, ()))
-        )
+        input_ = predicate.base in self.core.input_of
         args = tuple(known.get(i) for i in range(len(premise.args)))
         time = known.get(len(premise.args))
         at = time if isinstance(time, int) else None
@@ -306,7 +303,7 @@ class Misses:
             print_term(term) if value is None else None
             for term, value in zip(premise.args, args, strict=True)
         )
-        missing = Missing(predicate.source, args, names, at, predicate.temporal, input_)
+        missing = Missing(predicate.base, args, names, at, predicate.temporal, input_)
         if not whole:
             return missing
         goal = _ground(premise, known)
@@ -329,7 +326,7 @@ class Misses:
     def _fact(self, name: str, row: Row) -> Ground:
         predicate = self.core.predicates[name]
         args = row[: len(predicate.types)]
-        return Ground(predicate.source, args, int(row[-1]) if predicate.temporal else None)
+        return Ground(predicate.base, args, int(row[-1]) if predicate.temporal else None)
 
 
 def _ground(premise: Premise, known: Mapping[int, Value]) -> Ground:

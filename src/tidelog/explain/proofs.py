@@ -16,8 +16,7 @@ from itertools import count, islice
 from typing import TypeAlias
 
 from tidelog.analysis.containment import Ground
-from tidelog.evaluation.goal_directed.model import Derivation, Model
-from tidelog.evaluation.goal_directed.values import is_copy
+from tidelog.evaluation.goal_directed.model import Derivation, FactModel
 from tidelog.language.program import NOWHERE, Comparison, Rule, Value
 
 # Derivations of one fact by one rule, and in all, that are looked at: usually all there are; where
@@ -59,7 +58,7 @@ class Proof:
 class Derivations:
     """The derivations that can be part of proofs of some facts, and the smallest for each fact."""
 
-    def __init__(self, model: Model, goals: Iterable[Ground]) -> None:
+    def __init__(self, model: FactModel, goals: Iterable[Ground]) -> None:
         self.model = model
         self.complete = True  # whether all derivations were looked at, so that sizes are least
         goals = list(goals)
@@ -122,13 +121,13 @@ class Derivations:
 
     def _own(self, way: Derivation) -> int:
         """What a step adds to the size: nothing where it merely names an input by its own name."""
-        return 0 if is_copy(way.clause) else 1
+        return 0 if way.clause.copies_input else 1
 
 
 class Proofs(Derivations):
     """The proofs of one fact that holds in a model."""
 
-    def __init__(self, model: Model, goal: Ground) -> None:
+    def __init__(self, model: FactModel, goal: Ground) -> None:
         self.goal = goal
         self.exhausted = True  # whether the search for further proofs came to its end
         super().__init__(model, [goal])
@@ -200,17 +199,17 @@ class Proofs(Derivations):
         steps = []
         for fact in order:
             way = chosen.get(fact)
-            if way is None or is_copy(way.clause):
+            if way is None or way.clause.copies_input:
                 steps.append(ProofStep(self._named(fact), None, kept=self._kept(fact)))
                 continue
-            rule = self.model.written(way.clause)
+            rule = way.clause.shown
             premises = tuple(order[p] for p in way.premises)
             steps.append(ProofStep(self._named(fact), rule, premises, sides(rule, way)))
         return Proof(tuple(steps), size)
 
     def _below(self, fact: Ground, chosen: dict[Ground, Derivation]) -> tuple[Ground, ...]:
         way = chosen.get(fact)
-        return () if way is None or is_copy(way.clause) else way.premises
+        return () if way is None or way.clause.copies_input else way.premises
 
     def _kept(self, fact: Ground) -> bool:
         """Whether an input was declared by no one: it stands for what a rule once derived."""
@@ -236,9 +235,9 @@ def _among(fact: Ground, above: _Above) -> bool:
     return False
 
 
-def named(model: Model, fact: Ground) -> Ground:
+def named(model: FactModel, fact: Ground) -> Ground:
     """The fact under the name its predicate has in the rules."""
-    return Ground(model.core.predicates[fact.predicate].source, fact.args, fact.time)
+    return Ground(model.core.predicates[fact.predicate].base, fact.args, fact.time)
 
 
 def sides(written: Rule, way: Derivation) -> tuple[tuple[Comparison, Value, Value], ...]:

@@ -19,9 +19,8 @@ from tidelog.data.packed import columns, unpack_sql
 from tidelog.errors import DataError
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.goal_directed.goal import whole_model
-from tidelog.evaluation.goal_directed.model import Derivation, Model
-from tidelog.evaluation.goal_directed.values import is_copy
-from tidelog.evaluation.problems import Problem
+from tidelog.evaluation.goal_directed.model import Derivation, FactModel
+from tidelog.evaluation.open_answers import OpenAnswers
 from tidelog.evaluation.ranges import EMPTY, Range
 from tidelog.evaluation.timeline import Limit
 from tidelog.explain.proofs import Derivations, named, sides
@@ -110,33 +109,33 @@ def record(
 
 
 def _all_lanes(
-    engine: Engine, model: Model, queries: tuple[str, ...], asked: Range, notes: list[str]
+    engine: Engine, model: FactModel, queries: tuple[str, ...], asked: Range, notes: list[str]
 ) -> tuple[Lane, ...]:
     """Lanes by predicate, in the order of the rules; where there are too many, outputs go first."""
     if asked.empty:
         return ()
     temporal = [p for p in model.core.predicates.values() if p.temporal]
     temporal = [p for p in temporal if p.role is not Role.GIVEN]
-    found: dict[str, list[Lane]] = {p.name: [] for p in temporal}
+    lanes_of: dict[str, list[Lane]] = {p.name: [] for p in temporal}
     left = MOST_STRETCHES
     for predicate in sorted(temporal, key=lambda p: (p.name not in queries, p.input)):
         if model.size(predicate.name) > MOST_FACTS:
-            notes.append(f"{predicate.source} has too many facts for lanes")
+            notes.append(f"{predicate.base} has too many facts for lanes")
             continue
         rows = _stretches(engine, model, predicate, asked)
         groups = groupby(rows, key=lambda row: row[:-2])
         for count, (objects, stretches) in enumerate(groups, 1):
-            lane = Lane(predicate.source, objects, tuple((a, n) for *_, a, n in stretches))
+            lane = Lane(predicate.base, objects, tuple((a, n) for *_, a, n in stretches))
             left -= len(lane.stretches)
             if count > MOST_LANES or left < 0:
-                notes.append(f"{predicate.source} has more lanes than are shown")
+                notes.append(f"{predicate.base} has more lanes than are shown")
                 break
-            found[predicate.name].append(lane)
-    return tuple(lane for lanes in found.values() for lane in lanes)
+            lanes_of[predicate.name].append(lane)
+    return tuple(lane for lanes in lanes_of.values() for lane in lanes)
 
 
 def _stretches(
-    engine: Engine, model: Model, predicate: Predicate, asked: Range
+    engine: Engine, model: FactModel, predicate: Predicate, asked: Range
 ) -> Iterable[tuple[Any, ...]]:
     """Objects, first tick and number of ticks, in order."""
     keys = _keys(predicate)
@@ -195,7 +194,7 @@ def objects_of(predicate: Predicate, fact: Ground) -> tuple[Value, ...]:
 
 
 def _recorded(
-    model: Model, queries: tuple[str, ...], asked: Range, notes: list[str]
+    model: FactModel, queries: tuple[str, ...], asked: Range, notes: list[str]
 ) -> list[Recorded]:
     goals: list[Ground] = []
     predicates = model.core.predicates
@@ -210,7 +209,7 @@ def _recorded(
             if asked.low <= int(row[-1]) <= asked.high
         ]
         if held is None or len(goals) + len(facts) > MOST_PROVED:
-            notes.append(f"{predicate.source} has too many facts for a proof of each")
+            notes.append(f"{predicate.base} has too many facts for a proof of each")
             continue
         goals += facts
     derivations = Derivations(model, goals)
@@ -222,14 +221,16 @@ def _recorded(
             continue
         place[fact] = len(place)
         way = derivations.best.get(fact)
-        todo += () if way is None or is_copy(way.clause) else way.premises
+        todo += () if way is None or way.clause.copies_input else way.premises
     return [_step(model, derivations.best.get(fact), fact, place) for fact in place]
 
 
-def _step(model: Model, way: Derivation | None, fact: Ground, place: dict[Ground, int]) -> Recorded:
-    if way is None or is_copy(way.clause):
+def _step(
+    model: FactModel, way: Derivation | None, fact: Ground, place: dict[Ground, int]
+) -> Recorded:
+    if way is None or way.clause.copies_input:
         return Recorded(named(model, fact), None, (), ())
-    rule = model.written(way.clause)
+    rule = way.clause.shown
     premises = tuple(place[p] for p in way.premises)
     return Recorded(named(model, fact), rule, premises, sides(rule, way))
 
@@ -246,21 +247,21 @@ def waiting(
     if asked.high - asked.low >= MOST_TICKS:
         return None
     end = time.monotonic() + budget
-    found: list[Waiting] = []
+    all_waiting: list[Waiting] = []
     for query in queries:
         deps = passes(engine.typed, [query]).dependencies
         if not deps.core.predicates[query].temporal:
             continue
         if deps.cls is Class.BLOCKING:  # anything may still come, at any time
             return None
-        problem = Problem(engine, query)
+        answers = OpenAnswers(engine, query)
         for tin in range(int(asked.low), int(asked.high) + 1):
             engine.progress(f"pending answers of {query} at {tin}")
-            for tout in problem.open_points(tin, int(asked.low), tin):
+            for tout in answers.open_points(tin, int(asked.low), tin):
                 if time.monotonic() > end:
                     return None
-                for pending in problem.definitive(tin, tout).pending:
+                for pending in answers.definitive(tin, tout).pending:
                     waits = tuple((p.predicate, p.args, p.time) for p in pending.waits_for)
                     answer = (pending.predicate, pending.args, pending.time)
-                    found.append(Waiting(tin, answer, waits))
-    return tuple(found)
+                    all_waiting.append(Waiting(tin, answer, waits))
+    return tuple(all_waiting)

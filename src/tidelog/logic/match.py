@@ -26,7 +26,6 @@ from tidelog.logic.clause import (
     Clause,
     FixedTick,
     Free,
-    Head,
     Offset,
     Premise,
     Rigid,
@@ -219,7 +218,8 @@ class JoinOrder:
     ) -> tuple[V, ...]:
         """The binding at the start."""
         binding = [*map(constant, self.constants), *(values[name] for name in self.known)]
-        if head is not None and self._at_head:
+        if self._at_head:
+            assert head is not None, "the head's time is known"
             binding.append(head)
         return tuple(binding)
 
@@ -227,15 +227,14 @@ class JoinOrder:
     def from_head(clause: Clause, left_out: Collection[int] = ()) -> JoinOrder:
         """An order for when the head is given: its variables and its time are known."""
         known = dict.fromkeys(variable.name for variable in clause.head.variables)
-        return JoinOrder(clause, known, left_out=left_out)
+        return JoinOrder(clause, known, at_head=clause.head.temporal, left_out=left_out)
 
     def start_from(
         self, constant: Callable[[Constant], V], args: Sequence[V], tick: Any
     ) -> tuple[V, ...] | None:
         """The binding at the start when the head is a fact; None where it never is."""
-        head = self.clause.head
-        values = head_values(head, args, constant)
-        if values is None or (isinstance(head.when, FixedTick) and head.when.tick != tick):
+        values = term_values(self.clause.head.args, args, constant)
+        if values is None or not self.clause.head.can_be_at(tick):
             return None
         return self.start(constant, values, tick)
 
@@ -477,15 +476,15 @@ def constant_value(constant: Constant) -> Value:
     return constant.value
 
 
-def head_values(
-    head: Head, args: Sequence[V | None], constant: Callable[[Constant], V]
+def term_values(
+    terms: Iterable[Term], args: Iterable[V | None], constant: Callable[[Constant], V]
 ) -> dict[str, V] | None:
-    """The values of a head's variables when it is a fact; None where it never is.
+    """The values of the variables among some terms that are given values; None if they never are.
 
-    None among the arguments stands for a value that is not known.
+    A None that is given stands for a value that is not known.
     """
     values: dict[str, V] = {}
-    for term, value in zip(head.args, args, strict=True):
+    for term, value in zip(terms, args, strict=True):
         if value is None:
             continue
         match term:

@@ -152,12 +152,3 @@ def _when(time: Time | None, head: Time | None) -> When:
             return RIGID
         case _:
             assert_never(time)
-
-
-def relative(rule: Rule, atom: Atom) -> int | None:
-    """How far a body atom lies from the head's time; None without a shared variable."""
-    when = _when(atom.time, rule.head.time)
-    return when.ticks if isinstance(when, Offset) else None
-
-
-__all__ = ["Core", "Predicate", "Role", "clause_of", "core", "handed_on", "relative"]

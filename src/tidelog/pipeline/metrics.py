@@ -40,7 +40,7 @@ class Board:
         self._publish()
 
     def _also(self, told: Callable[[Commit], None]) -> Callable[[Commit], None]:
-        """Someone else who is told of commits, and this board."""
+        """A function that keeps this board up to date and then tells someone else."""
 
         def both(commit: Commit) -> None:
             self.commit, self.committed = commit, time.time()
@@ -152,8 +152,8 @@ class Board:
             "tidelog_state_rows", "gauge", kept, tuple(zip(labels, rows.values(), strict=True))
         )
         size = "Bytes of state files, shared out by rows."
-        found = tuple(zip(labels, map(round, sizes.values()), strict=True))
-        yield Metric("tidelog_state_bytes", "gauge", size, found)
+        shares = tuple(zip(labels, map(round, sizes.values()), strict=True))
+        yield Metric("tidelog_state_bytes", "gauge", size, shares)
 
     def _of_spark(self, progress: Any, one: Any, each: Any) -> Iterator[Metric]:
         """Spark's own numbers on its last batch."""

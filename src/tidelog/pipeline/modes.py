@@ -52,7 +52,7 @@ class Derived:
     is_whole_state: bool = False  # whether what is to be kept replaces all state there was
 
 
-class Mode(Protocol[S]):
+class StreamMode(Protocol[S]):
     """A mode; S is its kind of step, from one input time to a later one."""
 
     @property
@@ -275,7 +275,7 @@ class OnlineMode:
         """SQL for the table of a row that has arrived."""
         predicates = self.shards.deps.core.predicates
         cases = [
-            f"WHEN {self.inputs.tag(predicates[name].source)} THEN {relation.number}"
+            f"WHEN {self.inputs.tag(predicates[name].base)} THEN {relation.number}"
             for name, relation in self.shards.inputs.items()
         ]
         return f"CAST(CASE tag {' '.join(cases)} END AS INT) AS tab"

@@ -130,10 +130,10 @@ class Endpoint:
             timeout = 10  # of a client that says nothing
 
             def do_GET(self) -> None:
-                found = self.path.partition("?")[0] in ("/", "/metrics")
-                body = endpoint._text if found else b"see /metrics\n"
-                self.send_response(200 if found else 404)
-                self.send_header("Content-Type", TYPE if found else "text/plain; charset=utf-8")
+                ours = self.path.partition("?")[0] in ("/", "/metrics")
+                body = endpoint._text if ours else b"see /metrics\n"
+                self.send_response(200 if ours else 404)
+                self.send_header("Content-Type", TYPE if ours else "text/plain; charset=utf-8")
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)

@@ -103,7 +103,7 @@ class Shards:
     def places(self) -> dict[int, tuple[str, str]]:
         """By table kept the predicate it is of: an input, derived, or known answers."""
         predicates = self.deps.core.predicates
-        places = {r.number: (predicates[n].source, "input") for n, r in self.inputs.items()}
+        places = {r.number: (predicates[n].base, "input") for n, r in self.inputs.items()}
         places |= {r.number: (name, "derived") for name, r in self.carried.items()}
         return places | {r.number: (query, "answers") for query, r in self.given.items()}
 

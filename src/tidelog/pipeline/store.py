@@ -65,11 +65,11 @@ class Store:
         path = self._path(*parts)
         if not self._fs.exists(path):
             return []
-        found = [
+        entries = [
             Entry(status.getPath().getName(), bool(status.isDirectory()), int(status.getLen()))
             for status in self._fs.listStatus(path)
         ]
-        return sorted(found, key=lambda entry: entry.name)
+        return sorted(entries, key=lambda entry: entry.name)
 
     def read(self, *parts: str) -> bytes:
         if self.local is not None:  # many times faster than through the JVM

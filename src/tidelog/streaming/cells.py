@@ -14,7 +14,7 @@ from typing import TypeAlias, assert_never
 
 from tidelog.analysis.dependencies import Dependencies
 from tidelog.analysis.graph import Bound
-from tidelog.analysis.possible import PossibleRule
+from tidelog.analysis.possible import PossibleClause
 from tidelog.language.program import Row
 from tidelog.logic.clause import Clause, FixedTick, Free, Offset, Premise, Rigid
 from tidelog.streaming.joins import EMPTY, CompiledClause, IndexedSlice
@@ -72,7 +72,7 @@ class PlacedClause:
         number: int,
         clause: Clause,
         lookups: tuple[Lookup, ...],
-        origin: PossibleRule | None = None,
+        origin: PossibleClause | None = None,
     ) -> None:
         self.number = number
         self.head = clause.head.predicate

@@ -98,7 +98,7 @@ class OfflineAlgorithm:
         self.inputs: dict[str, str] = {}
         for number, predicate in enumerate(deps.core.inputs):
             self.inputs[predicate.name] = f"new{number}"
-            schema = self.schemas[predicate.source]
+            schema = self.schemas[predicate.base]
             rows = () if predicate.temporal else sorted(rigid.get(predicate.name, ()), key=str)
             self.connection.register(f"new{number}", _table(schema, list(rows)))
 
@@ -300,7 +300,7 @@ class OfflineAlgorithm:
                     for row in at_time
                 ]
                 self.connection.unregister(self.inputs[predicate.name])
-                table = _table(self.schemas[predicate.source], rows)
+                table = _table(self.schemas[predicate.base], rows)
                 if predicate.name in self.large:
                     table = pa.concat_tables([table, self.large.pop(predicate.name)])
                 self.connection.register(self.inputs[predicate.name], table)

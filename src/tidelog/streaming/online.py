@@ -13,12 +13,13 @@ from functools import cached_property
 from tidelog.analysis.definitive import Pending
 from tidelog.analysis.dependencies import Dependencies
 from tidelog.analysis.possible import possible
+from tidelog.evaluation.possible_derivations import PossibleDerivations
 from tidelog.language.program import Row, Value
 from tidelog.streaming.algorithm import AnswerRows, FactsByTime, RowsByTime
 from tidelog.streaming.cells import NO_TIME
 from tidelog.streaming.joins import IndexedSlice, chosen
 from tidelog.streaming.network import Network
-from tidelog.streaming.pending import Explainer
+from tidelog.streaming.pending import CellFacts
 from tidelog.streaming.snapshot import State, as_facts, as_rows, plain, plain_facts
 
 
@@ -37,7 +38,7 @@ class OnlineAlgorithm:
         self.due = self.network.liveness.due  # infinite for a rigid query once it is answered
         core = made.deps.core
         self.inputs = tuple(p.name for p in core.inputs if p.temporal)
-        clauses = [p.clause for p in made.rules]
+        clauses = [p.clause for p in made.clauses]
         self.chosen = {name: chosen(clauses, name) for name in self.inputs}
         self.temporal = [q for q in self.queries if core.predicates[q].temporal]
         self.rigid = [q for q in self.queries if q not in self.temporal]
@@ -166,8 +167,9 @@ class OnlineAlgorithm:
         return waiting
 
     @cached_property
-    def explainer(self) -> Explainer:
-        return Explainer(self.network.model)
+    def explainer(self) -> PossibleDerivations:
+        model = self.network.model
+        return PossibleDerivations(model.graph.made, CellFacts(model))
 
     # Definitive
 

@@ -108,14 +108,14 @@ class Stream:
         self._rigid = self._rigid_facts(rigid or {})
         self.deps = passes(self.program, self.queries).lean
         check_streamed(self.deps)
-        self._sources = {p.source: p.name for p in self.deps.core.inputs if p.temporal}
+        self._sources = {p.base: p.name for p in self.deps.core.inputs if p.temporal}
         self._pace = Pace(tuple(self._sources), lateness, from_=from_)
         self._intakes = {n: Intake(s) for n, s in self.schemas.items() if s.time is not None}
         self._shapes = {query: self._shape(query) for query in self.queries}
         self._algorithm: Algorithm = self._start(self.deps)
 
     def _start(self, deps: Dependencies) -> Algorithm:
-        rigid = {p.name: self._rigid.get(p.source, set()) for p in deps.core.inputs}
+        rigid = {p.name: self._rigid.get(p.base, set()) for p in deps.core.inputs}
         eager, strict = self.options.eager, self.options.strict
         if not self.options.online:
             return OfflineAlgorithm(self.program, deps, rigid, eager=eager, strict=strict)
@@ -198,7 +198,7 @@ class Stream:
         """The input facts kept, by input and time."""
         facts = {name: dict(times) for name, times in self._waiting.items()}
         for name, times in self._algorithm.facts().items():
-            source = self.deps.core.predicates[name].source
+            source = self.deps.core.predicates[name].base
             facts.setdefault(source, {}).update(times)
         return {name: times for name, times in facts.items() if times}
 

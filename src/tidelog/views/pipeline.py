@@ -13,7 +13,7 @@ from tidelog.analysis.stages import Stage, StageKind
 from tidelog.evaluation.plan import Scan
 from tidelog.language.printer import print_literal, print_term
 from tidelog.language.program import Constant
-from tidelog.logic.normalise import Core
+from tidelog.logic.core import Core, Role
 from tidelog.pipeline.plan import OfflineWork, OnlineWork, PipelinePlan, pipeline_plan
 from tidelog.streaming.schedule import Blocking, Schedule
 
@@ -88,7 +88,7 @@ def _offline(work: OfflineWork) -> dict[str, Any]:
     scans = [step for step in schedule.plan.steps if isinstance(step, Scan)]
     return {
         "select": [_scan(scan) for scan in scans if scan.predicate.temporal],
-        "rigid": [scan.predicate.source for scan in scans if not scan.predicate.temporal],
+        "rigid": [scan.predicate.base for scan in scans if not scan.predicate.temporal],
         "stages": [_stage(work, stage) for stage in work.layout.stages],
         "wave": [
             {"predicate": name, "settles": schedule.phi[name]}
@@ -100,9 +100,8 @@ def _offline(work: OfflineWork) -> dict[str, Any]:
 
 
 def _is_sent(core: Core, name: str) -> bool:
-    """Whether a predicate is what some rule derives for a later stage, and of no user's rules."""
-    predicate = core.predicates[name]
-    return not predicate.input and predicate.source != name
+    """Whether a predicate is only what some rule derives for a later stage."""
+    return core.predicates[name].role is Role.SENT
 
 
 def _stage(work: OfflineWork, stage: Stage) -> dict[str, Any]:
@@ -116,12 +115,12 @@ def _stage(work: OfflineWork, stage: Stage) -> dict[str, Any]:
         "kind": stage.kind.value,
         "derives": [name for name in stage.predicates if not _is_sent(core, name)],
         "sends": [
-            {"predicate": core.predicates[name].source, "settles": work.schedule.phi[name]}
+            {"predicate": core.predicates[name].base, "settles": work.schedule.phi[name]}
             for name in stage.predicates
             if _is_sent(core, name)
         ],
         "key": {
-            name: i + 1
+            core.predicates[name].base: i + 1
             for name, i in stage.positions.items()
             if name in involved and not _is_sent(core, name)
         },
@@ -137,7 +136,7 @@ def _state(work: OfflineWork) -> list[dict[str, str]]:
     state = []
     for table in work.layout.tables:
         predicate = scans.get(table) or names[table]
-        source = core.predicates[predicate].source
+        source = core.predicates[predicate].base
         # Input time 0 stands for any.
         first = schedule.kept_from(table, 0, -1)
         settled = 0 if table in scans else schedule.frontier(predicate, 0, -1)
@@ -157,12 +156,12 @@ def _first_use(schedule: Schedule, core: Core, table: str, source: str) -> str:
         schedule.uses[table], key=lambda use: schedule.frontier(use[0], 0, -1) + use[1]
     )
     at = "T" if offset == 0 else f"T{offset:+}"
-    return f"{core.predicates[head].source} @ T looks at {source} @ {at}"
+    return f"{core.predicates[head].base} @ T looks at {source} @ {at}"
 
 
 def _window_state(work: OfflineWork) -> list[dict[str, str]]:
     assert work.window is not None
-    sources = dict.fromkeys(p.source for p in work.core.inputs if p.temporal)
+    sources = dict.fromkeys(p.base for p in work.core.inputs if p.temporal)
     because = "the strict style keeps input facts in the window"
     return [_kept(source, _ticks(work.window), because) for source in sources]
 
@@ -184,7 +183,7 @@ def _scan(scan: Scan) -> dict[str, Any]:
     ]
     where += [print_literal(c) for c in scan.tests]
     columns = [print_term(terms[i]) for i in scan.columns]
-    return {"input": scan.predicate.source, "columns": columns, "where": where}
+    return {"input": scan.predicate.base, "columns": columns, "where": where}
 
 
 def _online(work: OnlineWork) -> dict[str, Any]:
@@ -197,22 +196,22 @@ def _online(work: OnlineWork) -> dict[str, Any]:
         kept, because = "every fact", deps.reason.message
     return {
         "select": [
-            {"input": p.source, "columns": _letters(len(p.types)), "where": []} for p in inputs
+            {"input": p.base, "columns": _letters(len(p.types)), "where": []} for p in inputs
         ],
-        "rigid": [p.source for p in core.inputs if not p.temporal],
+        "rigid": [p.base for p in core.inputs if not p.temporal],
         "stages": [
             {
                 "kind": (StageKind.WHOLE if shards.positions is None else StageKind.KEYED).value,
                 "derives": [name for name, p in core.predicates.items() if not p.input],
                 "sends": [],
                 "key": {
-                    core.predicates[n].source: i + 1 for n, i in (shards.positions or {}).items()
+                    core.predicates[n].base: i + 1 for n, i in (shards.positions or {}).items()
                 },
                 "because": deps.reason.message if blocking else deps.key.reason,
             }
         ],
         "wave": [],
-        "state": [_kept(p.source, kept, because) for p in inputs]
+        "state": [_kept(p.base, kept, because) for p in inputs]
         + [_kept(name, "what is carried on", "rules carry it on") for name in shards.carried],
     }
 

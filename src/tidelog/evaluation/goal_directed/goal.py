@@ -14,14 +14,14 @@ from tidelog.analysis.dependencies import Dependencies, positive_only
 from tidelog.analysis.passes import passes
 from tidelog.data.packed import columns
 from tidelog.evaluation.duckdb import Engine
-from tidelog.evaluation.goal_directed.model import IN_MEMORY, Model
+from tidelog.evaluation.goal_directed.model import IN_MEMORY, FactModel
 from tidelog.evaluation.goal_directed.values import Values, conditions, needed_values
 from tidelog.evaluation.plan import Plan, Unbounded, plan
 from tidelog.evaluation.ranges import ALWAYS, EMPTY, Range
 from tidelog.evaluation.timeline import Limit, evaluate, history
 from tidelog.language.program import Value
+from tidelog.logic.core import Predicate
 from tidelog.logic.match import IndexedRows
-from tidelog.logic.normalise import Predicate
 
 
 @dataclass(frozen=True)
@@ -59,12 +59,12 @@ class Goal:
         data: dict[str, Range] = {}
         for predicate in self.deps.core.inputs:
             if predicate.temporal:
-                range_ = self.engine.loaded[predicate.source].range
+                range_ = self.engine.loaded[predicate.base].range
                 if self.until is not None:
                     range_ = range_ & Range(-math.inf, self.until)
                 range_ = range_ | self.around
                 for fact in self.more:
-                    if fact.predicate == predicate.source and fact.time is not None:
+                    if fact.predicate == predicate.base and fact.time is not None:
                         range_ = range_ | Range(fact.time, fact.time)
                 data[predicate.name] = range_
         time = self.fact.time
@@ -72,18 +72,18 @@ class Goal:
         asked = self.engine.span if time is None else Range(time, time)
         return plan(self.deps, data, asked, None, within)
 
-    def evaluate(self, plan: Plan) -> Model:
+    def evaluate(self, plan: Plan) -> FactModel:
         """The facts of the plan's predicates that can matter for the goal."""
         tables: dict[str, str] = {}
         for number, predicate in enumerate(self.deps.core.inputs):
             tables[predicate.name] = f"goal_in{number}"
             self._cut(predicate, tables[predicate.name], plan)
         writer = self.engine.evaluate(plan, tables)
-        return Model(self.engine, self.deps.core, {**writer.plan.tables, **tables})
+        return FactModel(self.engine, self.deps.core, {**writer.plan.tables, **tables})
 
     def _cut(self, predicate: Predicate, table: str, plan: Plan) -> None:
         names = [*columns(len(predicate.types)), *(["t"] if predicate.temporal else [])]
-        view = self.engine.loaded[predicate.source].view
+        view = self.engine.loaded[predicate.base].view
         where, bound = conditions(self.values.get(predicate.name, ()))
         if predicate.temporal:
             range_ = plan.ranges[predicate.name]
@@ -93,7 +93,7 @@ class Goal:
         condition = f" WHERE {' AND '.join(where)}" if where else ""
         chosen = ", ".join(names) or "1 AS z"
         select = f"SELECT {chosen} FROM {view}{condition}"
-        more = [fact for fact in self.more if fact.predicate == predicate.source]
+        more = [fact for fact in self.more if fact.predicate == predicate.base]
         run = self.engine.connection.execute
         for kind in ("TABLE", "VIEW"):
             with suppress(duckdb.CatalogException):  # an earlier goal had one of the other kind
@@ -107,7 +107,7 @@ class Goal:
             run(f"INSERT INTO {table} VALUES ({', '.join('?' for _ in row)})", row)
 
 
-def on_timeline(engine: Engine, deps: Dependencies, within: Range, limit: Limit) -> Model:
+def on_timeline(engine: Engine, deps: Dependencies, within: Range, limit: Limit) -> FactModel:
     """All facts at some ticks, for programs whose derivations have no end."""
     given = history(engine, deps.core)
     derived = [name for name, p in deps.core.predicates.items() if not p.input]
@@ -117,10 +117,10 @@ def on_timeline(engine: Engine, deps: Dependencies, within: Range, limit: Limit)
         name: IndexedRows(sorted(row if t is None else (*row, t) for row, t in some))
         for name, some in facts.items()
     }
-    return Model(engine, deps.core, {}, within, _held=rows)
+    return FactModel(engine, deps.core, {}, within, _held=rows)
 
 
-def whole_model(engine: Engine, deps: Dependencies, asked: Range, limit: Limit) -> Model:
+def whole_model(engine: Engine, deps: Dependencies, asked: Range, limit: Limit) -> FactModel:
     """All facts at some ticks that the queries of `deps` rest on."""
     try:
         plan = engine.plan_core(deps.core, deps.queries, asked)
@@ -128,4 +128,4 @@ def whole_model(engine: Engine, deps: Dependencies, asked: Range, limit: Limit) 
         return on_timeline(engine, deps, asked, limit)
     writer = engine.evaluate(plan)
     tables = {**plan.inputs, **writer.plan.tables}
-    return Model(engine, deps.core, tables, in_memory=10 * IN_MEMORY)
+    return FactModel(engine, deps.core, tables, in_memory=10 * IN_MEMORY)

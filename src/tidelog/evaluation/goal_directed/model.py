@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 from tidelog.analysis.containment import Ground
 from tidelog.data.packed import COUNT, columns, holds_at_sql, ticks_of
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.ranges import ALWAYS, Range
-from tidelog.language.program import Row, Rule, Value
+from tidelog.language.program import Row, Value
 from tidelog.logic.clause import Clause, Premise
+from tidelog.logic.core import Core
 from tidelog.logic.match import AnyTick, IndexedRows, JoinOrder, constant_value, matches
-from tidelog.logic.normalise import Core
 from tidelog.logic.order import decide
 
 # Facts of a predicate that are looked up in memory; beyond, the tables are asked.
 IN_MEMORY = 200_000
+# Lookups after which it pays to fetch facts that are not fetched at once.
+OFTEN = 100
 
 
 @dataclass(frozen=True)
@@ -34,10 +36,11 @@ class Derivation:
 
 
 @dataclass
-class Model:
+class FactModel:
     """True facts. Their time comes last in a row.
 
-    Outside `within` nothing is known of derived facts.
+    Outside `within` nothing is known of derived facts. Predicates with more facts than `at_once`
+    are not fetched for a few lookups, those with more than `in_memory` never.
     """
 
     engine: Engine
@@ -45,7 +48,10 @@ class Model:
     tables: Mapping[str, str]
     within: Range = ALWAYS
     in_memory: int = IN_MEMORY
+    at_once: int = 10 * IN_MEMORY
     _held: dict[str, IndexedRows[Value] | None] = field(default_factory=dict)
+    _sizes: dict[str, int] = field(default_factory=dict)
+    _lookups: Counter[str] = field(default_factory=Counter)
     _orders: dict[int, JoinOrder] = field(default_factory=dict)  # by the identity of the clause
 
     def knows(self, name: str, time: Value | None) -> bool:
@@ -98,7 +104,11 @@ class Model:
     def _matching(
         self, name: str, positions: tuple[int, ...], key: Row, most: int | None = None
     ) -> Sequence[Row]:
-        held = self.held(name)
+        held = self._held.get(name)
+        if held is None and name not in self._held:
+            self._lookups[name] += 1
+            if self._lookups[name] > OFTEN or self.size(name) <= self.at_once:
+                held = self.held(name)
         if held is None:
             return self._asked(name, dict(zip(positions, key, strict=True)), most)
         return held.matching(positions, key)[:most]
@@ -116,9 +126,12 @@ class Model:
         held = self._held.get(name)
         if held is not None:
             return len(held.rows)
-        predicate = self.core.predicates[name]
-        count = "count(*)" if predicate.input or not predicate.temporal else COUNT
-        return int(self.engine.one(f"SELECT {count} FROM {self.tables[name]}")[0])
+        if name not in self._sizes:
+            predicate = self.core.predicates[name]
+            count = "count(*)" if predicate.input or not predicate.temporal else COUNT
+            (size,) = self.engine.one(f"SELECT {count} FROM {self.tables[name]}")
+            self._sizes[name] = int(size)
+        return self._sizes[name]
 
     def _asked(self, name: str, known: Mapping[int, Value], most: int | None) -> list[Row]:
         predicate = self.core.predicates[name]
@@ -153,23 +166,3 @@ class Model:
                 yield from ((*args, tick) for tick in ticks_of(c, b))
             else:
                 yield row if chosen else ()
-
-    # Rules as they were written
-
-    @cached_property
-    def _written(self) -> dict[int, Rule]:
-        """The rules of the program by the clauses that the core made of them."""
-        program = self.core.program.rules
-        made = {(r.origin, r.head.predicate): r for r in program}
-        unique = len(made) == len(program)
-        return {
-            id(clause): made[clause.origin, clause.head.predicate]
-            for clause in self.core.clauses
-            if unique and (clause.origin, clause.head.predicate) in made
-        }
-
-    def written(self, clause: Clause) -> Rule:
-        """The rule as it was written: in the core, integers may have become floats."""
-        rule = self._written.get(id(clause), clause.written)
-        assert rule is not None, "what proofs are made of was written by someone"
-        return rule

@@ -10,7 +10,7 @@ from tidelog.data.packed import columns
 from tidelog.evaluation.duckdb import Engine
 from tidelog.language.program import Constant, Value, Variable
 from tidelog.logic.clause import Clause, Head
-from tidelog.logic.normalise import Core
+from tidelog.logic.core import Core
 
 # The values an argument may have; None for any.
 Values: TypeAlias = frozenset[Value] | None
@@ -40,7 +40,7 @@ def needed_values(core: Core, goal: Ground, joined: Engine | None) -> dict[str, 
                 _through_rigid(core, clause, known, joined)
             # Of a negated premise too: that it does not hold must be known for the same values.
             for premise in clause.premises:
-                if joined is None and is_copy(clause):
+                if joined is None and clause.copies_input:
                     here: tuple[Values, ...] = tuple(None for _ in premise.args)
                 else:
                     any_constant = joined is None and core.predicates[premise.predicate].input
@@ -58,11 +58,6 @@ def needed_values(core: Core, goal: Ground, joined: Engine | None) -> dict[str, 
                     needed[premise.predicate] = after
                     todo.append(premise.predicate)
     return needed
-
-
-def is_copy(clause: Clause) -> bool:
-    """Whether a clause only gives an input its own name, and was not written by anyone."""
-    return clause.copies_input
 
 
 def _known(head: Head, needed: tuple[Values, ...]) -> dict[str, Values] | None:
@@ -91,7 +86,7 @@ def _through_rigid(core: Core, clause: Clause, known: dict[str, Values], engine:
         )
         if not where:
             continue
-        view = engine.loaded[predicate.source].view
+        view = engine.loaded[predicate.base].view
         for name, term in zip(columns(len(premise.args)), premise.args, strict=True):
             if isinstance(term, Variable) and known.get(term.name) is None:
                 rows = engine.connection.execute(

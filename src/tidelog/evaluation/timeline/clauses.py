@@ -7,7 +7,6 @@ from dataclasses import replace
 from itertools import chain
 from typing import assert_never
 
-from tidelog.errors import NoAnswer
 from tidelog.logic.clause import Clause, FixedTick, Free, Head, Offset, Premise, Rigid, When
 
 
@@ -20,8 +19,6 @@ def separated(clauses: Iterable[Clause]) -> list[Clause]:
 
 
 def _parts(clause: Clause, number: int) -> Iterator[Clause]:
-    if clause.negative:
-        raise NoAnswer(f"{clause.origin}: the timeline cannot evaluate negation yet")
     groups: dict[str, list[Premise]] = {}
     rest: list[Premise] = []
     for premise in clause.premises:

@@ -7,14 +7,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from tidelog.analysis.dependencies import positive_only
 from tidelog.evaluation.ranges import Range
 from tidelog.evaluation.timeline.clauses import mirrored, separated, span
 from tidelog.evaluation.timeline.half_line import HalfLine
 from tidelog.evaluation.timeline.limit import Limit
 from tidelog.evaluation.timeline.stretch import Firings, LineFact, LineWindow, Stretch
 from tidelog.language.program import Row
+from tidelog.logic.core import Core
 from tidelog.logic.match import IndexedRows
-from tidelog.logic.normalise import Core
 
 # Arguments, first time and period: the answer holds there and every period further on.
 Repeated: TypeAlias = tuple[Row, int, int]
@@ -53,6 +54,7 @@ class _Line:
     ) -> None:
         self.limit = limit
         self.core = core
+        positive_only(core, "the timeline")
         clauses = separated(core.clauses)
         self.firings = Firings(clauses)
         self.mirrored = Firings(mirrored(clauses))
