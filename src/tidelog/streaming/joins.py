@@ -91,7 +91,8 @@ class CompiledClause:
         if first is None:
             first = 0
             if len(slices) > 1:
-                first = min(range(len(slices)), key=lambda i: len(slices[i].rows))
+                sizes = [len(slice_.rows) for slice_ in slices]
+                first = sizes.index(min(sizes))
         function = self._fires.get(first)
         if function is None:
             function = self._fires[first] = _fire(self.clause, first)

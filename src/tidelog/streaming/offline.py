@@ -109,8 +109,7 @@ class OfflineAlgorithm:
         """Everything up to tin has arrived; answers from `low` on are wanted."""
         eager, delays = self.emission.eager, self.emission.delays
         until = {q: tin if eager else tin - delays[q] for q in self.temporal}
-        final = {q: self._final(q, tin) for q in self.temporal}
-        return self._look(tin, facts, low, until, final)
+        return self._look(tin, facts, low, until, self._finals(tin))
 
     def close(self, last: int, low: int) -> AnswerRows:
         """No more input: everything up to the last tick is final."""
@@ -120,13 +119,15 @@ class OfflineAlgorithm:
         self.connection.close()
         return answers
 
-    def _final(self, query: str, tin: int) -> int:
+    def _finals(self, tin: int) -> dict[str, int]:
+        """The times up to which queries are final at tin."""
         assert self.start is not None
-        return self.emission.final(self.schedule, query, tin, self.start)
+        final, schedule, start = self.emission.final, self.schedule, self.start
+        return {q: final(schedule, q, tin, start) for q in self.temporal}
 
     def tout(self) -> int | None:
         assert self.done is not None
-        return min((self._final(q, self.done) for q in self.temporal), default=None)
+        return min(self._finals(self.done).values(), default=None)
 
     @property
     def history(self) -> int:
