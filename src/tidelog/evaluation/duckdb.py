@@ -132,7 +132,7 @@ class Engine(Database):
         for name in queries:
             self.progress(f"answers of {name}")
             table = self.arrow(writer.rows(name))
-            answers[name] = self._named(writer.plan.deps.core.predicates[name], table)
+            answers[name] = self.named(writer.plan.deps.core.predicates[name], table)
         return answers
 
     def count(self, query: str, from_: int | None = None, to: int | None = None) -> int:
@@ -141,7 +141,8 @@ class Engine(Database):
         (n,) = self.one(writer.count(query))
         return int(n)
 
-    def _named(self, predicate: Predicate, table: pa.Table) -> pa.Table:
+    def named(self, predicate: Predicate, table: pa.Table) -> pa.Table:
+        """A table of answers under the names, and with the times, that users asked for."""
         names = list(self.typed.output_columns(predicate.name))
         if predicate.temporal:
             names.append(TIME_COLUMN)

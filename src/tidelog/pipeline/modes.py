@@ -25,6 +25,7 @@ from tidelog.evaluation.spark.chain import Chain, literal
 from tidelog.evaluation.spark.kernel import Kernel, packed_tables
 from tidelog.evaluation.spark.packing import Packing
 from tidelog.evaluation.spark.sources import Inputs, arrow_struct
+from tidelog.language.program import Row
 from tidelog.pipeline.commit import Commit, StatePart
 from tidelog.pipeline.kernel import WaveWorker
 from tidelog.pipeline.places import Driver, Executors
@@ -32,7 +33,6 @@ from tidelog.pipeline.plan import OfflineWork
 from tidelog.pipeline.shards import Shards
 from tidelog.pipeline.state import StateFiles, chunks_of
 from tidelog.streaming.clock import Clock, Pace, ShardReport, Span, Turn
-from tidelog.streaming.joins import Row
 
 # A time after all others.
 EVER = 2**62

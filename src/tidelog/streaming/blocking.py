@@ -10,10 +10,10 @@ from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.engine import evaluate
 from tidelog.evaluation.open_answers import OpenAnswers
 from tidelog.evaluation.timeline import TooHard
-from tidelog.language.program import Program
+from tidelog.language.program import Program, Row
 from tidelog.logic.core import Predicate
 from tidelog.streaming.algorithm import AnswerRows, FactsByTime, RowsByTime
-from tidelog.streaming.joins import Row, at
+from tidelog.streaming.joins import at
 from tidelog.streaming.snapshot import State, as_rows, plain
 
 

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
-from typing import Any, TypeAlias, assert_never
+from typing import Any, assert_never
 
-from tidelog.language.program import Constant, Operator, Value, Variable
+from tidelog.language.program import Constant, Operator, Row, Value, Variable
 from tidelog.logic.clause import Clause, Head, Premise
 from tidelog.logic.match import Due, JoinOrder, JoinStep
-
-Row: TypeAlias = tuple[Value, ...]
 
 
 def at(row: Row) -> int:

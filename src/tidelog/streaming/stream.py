@@ -19,17 +19,16 @@ from tidelog.data.schema import resolve, schemas
 from tidelog.data.types import arrow_type
 from tidelog.errors import DataError
 from tidelog.language.printer import print_program
-from tidelog.language.program import TIME_COLUMN, TIME_MAX, Program
+from tidelog.language.program import TIME_COLUMN, TIME_MAX, Program, Row
 from tidelog.streaming import offline
 from tidelog.streaming.algorithm import Algorithm, AnswerRows, RowsByTime
 from tidelog.streaming.blocking import BlockingAlgorithm
 from tidelog.streaming.cell_graph import fits
 from tidelog.streaming.clock import Pace, first_in_time
 from tidelog.streaming.intake import Intake, by_time
-from tidelog.streaming.joins import Row
 from tidelog.streaming.offline import OfflineAlgorithm
 from tidelog.streaming.online import OnlineAlgorithm
-from tidelog.streaming.options import Emit, History, Mode, StreamOptions
+from tidelog.streaming.options import Emit, History, StreamMode, StreamOptions
 from tidelog.streaming.schedule import check_streamed
 from tidelog.streaming.snapshot import State, as_facts, plain, plain_facts, read, write
 
@@ -83,7 +82,7 @@ class Stream:
         program: Program,
         queries: Iterable[str] | None = None,
         *,
-        mode: Mode = "offline",
+        mode: StreamMode = "offline",
         emit: Emit = "definitive",
         history: History = "derived",
         lateness: int = 0,
@@ -294,7 +293,7 @@ class Stream:
             if table.num_rows > offline.MOST_FACTS and name in self._sources:
                 times = pc.min_max(table.column("t")).as_py()
                 if low <= times["min"] and times["max"] <= high and not self._algorithm.strict:
-                    self._algorithm.many[self._sources[name]] = table
+                    self._algorithm.large[self._sources[name]] = table
                     self._seen(times["min"], times["max"])
                     return {}
             return by_time(table)

@@ -79,7 +79,7 @@ def _table(engine: Engine, query: str, whole: Core, line: Timeline, asked: Range
         names.append("t")
     if not arrays:
         arrays, names = [pa.array([1] * len(rows), pa.int64())], ["z"]
-    table = engine._named(predicate, pa.table(arrays, names=names))
+    table = engine.named(predicate, pa.table(arrays, names=names))
     if predicate.temporal and endless:
         periods = pa.array([period for _, _, period in rows], pa.int64())
         name = next(n for n in _period_names() if n not in table.column_names)
