@@ -52,7 +52,7 @@ class Derived:
     is_whole_state: bool = False  # whether what is to be kept replaces all state there was
 
 
-class StreamMode(Protocol[S]):
+class Mode(Protocol[S]):
     """A mode; S is its kind of step, from one input time to a later one."""
 
     @property
