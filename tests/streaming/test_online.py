@@ -373,7 +373,7 @@ def test_real_data_tick_by_tick(name: str, mode: str, shared_data: Path) -> None
                     at = int(row[schema.time])
                     times.setdefault(at, {}).setdefault(predicate, []).append(values)
     # The whole of it takes minutes; `make test-deep` reads further.
-    some = sorted(times)[: times(400)]
+    some = sorted(times)[: many(400)]
     stream = Stream(program, rigid=rigid, mode=mode)
     got: dict[str, list] = {query: [] for query in program.outputs}
     for step in stream.run((tick, times[tick]) for tick in some):
