@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from support.deep import many
+from support.deep import times
 from support.places import ROOT
 
 from tidelog.cli import cli
 
 SEEDS = range(10)
-EACH = many(60)
+EACH = times(60)
 
 GOOD = [
     (ROOT / "examples" / "turbines" / "rules.tdl").read_bytes(),

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 DEEP = float(os.environ.get("TIDELOG_DEEP", "1"))
 
 
-def many(n: int) -> int:
+def times(n: int) -> int:
     """As many as n, times TIDELOG_DEEP."""
     return max(1, round(n * DEEP))
 
@@ -20,6 +20,6 @@ def many(n: int) -> int:
 def examples(n: int) -> settings:
     """Settings for a test that tries n examples, times TIDELOG_DEEP."""
     return settings(
-        max_examples=many(n),
+        max_examples=times(n),
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )

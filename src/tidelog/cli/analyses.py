@@ -8,51 +8,40 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tidelog.cli.common import (
-    RULES,
-    accepted,
-    budget_option,
-    chosen_queries,
-    data_errors,
-    facts_option,
-    json_option,
-    origin_option,
-    print_json,
-    tick_option,
-    ticks_of,
-)
+from tidelog.cli import common
 from tidelog.language.program import Program
 from tidelog.views import terminal
 
 if TYPE_CHECKING:
     from tidelog.analysis.containment import Budget, Cut, Verdict
+    from tidelog.analysis.delay import Measure
     from tidelog.analysis.dependencies import Dependencies
     from tidelog.data.ticks import Ticks
     from tidelog.evaluation.duckdb import Engine
 
 _query = click.option("--query", metavar="P", help="The predicate asked about; the only output.")
-_budget = budget_option(10.0, "Answer with what is proved by then.")
+_budget = common.budget_option(10.0, "Answer with what is proved by then.")
 
 
 @click.command("analyze")
-@click.argument("rules", type=RULES)
+@click.argument("rules", type=common.RULES)
 @click.option("--query", "queries", multiple=True, metavar="P", help="Only this; repeatable.")
 @_budget
-@json_option
+@common.json_option
 def analyze_command(rules: str, queries: tuple[str, ...], budget: float, as_json: bool) -> None:
     """Say how long to wait and what to keep for each output of RULES, with proof."""
     from tidelog.analysis.analyze import analyze
     from tidelog.analysis.containment import Budget
     from tidelog.views import verdicts
 
-    report = accepted(rules)
+    report = common.accepted(rules)
     analyses = []
     with terminal.Progress() as progress:
-        for query in chosen_queries(report.program, queries):
+        for query in common.chosen_queries(report.program, queries):
             progress(f"analysing {query}")
             analyses.append(analyze(report.program, query, Budget(budget)))
     if as_json:
-        print_json({"file": report.source.file, "queries": [a.as_json() for a in analyses]})
+        common.print_json({"file": report.source.file, "queries": [a.as_json() for a in analyses]})
         return
     blocks = [verdicts.analysis_lines(a) for a in analyses]
     terminal.print_answer(
@@ -61,43 +50,36 @@ def analyze_command(rules: str, queries: tuple[str, ...], budget: float, as_json
 
 
 @click.command("delay")
-@click.argument("rules", type=RULES)
+@click.argument("rules", type=common.RULES)
 @_query
 @click.option("--holds", type=click.IntRange(min=0), metavar="D", help="Is D a delay?")
 @_budget
-@json_option
+@common.json_option
 def delay_command(
     rules: str, query: str | None, holds: int | None, budget: float, as_json: bool
 ) -> None:
     """Say how long answers wait until they are final, or whether D is long enough."""
     from tidelog.analysis import delay
-    from tidelog.analysis.analyze import measure_json
-    from tidelog.analysis.containment import Budget, Cut
-    from tidelog.views import verdicts
+    from tidelog.analysis.containment import Cut
 
-    program = accepted(rules).program
-    asked = _one_query(program, query)
-    allowed = Budget(budget)
-    with _refusals(), terminal.Progress():
-        deps = _simplified(program, asked, allowed)
-        if holds is not None:
+    with _rules_alone(rules, query, budget) as (asked, deps, allowed):
+        if holds is None:
+            measure = delay.delay(deps, allowed)
+        else:
             verdict = delay.delay_holds(deps, holds, allowed)
-            _print_verdict(verdict, Cut(high=holds), as_json, {"query": asked, "delay": holds})
-            return
-        measure = delay.delay(deps, allowed)
-    if as_json:
-        print_json({"query": asked, **(measure_json(measure) or {})})
+    if holds is None:
+        _print_measure("delay", measure, 0, as_json, {"query": asked})
     else:
-        terminal.print_answer(verdicts.measure_lines("delay", measure, 0))
+        _print_verdict(verdict, Cut(high=holds), as_json, {"query": asked, "delay": holds})
 
 
 @click.command("window")
-@click.argument("rules", type=RULES)
+@click.argument("rules", type=common.RULES)
 @_query
 @click.option("--delay", "waited", type=click.IntRange(min=0), metavar="D", help="Default: least.")
 @click.option("--holds", type=click.IntRange(min=0), metavar="S", help="Is S a window?")
 @_budget
-@json_option
+@common.json_option
 def window_command(
     rules: str,
     query: str | None,
@@ -108,38 +90,31 @@ def window_command(
 ) -> None:
     """Say how much history answers with delay D need, or whether S is enough."""
     from tidelog.analysis import delay, window
-    from tidelog.analysis.analyze import measure_json
-    from tidelog.analysis.containment import Budget, Cut
-    from tidelog.views import verdicts
+    from tidelog.analysis.containment import Cut
 
-    program = accepted(rules).program
-    asked = _one_query(program, query)
-    allowed = Budget(budget)
-    with _refusals(), terminal.Progress():
-        deps = _simplified(program, asked, allowed)
+    with _rules_alone(rules, query, budget) as (asked, deps, allowed):
         d = delay.delay(deps, allowed.share(0.5)).upper or 0 if waited is None else waited
-        if holds is not None:
+        if holds is None:
+            measure = window.window(deps, d, allowed)
+        else:
             verdict = window.window_holds(deps, d, holds, allowed)
-            about = {"query": asked, "delay": d, "window": holds}
-            _print_verdict(verdict, Cut(low=d - holds), as_json, about)
-            return
-        measure = window.window(deps, d, allowed)
-    if as_json:
-        print_json({"query": asked, "delay": d, **(measure_json(measure) or {})})
+    if holds is None:
+        _print_measure("window", measure, d, as_json, {"query": asked, "delay": d})
     else:
-        terminal.print_answer(verdicts.measure_lines("window", measure, d))
+        about = {"query": asked, "delay": d, "window": holds}
+        _print_verdict(verdict, Cut(low=d - holds), as_json, about)
 
 
 @click.command("definitive")
-@click.argument("rules", type=RULES)
-@facts_option
+@click.argument("rules", type=common.RULES)
+@common.facts_option
 @_query
 @click.option("--tin", required=True, metavar="N", help="Everything up to here has arrived.")
 @click.option("--tout", metavar="N", help="The time asked about; without it, all open ones.")
-@tick_option
-@origin_option
-@budget_option(60.0, "For queries that need the timeline.")
-@json_option
+@common.tick_option
+@common.origin_option
+@common.budget_option(60.0, "For queries that need the timeline.")
+@common.json_option
 def definitive_command(
     rules: str,
     facts: str | None,
@@ -155,7 +130,7 @@ def definitive_command(
     from tidelog.evaluation.open_answers import OpenAnswers
     from tidelog.views import verdicts
 
-    ticks = ticks_of(tick, origin, False)
+    ticks = common.ticks_of(tick, origin, False)
     now = _time("--tin", tin, ticks)
     then = None if tout is None else _time("--tout", tout, ticks)
     if then is not None and then > now:
@@ -169,11 +144,11 @@ def definitive_command(
             definitive = answers.definitive(now, then, budget)
     if then is None:
         if as_json:
-            print_json({"query": asked, "tin": now, "open": points})
+            common.print_json({"query": asked, "tin": now, "open": points})
         else:
             terminal.print_answer(verdicts.open_lines(asked, now, points))
     elif as_json:
-        print_json(
+        common.print_json(
             {
                 "holds": definitive.holds,
                 "exact": definitive.exact,
@@ -189,16 +164,16 @@ def definitive_command(
 
 
 @click.command("forgettable")
-@click.argument("rules", type=RULES)
-@facts_option
+@click.argument("rules", type=common.RULES)
+@common.facts_option
 @_query
 @click.option("--tin", required=True, metavar="N", help="Everything up to here has arrived.")
 @click.option("--tout", required=True, metavar="N", help="Everything before is answered.")
 @click.option("--tmem", required=True, metavar="N", help="May everything up to here go?")
-@tick_option
-@origin_option
+@common.tick_option
+@common.origin_option
 @_budget
-@json_option
+@common.json_option
 def forgettable_command(
     rules: str,
     facts: str | None,
@@ -216,7 +191,7 @@ def forgettable_command(
     from tidelog.evaluation.live_facts import LiveFacts
     from tidelog.views import verdicts
 
-    ticks = ticks_of(tick, origin, False)
+    ticks = common.ticks_of(tick, origin, False)
     now, then = _time("--tin", tin, ticks), _time("--tout", tout, ticks)
     memory = _time("--tmem", tmem, ticks)
     if not memory <= then <= now + 1:
@@ -225,7 +200,7 @@ def forgettable_command(
         verdict = LiveFacts(engine, asked).forgettable(now, then, memory, Budget(budget))
     if as_json:
         update = verdict.update
-        print_json(
+        common.print_json(
             {
                 "holds": verdict.holds,
                 "exact": verdict.exact,
@@ -247,11 +222,11 @@ def forgettable_command(
 
 
 @click.command("contained")
-@click.argument("one", type=RULES)
-@click.argument("other", type=RULES)
+@click.argument("one", type=common.RULES)
+@click.argument("other", type=common.RULES)
 @_query
 @_budget
-@json_option
+@common.json_option
 def contained_command(
     one: str, other: str, query: str | None, budget: float, as_json: bool
 ) -> None:
@@ -260,7 +235,7 @@ def contained_command(
     from tidelog.analysis.dependencies import Class
     from tidelog.analysis.passes import passes
 
-    programs = [accepted(path).program for path in (one, other)]
+    programs = [common.accepted(path).program for path in (one, other)]
     asked = _one_query(programs[0], query)
     _one_query(programs[1], asked)
     deps = [passes(p, [asked]).dependencies for p in programs]
@@ -280,22 +255,45 @@ def _print_verdict(verdict: Verdict, cut: Cut, as_json: bool, about: dict[str, o
     from tidelog.views import verdicts
 
     if as_json:
-        print_json({"holds": verdict.holds, **about, "witness": witness_json(verdict.witness)})
+        witness = witness_json(verdict.witness)
+        common.print_json({"holds": verdict.holds, **about, "witness": witness})
     else:
         terminal.print_answer(verdicts.verdict_lines(verdict, cut))
 
 
-def _simplified(program: Program, query: str, budget: Budget) -> Dependencies:
+def _print_measure(
+    name: str, measure: Measure, d: int, as_json: bool, about: dict[str, object]
+) -> None:
+    from tidelog.analysis.analyze import measure_json
+    from tidelog.views import verdicts
+
+    if as_json:
+        common.print_json({**about, **(measure_json(measure) or {})})
+    else:
+        terminal.print_answer(verdicts.measure_lines(name, measure, d))
+
+
+@contextmanager
+def _rules_alone(
+    rules: str, query: str | None, budget: float
+) -> Iterator[tuple[str, Dependencies, Budget]]:
+    """The query asked about, what it needs without redundant rules, and what may be spent."""
     from tidelog.analysis.analyze import simplified
+    from tidelog.analysis.containment import Budget
     from tidelog.analysis.passes import passes
 
-    return simplified(passes(program, [query]).dependencies, budget.share(0.3))[0]
+    program = common.accepted(rules).program
+    asked = _one_query(program, query)
+    allowed = Budget(budget)
+    with _refusals(), terminal.Progress():
+        deps = passes(program, [asked]).dependencies
+        yield asked, simplified(deps, allowed.share(0.3))[0], allowed
 
 
 def _one_query(program: Program, query: str | None) -> str:
     if query is None and len(program.outputs) != 1:
         raise click.UsageError(f"choose one with --query: {', '.join(program.outputs) or 'none'}")
-    return chosen_queries(program, () if query is None else (query,))[0]
+    return common.chosen_queries(program, () if query is None else (query,))[0]
 
 
 def _time(option: str, text: str, ticks: Ticks | None) -> int:
@@ -317,10 +315,10 @@ def _loaded(
     """The facts, loaded, and the query asked about."""
     from tidelog.evaluation.duckdb import Engine
 
-    program = accepted(rules).program
+    program = common.accepted(rules).program
     asked = _one_query(program, query)
     with (
-        data_errors(),
+        common.data_errors(),
         _refusals(),
         terminal.Progress() as progress,
         Engine(program, facts, ticks, True, progress) as engine,

@@ -4,37 +4,29 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from tidelog.cli.common import (
-    RULES,
-    accepted,
-    budget_option,
-    chosen_queries,
-    data_errors,
-    facts_option,
-    json_option,
-    name_of,
-    origin_option,
-    print_json,
-    tick_option,
-    ticks_of,
-)
+from tidelog.cli import common
 from tidelog.views import terminal
+
+if TYPE_CHECKING:
+    from tidelog.data.ticks import Ticks
+    from tidelog.explain.record import Record
 
 
 @click.command("report")
-@click.argument("rules", type=RULES)
-@facts_option
+@click.argument("rules", type=common.RULES)
+@common.facts_option
 @click.option("--query", "queries", multiple=True, metavar="P", help="Only this; repeatable.")
 @click.option("--from", "from_", metavar="TIME", help="First time shown; default the data's.")
 @click.option("--to", metavar="TIME", help="Last time shown; default the data's.")
 @click.option("--out", metavar="FILE", required=True, help="Where the page goes.")
-@tick_option
-@origin_option
-@budget_option(10.0, "For delay, window, and programs that need the timeline.")
-@json_option
+@common.tick_option
+@common.origin_option
+@common.budget_option(10.0, "For delay, window, and programs that need the timeline.")
+@common.json_option
 def report_command(
     rules: str,
     facts: str | None,
@@ -52,7 +44,6 @@ def report_command(
     from tidelog.analysis.containment import Budget
     from tidelog.analysis.passes import passes
     from tidelog.evaluation.duckdb import Engine
-    from tidelog.evaluation.engine import as_tick
     from tidelog.explain.record import record, waiting
     from tidelog.views.report import page
 
@@ -61,56 +52,63 @@ def report_command(
             raise click.UsageError(f"{option} names no file or folder")
     if facts is None and (from_ is not None or to is not None):
         raise click.UsageError("--from and --to go with --facts")
-    ticks = ticks_of(tick, origin, False)
+    ticks = common.ticks_of(tick, origin, False)
+    low, high = _finite(from_, to, ticks)
+    report = common.accepted(rules)
+    asked = common.chosen_queries(report.program, queries)
+    with common.data_errors(), terminal.Progress() as progress:
+        recorded, pending = None, None
+        if facts is not None:
+            with Engine(report.program, facts, ticks, True, progress) as engine:
+                recorded = record(engine, asked, low, high, budget)
+                pending = waiting(engine, asked, recorded.range, budget)
+        analyses = []
+        for query in asked:
+            progress(f"analysing {query}")
+            analyses.append(analyze(report.program, query, Budget(budget / max(len(asked), 1))))
+    deps = passes(report.program, asked).dependencies
+    name = common.name_of(rules)
+    command = "" if facts is None else _why_command(name, facts, tick, origin)
+    text = page(name, report.source.text, deps, analyses, recorded, pending, ticks, command)
+    try:
+        Path(out).parent.mkdir(parents=True, exist_ok=True)
+        Path(out).write_text(text, "utf-8", errors="replace")
+    except OSError as error:
+        raise click.UsageError(f"cannot write {out}: {error.strerror or error}") from error
+    _say(out, text, len(asked), recorded, as_json)
+
+
+def _finite(
+    from_: str | None, to: str | None, ticks: Ticks | None
+) -> tuple[int | None, int | None]:
+    """The first and the last tick shown; None for those of the data."""
+    from tidelog.evaluation.engine import as_tick
+
     try:
         low, high = as_tick(from_, ticks), as_tick(to, ticks)
     except ValueError as error:
         raise click.UsageError(f"--from and --to: {error}") from error
     if isinstance(low, float) or isinstance(high, float):
         raise click.UsageError("--from and --to: a page has an end; give finite times")
-    report = accepted(rules)
-    asked = chosen_queries(report.program, queries)
-    with data_errors(), terminal.Progress() as progress:
-        found, pending = None, None
-        if facts is not None:
-            with Engine(report.program, facts, ticks, True, progress) as engine:
-                found = record(engine, asked, low, high, budget)
-                pending = waiting(engine, asked, found.range, budget)
-        analyses = []
-        for query in asked:
-            progress(f"analysing {query}")
-            analyses.append(analyze(report.program, query, Budget(budget / max(len(asked), 1))))
-    deps = passes(report.program, asked).dependencies
-    name = name_of(rules)
-    command = (
-        ""
-        if facts is None
-        else shlex.join(
-            [
-                "tidelog",
-                "why",
-                name,
-                "--facts",
-                facts,
-                *(["--tick", tick] if tick else []),
-                *(["--origin", origin] if origin else []),
-            ]
-        )
-    )
-    text = page(name, report.source.text, deps, analyses, found, pending, ticks, command)
-    try:
-        Path(out).parent.mkdir(parents=True, exist_ok=True)
-        Path(out).write_text(text, "utf-8", errors="replace")
-    except OSError as error:
-        raise click.UsageError(f"cannot write {out}: {error.strerror or error}") from error
+    return low, high
+
+
+def _why_command(rules: str, facts: str, tick: str | None, origin: str | None) -> str:
+    """How to ask about one of the facts shown."""
+    times = [*(["--tick", tick] if tick else []), *(["--origin", origin] if origin else [])]
+    return shlex.join(["tidelog", "why", rules, "--facts", facts, *times])
+
+
+def _say(out: str, text: str, outputs: int, recorded: Record | None, as_json: bool) -> None:
+    """What the page has."""
     counts = {
-        "outputs": len(asked),
-        "lanes": 0 if found is None else len(found.lanes),
-        "proofs": 0 if found is None else sum(f.rule is not None for f in found.facts),
+        "outputs": outputs,
+        "lanes": 0 if recorded is None else len(recorded.lanes),
+        "proofs": 0 if recorded is None else sum(f.rule is not None for f in recorded.facts),
     }
     if as_json:
-        notes = [] if found is None else list(found.notes)
-        print_json({"file": out, **counts, "bytes": len(text.encode()), "notes": notes})
+        notes = [] if recorded is None else list(recorded.notes)
+        common.print_json({"file": out, **counts, "bytes": len(text.encode()), "notes": notes})
         return
     parts = [terminal.plural(n, what[:-1]) for what, n in counts.items() if n]
     terminal.print_lines([f"{out}: {', '.join(parts)}"])

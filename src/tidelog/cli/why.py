@@ -4,25 +4,14 @@ from __future__ import annotations
 
 import click
 
-from tidelog.cli.common import (
-    RULES,
-    accepted,
-    budget_option,
-    data_errors,
-    facts_option,
-    json_option,
-    origin_option,
-    print_json,
-    tick_option,
-    ticks_of,
-)
+from tidelog.cli import common
 from tidelog.views import terminal
 
 
 @click.command("why")
-@click.argument("rules", type=RULES)
+@click.argument("rules", type=common.RULES)
 @click.argument("fact", metavar="FACT")
-@facts_option
+@common.facts_option
 @click.option(
     "--all",
     "most",
@@ -31,10 +20,10 @@ from tidelog.views import terminal
     metavar="N",
     help="Up to N proofs, by size.",
 )
-@tick_option
-@origin_option
-@budget_option(60.0, "For programs that need the timeline.")
-@json_option
+@common.tick_option
+@common.origin_option
+@common.budget_option(60.0, "For programs that need the timeline.")
+@common.json_option
 def why_command(
     rules: str,
     fact: str,
@@ -56,14 +45,14 @@ def why_command(
 
     if facts == "":
         raise click.UsageError("--facts names no file or folder")
-    ticks = ticks_of(tick, origin, False)
-    program = accepted(rules).program
+    ticks = common.ticks_of(tick, origin, False)
+    program = common.accepted(rules).program
     try:
         read_fact(program, fact, ticks)  # before the facts are read
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     with (
-        data_errors(),
+        common.data_errors(),
         terminal.Progress() as progress,
         Engine(program, facts, ticks, True, progress) as engine,
     ):
@@ -71,8 +60,8 @@ def why_command(
             goal = read_fact(engine.typed, fact, ticks)
         except ValueError as error:
             raise click.UsageError(str(error)) from error
-        found = why(engine, goal, most, budget)
+        explanation = why(engine, goal, most, budget)
     if as_json:
-        print_json(why_json(found))
+        common.print_json(why_json(explanation))
     else:
-        terminal.print_proof(why_lines(found))
+        terminal.print_proof(why_lines(explanation))

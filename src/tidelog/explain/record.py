@@ -116,22 +116,22 @@ def _all_lanes(
         return ()
     temporal = [p for p in model.core.predicates.values() if p.temporal]
     temporal = [p for p in temporal if p.role is not Role.GIVEN]
-    found: dict[str, list[Lane]] = {p.name: [] for p in temporal}
+    lanes_of: dict[str, list[Lane]] = {p.name: [] for p in temporal}
     left = MOST_STRETCHES
     for predicate in sorted(temporal, key=lambda p: (p.name not in queries, p.input)):
         if model.size(predicate.name) > MOST_FACTS:
-            notes.append(f"{predicate.source} has too many facts for lanes")
+            notes.append(f"{predicate.base} has too many facts for lanes")
             continue
         rows = _stretches(engine, model, predicate, asked)
         groups = groupby(rows, key=lambda row: row[:-2])
         for count, (objects, stretches) in enumerate(groups, 1):
-            lane = Lane(predicate.source, objects, tuple((a, n) for *_, a, n in stretches))
+            lane = Lane(predicate.base, objects, tuple((a, n) for *_, a, n in stretches))
             left -= len(lane.stretches)
             if count > MOST_LANES or left < 0:
-                notes.append(f"{predicate.source} has more lanes than are shown")
+                notes.append(f"{predicate.base} has more lanes than are shown")
                 break
-            found[predicate.name].append(lane)
-    return tuple(lane for lanes in found.values() for lane in lanes)
+            lanes_of[predicate.name].append(lane)
+    return tuple(lane for lanes in lanes_of.values() for lane in lanes)
 
 
 def _stretches(
@@ -209,7 +209,7 @@ def _recorded(
             if asked.low <= int(row[-1]) <= asked.high
         ]
         if held is None or len(goals) + len(facts) > MOST_PROVED:
-            notes.append(f"{predicate.source} has too many facts for a proof of each")
+            notes.append(f"{predicate.base} has too many facts for a proof of each")
             continue
         goals += facts
     derivations = Derivations(model, goals)
@@ -247,7 +247,7 @@ def waiting(
     if asked.high - asked.low >= MOST_TICKS:
         return None
     end = time.monotonic() + budget
-    found: list[Waiting] = []
+    all_waiting: list[Waiting] = []
     for query in queries:
         deps = passes(engine.typed, [query]).dependencies
         if not deps.core.predicates[query].temporal:
@@ -263,5 +263,5 @@ def waiting(
                 for pending in answers.definitive(tin, tout).pending:
                     waits = tuple((p.predicate, p.args, p.time) for p in pending.waits_for)
                     answer = (pending.predicate, pending.args, pending.time)
-                    found.append(Waiting(tin, answer, waits))
-    return tuple(found)
+                    all_waiting.append(Waiting(tin, answer, waits))
+    return tuple(all_waiting)

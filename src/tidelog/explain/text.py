@@ -21,10 +21,10 @@ LONGEST_CHAIN = 5
 
 
 @dataclass(frozen=True)
-class _Line:
+class _TreeLine:
     text: str
     note: str
-    below: tuple[_Line, ...] = ()
+    below: tuple[_TreeLine, ...] = ()
 
 
 def why_lines(why: Why) -> list[str]:
@@ -77,15 +77,15 @@ class _Tree:
         self.ticks = ticks
         self.seen: set[int] = set()
 
-    def line(self, index: int) -> _Line:
+    def line(self, index: int) -> _TreeLine:
         step = self.proof.steps[index]
         text = fact_text(step.fact, self.ticks)
         if step.rule is None:
-            return _Line(text, "kept" if step.kept else "input")
+            return _TreeLine(text, "kept" if step.kept else "input")
         if not step.rule.body:
-            return _Line(text, f"fact, {place(step.rule)}")
+            return _TreeLine(text, f"fact, {place(step.rule)}")
         if index in self.seen:
-            return _Line(text, "as above")
+            return _TreeLine(text, "as above")
         self.seen.add(index)
         chain = list(self._chain(index))
         if len(chain) <= LONGEST_CHAIN:
@@ -95,13 +95,13 @@ class _Tree:
             self.seen.update(chain[:-1])
             skipped = len(chain) - 2
             below = [
-                _Line(f"... {skipped} more steps like this, back to", "", (self.line(last),))
+                _TreeLine(f"... {skipped} more steps like this, back to", "", (self.line(last),))
                 if i == chain[1]
                 else self.line(i)
                 for i in step.premises
             ]
-        below += [_Line(comparison_text(*c), "") for c in step.comparisons]
-        return _Line(text, place(step.rule), tuple(below))
+        below += [_TreeLine(comparison_text(*c), "") for c in step.comparisons]
+        return _TreeLine(text, place(step.rule), tuple(below))
 
     def _chain(self, index: int) -> Iterator[int]:
         """Steps by one rule, each the only premise of the one before that the rule proves."""
@@ -129,24 +129,24 @@ def comparison_text(comparison: Comparison, left: Value, right: Value) -> str:
 
 def miss_lines(miss: Miss, ticks: Ticks | None = None) -> list[str]:
     below = tuple(_missing(miss, ticks))
-    return list(_drawn([_Line(fact_text(miss.fact, ticks), place(miss.rule), below)]))
+    return list(_drawn([_TreeLine(fact_text(miss.fact, ticks), place(miss.rule), below)]))
 
 
-def _missing(miss: Miss, ticks: Ticks | None) -> Iterator[_Line]:
+def _missing(miss: Miss, ticks: Ticks | None) -> Iterator[_TreeLine]:
     for fact in miss.holds:
-        yield _Line(f"holds    {fact_text(fact, ticks)}", "")
+        yield _TreeLine(f"holds    {fact_text(fact, ticks)}", "")
     for missing in miss.missing:
         text = f"missing  {missing_text(missing, ticks)}"
         if missing.because is not None:
             below = tuple(_missing(missing.because, ticks))
-            yield _Line(text, place(missing.because.rule), below)
+            yield _TreeLine(text, place(missing.because.rule), below)
         else:
             there = f"there is {_facts(missing.instead, ticks)}" if missing.instead else ""
-            yield _Line(text, there if missing.input else "no rule comes near it")
+            yield _TreeLine(text, there if missing.input else "no rule comes near it")
     for unmet in miss.unmet:
-        yield _Line(f"fails    {unmet_text(unmet)}", "")
+        yield _TreeLine(f"fails    {unmet_text(unmet)}", "")
     for comparison in miss.undecided:
-        yield _Line(f"open     {print_literal(comparison)}", "")
+        yield _TreeLine(f"open     {print_literal(comparison)}", "")
 
 
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
@@ -166,11 +166,11 @@ def unmet_text(unmet: Unmet) -> str:
 
 
 def _miss_rules(misses: Iterable[Miss]) -> list[Rule]:
-    found: list[Rule] = []
+    rules: list[Rule] = []
     for miss in misses:
-        found.append(miss.rule)
-        found += _miss_rules(m.because for m in miss.missing if m.because is not None)
-    return found
+        rules.append(miss.rule)
+        rules += _miss_rules(m.because for m in miss.missing if m.because is not None)
+    return rules
 
 
 # Drawing
@@ -216,7 +216,7 @@ def place(rule: Rule) -> str:
     return f"{PurePath(rule.origin.file).name}:{rule.origin.line}"
 
 
-def _drawn(tops: list[_Line]) -> Iterator[str]:
+def _drawn(tops: list[_TreeLine]) -> Iterator[str]:
     rows: list[tuple[str, str]] = []
     stack = [(line, "", "") for line in reversed(tops)]
     while stack:
@@ -271,24 +271,24 @@ def _parts(rule: Rule) -> list[str]:
 
 def why_json(why: Why) -> dict[str, object]:
     ticks = why.ticks
-    found: dict[str, object] = {"fact": fact_json(why.fact, ticks), "holds": why.holds}
+    said: dict[str, object] = {"fact": fact_json(why.fact, ticks), "holds": why.holds}
     if why.holds:
         return {
-            **found,
+            **said,
             "smallest": why.smallest,
             "more": why.more,
             "proofs": [proof_json(proof, ticks) for proof in why.proofs],
         }
     return {
-        **found,
+        **said,
         "instead": [fact_json(fact, ticks) for fact in why.instead],
         "misses": [miss_json(miss, ticks) for miss in why.misses],
     }
 
 
 def fact_json(fact: Ground, ticks: Ticks | None) -> dict[str, object]:
-    found: dict[str, object] = {"predicate": fact.predicate, "args": list(fact.args)}
-    return found if fact.time is None else {**found, "time": moment(fact.time, ticks)}
+    rigid: dict[str, object] = {"predicate": fact.predicate, "args": list(fact.args)}
+    return rigid if fact.time is None else {**rigid, "time": moment(fact.time, ticks)}
 
 
 def proof_json(proof: Proof, ticks: Ticks | None = None) -> dict[str, object]:
@@ -334,13 +334,13 @@ def miss_json(miss: Miss, ticks: Ticks | None = None) -> dict[str, object]:
 
 
 def _missing_json(missing: Missing, ticks: Ticks | None) -> dict[str, object]:
-    found: dict[str, object] = {"predicate": missing.predicate, "args": list(missing.args)}
+    said: dict[str, object] = {"predicate": missing.predicate, "args": list(missing.args)}
     if any(missing.variables):
-        found["variables"] = list(missing.variables)
+        said["variables"] = list(missing.variables)
     if missing.temporal:
-        found["time"] = None if missing.time is None else moment(missing.time, ticks)
+        said["time"] = None if missing.time is None else moment(missing.time, ticks)
     return {
-        **found,
+        **said,
         "input": missing.input,
         "instead": [fact_json(fact, ticks) for fact in missing.instead],
         "because": None if missing.because is None else miss_json(missing.because, ticks),

@@ -38,7 +38,7 @@ from tidelog.language.program import (
     Value,
 )
 from tidelog.language.types import infer
-from tidelog.logic.normalise import Core
+from tidelog.logic.core import Core
 
 # Ticks on either side of a goal that are looked at first; then eight times as many, and so on.
 FIRST_WINDOW = 240
@@ -90,11 +90,11 @@ def why(engine: Engine, fact: Ground, most: int = 1, budget: float = 60.0) -> Wh
     if most == 1:
         return Why(fact, engine.ticks, (first,), proofs.complete)
     while True:
-        found = list(islice(proofs, most + 1))
-        enough = len(found) > most and found[most].size <= search.covered
+        some = list(islice(proofs, most + 1))
+        more = len(some) > most
+        enough = more and some[most].size <= search.covered
         if enough or search.whole or not proofs.exhausted or search.width > WIDEST:
-            more = len(found) > most
-            return Why(fact, engine.ticks, tuple(found[:most]), proofs.complete, more)
+            return Why(fact, engine.ticks, tuple(some[:most]), proofs.complete, more)
         search.width *= 8
         proofs = Proofs(search.evaluated(), fact)
 
@@ -160,10 +160,10 @@ def _needed(goal: Goal) -> Range | None:
         ranges = goal.plan().ranges.values()
     except Unbounded:
         return None
-    found = Range(math.inf, -math.inf)
+    hull = Range(math.inf, -math.inf)
     for range_ in ranges:
-        found = found | range_
-    return found if found.finite else None
+        hull = hull | range_
+    return hull if hull.finite else None
 
 
 def _holds_on_timeline(goal: Goal, budget: float) -> bool:
@@ -208,9 +208,9 @@ def _why_not(goal: Goal, most: int, budget: float) -> Why:
     name = goal.fact.predicate
     input_ = name in goal.engine.typed.inputs
     instead = misses.instead(goal.fact) if input_ else ()
-    found = misses.of(goal.fact)[: max(most, MOST_MISSES)]
+    nearest = misses.of(goal.fact)[: max(most, MOST_MISSES)]
     ticks = goal.engine.ticks
-    return Why(goal.fact, ticks, misses=tuple(found), instead=instead, input=input_)
+    return Why(goal.fact, ticks, misses=tuple(nearest), instead=instead, input=input_)
 
 
 # What a stream keeps
@@ -257,8 +257,8 @@ def read_fact(program: Program, text: str, ticks: Ticks | None = None) -> Ground
     if parsed.diagnostics and ticks is not None and "@" in written:
         # The language has no timestamps: what follows the @ is one.
         written, _, moment = written.rpartition("@")
-        found = as_tick(moment.strip(), ticks)
-        time = found if isinstance(found, int) else None
+        tick = as_tick(moment.strip(), ticks)
+        time = tick if isinstance(tick, int) else None
         parsed = parse_source(Source("<fact>", f"{written.strip()} @ {time}."))
     statements = parsed.program.statements
     if parsed.diagnostics or len(statements) != 1 or not isinstance(statements[0], Rule):

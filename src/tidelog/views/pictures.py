@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from tidelog.analysis.analyze import Analysis
@@ -21,6 +22,8 @@ _COLUMN, _ROW, _HEIGHT = 90, 72, 44
 _LONGEST = 26
 # Ticks that a line of time shows on either side of its answer.
 _FURTHEST = 40
+# Where the ticks of a line of time begin: labels are to the left of it.
+_LEFT = 250
 
 
 def escaped(text: object) -> str:
@@ -110,7 +113,7 @@ def _layers(deps: Dependencies) -> list[list[_Cell]]:
 
 
 def _width(deps: Dependencies, name: str) -> float:
-    label = _short(deps.core.predicates[name].source)
+    label = _short(deps.core.predicates[name].base)
     return max(len(label), len(_numbers(deps, name))) * _CHARACTER + 20
 
 
@@ -130,9 +133,9 @@ def _box(deps: Dependencies, name: str, x: float, y: float, width: float) -> str
     kind = "input" if predicate.input else "query" if name in deps.queries else "derived"
     dash = ' stroke-dasharray="4 3"' if predicate.input else ""
     thick = 2 if kind == "query" else 1
-    label = escaped(_short(predicate.source))
+    label = escaped(_short(predicate.base))
     return (
-        f'<g class="node {kind}"><title>{escaped(predicate.source)} ({kind})</title>'
+        f'<g class="node {kind}"><title>{escaped(predicate.base)} ({kind})</title>'
         f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{_HEIGHT}" rx="6"'
         f' fill="currentColor" fill-opacity="0.07" stroke="currentColor"'
         f' stroke-width="{thick}"{dash}/>'
@@ -219,92 +222,115 @@ def _spoken(deps: Dependencies) -> str:
 # Delay and window
 
 
+@dataclass(frozen=True)
+class _Scale:
+    """Ticks, counted from the answer's, as places across the picture."""
+
+    low: int
+    high: int
+
+    @property
+    def unit(self) -> int:
+        """How wide a tick is."""
+        return max(14, min(44, 560 // (self.high - self.low + 1)))
+
+    @property
+    def width(self) -> int:
+        return _LEFT + (self.high - self.low + 1) * self.unit + 12
+
+    def middle(self, tick: int) -> float:
+        return _LEFT + (tick - self.low) * self.unit + self.unit / 2
+
+    def across(self, first: float, last: float) -> tuple[float, float]:
+        """Where some ticks start, and how wide they are."""
+        a, b = max(first, self.low), min(last, self.high)
+        return _LEFT + (a - self.low) * self.unit, max((b - a + 1) * self.unit, 0)
+
+
 def timeline_svg(analysis: Analysis) -> str:
     """The delay and the window around an answer's time, and the facts that prove them least."""
     if analysis.delay is None or analysis.window is None:
         return ""
     d, s = analysis.delay.upper, analysis.window.upper
-    at = 0
-    times = [at, at + min(d or 0, _FURTHEST)]
+    times = [0, min(d or 0, _FURTHEST)]
     if s is not None:
-        times.append(at + (d or 0) - min(s, _FURTHEST))
-    rows: list[tuple[str, str, Witness]] = []
+        times.append((d or 0) - min(s, _FURTHEST))
+    witnesses: list[tuple[str, Witness]] = []
     for kind, measure in (("delay", analysis.delay), ("window", analysis.window)):
         if measure.witness is not None and measure.lower:
-            rows.append((kind, f"{measure.lower - 1} would not do", measure.witness))
+            witnesses.append((f"{kind}: {measure.lower - 1} would not do", measure.witness))
             times += [offset for _, offsets in _lanes(measure.witness) for offset in offsets]
-    low = max(min(times), -_FURTHEST) - 1
-    high = min(max(times), _FURTHEST) + 1
-    unit = max(14, min(44, 560 // (high - low + 1)))
-    left = 250
-    lanes: list[str] = []
-    y = 84
-    for kind, title, witness in rows:
-        lanes.append(f'<text x="8" y="{y + 4}" font-style="italic">{kind}: {escaped(title)}</text>')
-        y += 20
-        for label, offsets in _lanes(witness):
-            lanes.append(f'<text x="20" y="{y + 4}">{escaped(_short(label))}</text>')
-            for offset in offsets:
-                if low <= offset <= high:
-                    x = left + (offset - low) * unit + unit / 2
-                    lanes.append(
-                        f'<circle class="given" data-time="{offset}" cx="{x:.1f}" cy="{y}" r="5"'
-                        f"><title>{escaped(label)} at {offset:+d}</title></circle>"
-                    )
-            y += 20
-        y += 6
-    width = left + (high - low + 1) * unit + 12
-
-    def across(first: float, last: float) -> tuple[float, float]:
-        a, b = max(first, low), min(last, high)
-        return left + (a - low) * unit, max((b - a + 1) * unit, 0)
-
+    scale = _Scale(max(min(times), -_FURTHEST) - 1, min(max(times), _FURTHEST) + 1)
+    lanes, y = _witness_lanes(witnesses, scale)
     parts = [
-        f'<svg class="timeline" role="img" viewBox="0 0 {width:.0f} {y + 6}" width="{width:.0f}"'
+        f'<svg class="timeline" role="img" viewBox="0 0 {scale.width:.0f} {y + 6}"'
+        f' width="{scale.width:.0f}"'
         f' height="{y + 6}" font-family="ui-monospace, monospace" font-size="12"'
         f' fill="currentColor" data-delay="{"" if d is None else d}"'
         f' aria-label="{escaped(analysis.query)}: delay {_bound(_inf(d))},'
         f' window {_bound(_inf(s))}">'
     ]
-    x, wide = across((d or 0) - (s if s is not None else 10**6), d or 0)
+    x, wide = scale.across((d or 0) - (s if s is not None else 10**6), d or 0)
     parts.append(
         f'<rect class="window" x="{x:.1f}" y="44" width="{wide:.1f}" height="{y - 40}"'
         ' fill="currentColor" fill-opacity="0.08"/>'
         f'<text x="8" y="40">window {_bound(_inf(s))}</text>'
     )
-    x, wide = across(0, d if d is not None else 10**6)
+    x, wide = scale.across(0, d if d is not None else 10**6)
     parts.append(
-        f'<rect class="delay" x="{x + unit / 2:.1f}" y="50" width="{max(wide - unit, 2):.1f}"'
+        f'<rect class="delay" x="{x + scale.unit / 2:.1f}" y="50"'
+        f' width="{max(wide - scale.unit, 2):.1f}"'
         f' height="6" fill="currentColor" fill-opacity="0.6"/>'
         f'<text x="8" y="58">delay {_bound(_inf(d))}</text>'
     )
-    every = 1 if high - low <= 24 else 5 if high - low <= 60 else 10
-    for tick in range(low, high + 1):
-        x = left + (tick - low) * unit + unit / 2
-        parts.append(f'<line x1="{x:.1f}" y1="22" x2="{x:.1f}" y2="28" stroke="currentColor"/>')
+    return "".join([*parts, *_axis(scale), *lanes, "</svg>"])
+
+
+def _witness_lanes(witnesses: list[tuple[str, Witness]], scale: _Scale) -> tuple[list[str], int]:
+    """The facts of witnesses under their titles, and how far down they reach."""
+    lanes: list[str] = []
+    y = 84
+    for title, witness in witnesses:
+        lanes.append(f'<text x="8" y="{y + 4}" font-style="italic">{escaped(title)}</text>')
+        y += 20
+        for label, offsets in _lanes(witness):
+            lanes.append(f'<text x="20" y="{y + 4}">{escaped(_short(label))}</text>')
+            lanes += [
+                f'<circle class="given" data-time="{offset}" cx="{scale.middle(offset):.1f}"'
+                f' cy="{y}" r="5"><title>{escaped(label)} at {offset:+d}</title></circle>'
+                for offset in offsets
+                if scale.low <= offset <= scale.high
+            ]
+            y += 20
+        y += 6
+    return lanes, y
+
+
+def _axis(scale: _Scale) -> Iterator[str]:
+    """A mark for every tick, and some of them by name."""
+    ticks = scale.high - scale.low
+    every = 1 if ticks <= 24 else 5 if ticks <= 60 else 10
+    for tick in range(scale.low, scale.high + 1):
+        x = scale.middle(tick)
+        yield f'<line x1="{x:.1f}" y1="22" x2="{x:.1f}" y2="28" stroke="currentColor"/>'
         if tick % every == 0:
             name = "answer" if tick == 0 else f"{tick:+d}"
             weight = 600 if tick == 0 else 400
-            parts.append(
+            yield (
                 f'<text x="{x:.1f}" y="16" text-anchor="middle" font-size="11"'
                 f' font-weight="{weight}">{name}</text>'
             )
-    return "".join([*parts, *lanes, "</svg>"])
 
 
 def _inf(value: int | None) -> float:
     return math.inf if value is None else value
 
 
-def _time(witness: Witness) -> int:
-    return witness.answer.time or 0
-
-
 def _lanes(witness: Witness) -> list[tuple[str, list[int]]]:
-    found: dict[str, list[int]] = {}
+    """The facts of a witness without their times, and how far these lie from the answer's."""
+    lanes: dict[str, list[int]] = {}
     for fact in witness.facts:
-        label = shown(fact.predicate, fact.args, None)
-        found.setdefault(label, [])
+        offsets = lanes.setdefault(shown(fact.predicate, fact.args, None), [])
         if fact.time is not None:
-            found[label].append(fact.time - _time(witness))
-    return list(found.items())
+            offsets.append(fact.time - (witness.answer.time or 0))
+    return list(lanes.items())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 
 from tidelog.analysis.analyze import Analysis
@@ -20,7 +20,7 @@ from tidelog.explain.text import comparison_text, fact_text, moment, place
 from tidelog.language.diagnostics import visible
 from tidelog.language.printer import print_rule, print_value
 from tidelog.language.program import Value
-from tidelog.logic.core import Role
+from tidelog.logic.core import Predicate, Role
 from tidelog.views.pictures import escaped, graph_svg, timeline_svg
 from tidelog.views.verdicts import measure_lines
 
@@ -155,34 +155,8 @@ _LANES = (
 def record_data(record: Record, ticks: Ticks | None) -> dict[str, object]:
     deps = record.deps
     predicates = [p for p in deps.core.predicates.values() if p.role is not Role.GIVEN]
-    place_of = {p.source: i for i, p in enumerate(predicates)}
-    by_source = {p.source: p for p in predicates}
-    rules: dict[str, int] = {}
-    written: list[list[str | int]] = []
-    lanes = {(lane.predicate, lane.objects): i for i, lane in enumerate(record.lanes)}
-    facts: list[list[object]] = []
-    for found in record.facts:
-        rule = -1
-        if found.rule is not None:
-            text = f"{place(found.rule)}  {print_rule(found.rule)}"
-            rule = rules.setdefault(text, len(rules))
-            if rule == len(written):
-                written.append([place(found.rule), print_rule(found.rule), found.rule.origin.line])
-        predicate = by_source[found.fact.predicate]
-        lane = -1
-        if predicate.temporal:
-            lane = lanes.get((predicate.source, objects_of(predicate, found.fact)), -1)
-        compared = [comparison_text(*c) for c in found.comparisons]
-        facts.append(
-            [
-                fact_text(found.fact, ticks),
-                lane,
-                found.fact.time,
-                rule,
-                list(found.premises),
-                *([compared] if compared else []),
-            ]
-        )
+    place_of = {p.base: i for i, p in enumerate(predicates)}
+    rules, facts = _proved(record, {p.base: p for p in predicates}, ticks)
     low, high = (0, 0) if record.range.empty else (int(record.range.low), int(record.range.high))
     return {
         "low": low,
@@ -190,7 +164,7 @@ def record_data(record: Record, ticks: Ticks | None) -> dict[str, object]:
         "ticks": None if ticks is None else [ticks.length, ticks.origin],
         "predicates": [
             {
-                "name": p.source,
+                "name": p.base,
                 "input": p.base in deps.core.input_of,
                 "output": p.name in deps.queries,
                 "phi": _number(deps.phi[p.name], 0),
@@ -207,10 +181,36 @@ def record_data(record: Record, ticks: Ticks | None) -> dict[str, object]:
             ]
             for lane in record.lanes
         ],
-        "rules": written,
+        "rules": rules,
         "facts": facts,
         "notes": list(record.notes),
     }
+
+
+def _proved(
+    record: Record, predicates: Mapping[str, Predicate], ticks: Ticks | None
+) -> tuple[list[list[str | int]], list[list[object]]]:
+    """The rules that prove recorded facts, and the facts, each with its lane and its rule."""
+    rules: dict[str, int] = {}
+    written: list[list[str | int]] = []
+    lanes = {(lane.predicate, lane.objects): i for i, lane in enumerate(record.lanes)}
+    facts: list[list[object]] = []
+    for recorded in record.facts:
+        fact = recorded.fact
+        rule = -1
+        if recorded.rule is not None:
+            where, text = place(recorded.rule), print_rule(recorded.rule)
+            rule = rules.setdefault(f"{where}  {text}", len(rules))
+            if rule == len(written):
+                written.append([where, text, recorded.rule.origin.line])
+        predicate = predicates[fact.predicate]
+        lane = -1
+        if predicate.temporal:
+            lane = lanes.get((predicate.base, objects_of(predicate, fact)), -1)
+        compared = [comparison_text(*c) for c in recorded.comparisons]
+        about: list[object] = [fact_text(fact, ticks), lane, fact.time, rule]
+        facts.append([*about, list(recorded.premises), *([compared] if compared else [])])
+    return written, facts
 
 
 def _value(value: Value) -> str:

@@ -25,8 +25,8 @@ def analysis_lines(analysis: Analysis) -> list[str]:
         lines.append(f"  {analysis.refused}")
     for name, measure in (("delay", analysis.delay), ("window", analysis.window)):
         if measure is not None:
-            found = measure_lines(name, measure, analysis.window_delay)
-            lines += ["  " + line for line in found]
+            about = measure_lines(name, measure, analysis.window_delay)
+            lines += ["  " + line for line in about]
     state = analysis.derived_state()
     if state:
         kept = ", ".join(f"{name} {slices}" for name, slices in state.items())
@@ -93,14 +93,14 @@ def verdict_lines(verdict: Verdict, cut: Cut) -> list[str]:
     return lines
 
 
-def definitive_lines(found: Definitive, tout: int) -> list[str]:
-    if found.holds:
+def definitive_lines(verdict: Definitive, tout: int) -> list[str]:
+    if verdict.holds:
         return [f"yes: the answers at {tout} are final"]
-    perhaps = "" if found.exact else " (comparisons on values to come are taken to be met)"
-    lines = [f"no: {plural(found.count, 'answer')} at {tout} may still come{perhaps}"]
-    lines += [f"  {pending}" for pending in found.pending]
-    if found.count > len(found.pending):
-        lines.append(f"  ... and {found.count - len(found.pending)} more")
+    perhaps = "" if verdict.exact else " (comparisons on values to come are taken to be met)"
+    lines = [f"no: {plural(verdict.count, 'answer')} at {tout} may still come{perhaps}"]
+    lines += [f"  {pending}" for pending in verdict.pending]
+    if verdict.count > len(verdict.pending):
+        lines.append(f"  ... and {verdict.count - len(verdict.pending)} more")
     return lines
 
 
@@ -121,14 +121,14 @@ def _ranges(points: list[int]) -> str:
     return ", ".join(str(p[0]) if len(p) == 1 else f"{p[0]} to {p[-1]}" for p in parts)
 
 
-def forgettable_lines(found: Forgettable, tmem: int) -> list[str]:
-    if found.holds:
-        return [f"yes: the facts up to {tmem} can go; {found.reason}"]
-    perhaps = "" if found.exact else " (not proved; kept to be safe)"
-    lines = [f"no: the facts up to {tmem} are needed; {found.reason}{perhaps}"]
-    if found.update is not None:
-        lines += [f"  then {_fact(fact)}" for fact in found.update.facts]
-        lines.append(f"  and {_fact(found.update.answer)} would be lost")
+def forgettable_lines(verdict: Forgettable, tmem: int) -> list[str]:
+    if verdict.holds:
+        return [f"yes: the facts up to {tmem} can go; {verdict.reason}"]
+    perhaps = "" if verdict.exact else " (not proved; kept to be safe)"
+    lines = [f"no: the facts up to {tmem} are needed; {verdict.reason}{perhaps}"]
+    if verdict.update is not None:
+        lines += [f"  then {_fact(fact)}" for fact in verdict.update.facts]
+        lines.append(f"  and {_fact(verdict.update.answer)} would be lost")
     return lines
 
 
