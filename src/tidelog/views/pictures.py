@@ -113,7 +113,7 @@ def _layers(deps: Dependencies) -> list[list[_Cell]]:
 
 
 def _width(deps: Dependencies, name: str) -> float:
-    label = _short(deps.core.predicates[name].source)
+    label = _short(deps.core.predicates[name].base)
     return max(len(label), len(_numbers(deps, name))) * _CHARACTER + 20
 
 
@@ -133,9 +133,9 @@ def _box(deps: Dependencies, name: str, x: float, y: float, width: float) -> str
     kind = "input" if predicate.input else "query" if name in deps.queries else "derived"
     dash = ' stroke-dasharray="4 3"' if predicate.input else ""
     thick = 2 if kind == "query" else 1
-    label = escaped(_short(predicate.source))
+    label = escaped(_short(predicate.base))
     return (
-        f'<g class="node {kind}"><title>{escaped(predicate.source)} ({kind})</title>'
+        f'<g class="node {kind}"><title>{escaped(predicate.base)} ({kind})</title>'
         f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{_HEIGHT}" rx="6"'
         f' fill="currentColor" fill-opacity="0.07" stroke="currentColor"'
         f' stroke-width="{thick}"{dash}/>'

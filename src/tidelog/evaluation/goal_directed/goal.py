@@ -59,12 +59,12 @@ class Goal:
         data: dict[str, Range] = {}
         for predicate in self.deps.core.inputs:
             if predicate.temporal:
-                range_ = self.engine.loaded[predicate.source].range
+                range_ = self.engine.loaded[predicate.base].range
                 if self.until is not None:
                     range_ = range_ & Range(-math.inf, self.until)
                 range_ = range_ | self.around
                 for fact in self.more:
-                    if fact.predicate == predicate.source and fact.time is not None:
+                    if fact.predicate == predicate.base and fact.time is not None:
                         range_ = range_ | Range(fact.time, fact.time)
                 data[predicate.name] = range_
         time = self.fact.time
@@ -83,7 +83,7 @@ class Goal:
 
     def _cut(self, predicate: Predicate, table: str, plan: Plan) -> None:
         names = [*columns(len(predicate.types)), *(["t"] if predicate.temporal else [])]
-        view = self.engine.loaded[predicate.source].view
+        view = self.engine.loaded[predicate.base].view
         where, bound = conditions(self.values.get(predicate.name, ()))
         if predicate.temporal:
             range_ = plan.ranges[predicate.name]
@@ -93,7 +93,7 @@ class Goal:
         condition = f" WHERE {' AND '.join(where)}" if where else ""
         chosen = ", ".join(names) or "1 AS z"
         select = f"SELECT {chosen} FROM {view}{condition}"
-        more = [fact for fact in self.more if fact.predicate == predicate.source]
+        more = [fact for fact in self.more if fact.predicate == predicate.base]
         run = self.engine.connection.execute
         for kind in ("TABLE", "VIEW"):
             with suppress(duckdb.CatalogException):  # an earlier goal had one of the other kind

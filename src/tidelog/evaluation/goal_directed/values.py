@@ -86,7 +86,7 @@ def _through_rigid(core: Core, clause: Clause, known: dict[str, Values], engine:
         )
         if not where:
             continue
-        view = engine.loaded[predicate.source].view
+        view = engine.loaded[predicate.base].view
         for name, term in zip(columns(len(premise.args)), premise.args, strict=True):
             if isinstance(term, Variable) and known.get(term.name) is None:
                 rows = engine.connection.execute(

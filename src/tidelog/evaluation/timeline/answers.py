@@ -53,7 +53,7 @@ def history(
     where = f" WHERE {' AND '.join(times)}" if times else ""
     for predicate in whole.inputs:
         names = columns(len(predicate.types))
-        view = engine.loaded[predicate.source].view
+        view = engine.loaded[predicate.base].view
         if predicate.temporal:
             rows = engine.all(f"SELECT DISTINCT {', '.join([*names, 't'])} FROM {view}{where}")
             facts[predicate.name] = [(row[:-1], row[-1]) for row in rows]
