@@ -40,8 +40,8 @@ test: lint  ## everything that must hold: lint, types, layers, tests
 	$(BIN)/pytest -q -n 2 --dist loadgroup
 
 FAST := src tests/test_cases.py $(wildcard $(addprefix tests/,language logic analysis data evaluation streaming explain))
-test-fast: $(READY)  ## while you work: no Spark, no processes, a fifth of the generated examples
-	TIDELOG_DEEP=0.2 $(BIN)/pytest -q -n 2 -m "not slow" $(FAST)
+test-fast: $(READY)  ## while you work: no Spark, no processes, a tenth of the generated examples
+	TIDELOG_DEEP=0.1 $(BIN)/pytest -q -n 2 -m "not slow" $(FAST)
 
 test-deep: $(READY)  ## the generated tests, twenty times as many
 	TIDELOG_DEEP=20 $(BIN)/pytest -q -n 2 --dist loadgroup tests

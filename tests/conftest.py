@@ -30,6 +30,13 @@ def shared_data_folder() -> Path | None:
     return folder if folder.is_dir() else None
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What uses Spark or the large data is slow, without anyone saying so."""
+    for item in items:
+        if isinstance(item, pytest.Function) and {"spark", "shared_data"} & set(item.fixturenames):
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     folder = shared_data_folder()

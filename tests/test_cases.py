@@ -53,8 +53,10 @@ def test_explain(case: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def known(run: answers.Run) -> ParameterSet:
+    """A run, with what is known of it."""
     defect = DEFECTS.get(str(run))
     marks = [] if defect is None else [pytest.mark.xfail(reason=defect, strict=True)]
+    marks += [pytest.mark.slow] if run.folder.name == "la_haute_borne" else []
     return pytest.param(run, id=str(run), marks=marks)
 
 
@@ -73,7 +75,7 @@ def right(run: answers.Run, out: Path) -> None:
         assert got[1:] == want[1:] if run.way == "query" else sorted(got[1:]) == sorted(want[1:])
 
 
-@pytest.mark.parametrize("run", [r for r in RUNS if not r.on_spark], ids=str)
+@pytest.mark.parametrize("run", [known(r) for r in RUNS if not r.on_spark])
 def test_answers(run: answers.Run, tmp_path: Path) -> None:
     right(run, tmp_path / "out")
 

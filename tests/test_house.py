@@ -226,3 +226,20 @@ def test_a_python_or_a_java_of_ones_own_that_is_none(machine: Path) -> None:
     install(machine, "java", java("17.0.15"))
     refused(machine, "PYTHON=nowhere is none", "leave it out", PYTHON="nowhere")
     refused(machine, "nowhere/bin/java is none", "JAVA_HOME", JAVA_HOME="nowhere")
+
+
+def test_places_to_extend_are_there() -> None:
+    """What docs/extending.md names exists, and a body literal needs no more places than it says."""
+    page = (ROOT / "docs" / "extending.md").read_text("utf-8")
+    _, *sections = page.split("\n## ")
+    for section in sections:
+        rows = [line.split("|") for line in section.splitlines() if line.startswith("| `")]
+        assert rows, section
+        for _, places, _, look_at, _ in rows:
+            for place in re.findall(r"`([a-z_/]+\.py)`", places):
+                source = ROOT / "src" / "tidelog" / place
+                assert source.exists(), place
+                for name in re.findall(r"`(\w+)`", look_at):
+                    assert name in source.read_text("utf-8"), f"{place}: {name}"
+    literal = next(s for s in sections if s.startswith("A body literal"))
+    assert sum(line.startswith("| `") for line in literal.splitlines()) <= 12

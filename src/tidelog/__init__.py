@@ -99,7 +99,8 @@ class Program(_program.Program):
         `to`, by default the first to the last tick of the data; None means without end, and then a
         column `period` says how each answer repeats. With `tick="10m"` times are timestamps, and
         tick 0 starts at `origin` (by default 1970-01-01T00:00Z). `budget` bounds the seconds that
-        programs may take which only the timeline can evaluate.
+        programs may take which only the timeline can evaluate. The `engine` is "duckdb", in this
+        process, or "spark", in the session that is active or a new one on this machine.
 
         >>> import tidelog
         >>> program = tidelog.parse("Hot(X) @ T+1 :- Temp(X, high) @ T, Temp(X, high) @ T+1.")

@@ -30,7 +30,7 @@ from tidelog.pipeline.plan import OnlineWork, PipelinePlan, pipeline_plan
 from tidelog.pipeline.publishing import Publisher, publisher
 from tidelog.pipeline.start import AnyPipeline, FactSource, source_of, start, streams_of
 from tidelog.pipeline.store import Store, said
-from tidelog.streaming.options import Emit, History, Mode, StreamOptions
+from tidelog.streaming.options import Emit, History, StreamMode, StreamOptions
 from tidelog.streaming.sinks import sink_of
 from tidelog.streaming.sinks.functions import FunctionSink, MemorySink
 from tidelog.streaming.sinks.sink import Sink
@@ -55,7 +55,7 @@ def stream(
     sparse: Iterable[str] = (),
     max_jump: int | None = None,
     from_: int | None = None,
-    mode: Mode = "offline",
+    mode: StreamMode = "offline",
     emit: Emit = "definitive",
     history: History = "derived",
     partitions: int | None = None,

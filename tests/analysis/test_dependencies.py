@@ -411,7 +411,7 @@ def test_only_what_the_query_needs_decides() -> None:
 def test_an_input_that_is_also_a_head_is_split() -> None:
     deps = of("input E @ time. E @ T+1 :- G @ T. P @ T :- E @ T-1.", "P")
     assert [p.name for p in deps.core.inputs] == ["E[in]", "G"]
-    assert [p.source for p in deps.core.inputs] == ["E", "G"]
+    assert [p.base for p in deps.core.inputs] == ["E", "G"]
     assert deps.phi == {"P": -1, "E": 0, "E[in]": 0, "G": 0}
     assert deps.keep["G"] == 1
     assert (deps.rank, deps.radius) == (2, 2)

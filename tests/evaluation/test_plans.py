@@ -102,7 +102,7 @@ def test_the_sql_runs_and_is_right(name: str) -> None:
             columns += ["t BIGINT"] if predicate.temporal else []
             connection.execute(f"CREATE TABLE {table} ({', '.join(columns)})")
             marks = ", ".join("?" for _ in columns)
-            rows = [list(row) for row in facts()[predicate.source]]
+            rows = [list(row) for row in facts()[predicate.base]]
             connection.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
         for statement in "\n".join(sql_lines(deps)).split(";\n"):
             connection.execute(statement)

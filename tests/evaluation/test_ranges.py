@@ -80,7 +80,7 @@ def test_every_answer_lies_in_the_range_of_its_query(case: Case) -> None:
         p.name: Range(min(times), max(times)) if times else EMPTY
         for p in deps.core.inputs
         if p.temporal
-        for times in [[int(row[-1]) for row in case.facts.get(p.source, [])]]
+        for times in [[int(row[-1]) for row in case.facts.get(p.base, [])]]
     }
     result = ranges(deps, data, Range(case.low, case.high))
     answers = naive.evaluate(case.program, case.facts, case.queries, case.low, case.high)

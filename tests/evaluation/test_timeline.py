@@ -42,8 +42,7 @@ def evaluated(program: tidelog.Program, facts: twoway.Facts, asked: Range) -> di
     whole = core(program, program.heads)
     given = {
         p.name: [
-            (row[:-1], int(row[-1])) if p.temporal else (row, None)
-            for row in facts.get(p.source, ())
+            (row[:-1], int(row[-1])) if p.temporal else (row, None) for row in facts.get(p.base, ())
         ]
         for p in whole.inputs
     }

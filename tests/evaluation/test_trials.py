@@ -170,6 +170,7 @@ def made(example: str, folder: Path) -> None:
     subprocess.run([sys.executable, str(script), str(folder)], check=True)
 
 
+@pytest.mark.slow
 def test_arriving_files(tmp_path: Path) -> None:
     made("arriving", tmp_path / "facts")
     wanted = arriving(tmp_path / "facts")
@@ -181,6 +182,7 @@ def test_arriving_files(tmp_path: Path) -> None:
     assert answered("arriving", tmp_path / "facts", "5m", tmp_path / "out") == wanted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("example", ["datacentre", "payments"])
 def test_facts_are_those_that_the_script_makes(example: str, tmp_path: Path) -> None:
     copy = tmp_path / "make_facts.py"

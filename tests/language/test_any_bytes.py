@@ -97,6 +97,7 @@ def test_any_bytes(maker: int, seed: int) -> None:
         refuse_to_fail(MAKERS[maker](rng))
 
 
+@pytest.mark.slow
 def test_more_than_five_thousand_are_tried() -> None:
     assert len(SEEDS) * len(MAKERS) * 2 * EACH >= 5_000
 

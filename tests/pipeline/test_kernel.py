@@ -50,8 +50,8 @@ class Emulated:
         self.pace = pace
         rigid = {
             p.name: typed_table(
-                in_memory(self.schemas[p.source], case.facts.get(p.source, []), None),
-                self.schemas[p.source],
+                in_memory(self.schemas[p.base], case.facts.get(p.base, []), None),
+                self.schemas[p.base],
             )
             for p in self.schedule.deps.core.inputs
             if not p.temporal
@@ -64,7 +64,7 @@ class Emulated:
         self.sql = duckdb.connect()
 
     def batch(self, facts: dict[str, list[tuple]]) -> None:
-        inputs = {p.source for p in self.schedule.deps.core.inputs if p.temporal}
+        inputs = {p.base for p in self.schedule.deps.core.inputs if p.temporal}
         facts = {n: f for n, f in facts.items() if n in inputs and f}
         ticks = [row[-1] for rows in facts.values() for row in rows]
         seen = {name: max(row[-1] for row in rows) for name, rows in facts.items()}
@@ -76,8 +76,8 @@ class Emulated:
         plan = replace(self.schedule.plan, ranges=inputs, data=inputs)
         for p in self.schedule.deps.core.inputs:
             if p.temporal:
-                schema = self.schemas[p.source]
-                table = typed_table(in_memory(schema, facts.get(p.source, []), None), schema)
+                schema = self.schemas[p.base]
+                table = typed_table(in_memory(schema, facts.get(p.base, []), None), schema)
                 self.sql.register(plan.inputs[p.name], table)
         writer = Writer(plan)
         self.sql.execute("CREATE OR REPLACE TABLE tidelog_text (i BIGINT, v VARCHAR)")
@@ -161,7 +161,7 @@ def check(
 ) -> None:
     layout = schemas(case.program)
     inputs = tuple(
-        p.source
+        p.base
         for p in core(resolve(case.program, {}), case.queries).below(case.queries).inputs
         if p.temporal
     )

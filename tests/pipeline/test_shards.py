@@ -43,7 +43,7 @@ class Driver:
         self.partitions = partitions if self.shards.positions is not None else 1
         self.schemas = schemas(program)
         self.rigid = {
-            p.name: set(Intake(self.schemas[p.source]).rows(case.facts.get(p.source, [])))
+            p.name: set(Intake(self.schemas[p.base]).rows(case.facts.get(p.base, [])))
             for p in deps.core.inputs
             if not p.temporal
         }
@@ -56,7 +56,7 @@ class Driver:
     def packed(self, facts: dict[str, list[tuple]]) -> pa.Table:
         found = [self.shards.schema.empty_table()]
         for name, relation in self.shards.inputs.items():
-            source = self.shards.deps.core.predicates[name].source
+            source = self.shards.deps.core.predicates[name].base
             times: dict[int, set] = {}
             for *row, time in facts.get(source, []):
                 times.setdefault(time, set()).add(tuple(row))
@@ -150,7 +150,7 @@ def test_shards_are_one_online_stream(
     if not driver.queries:
         return
     event("whole" if driver.shards.whole else "keyed" if driver.partitions > 1 else "one")
-    inputs = {p.source for p in driver.shards.deps.core.inputs if p.temporal}
+    inputs = {p.base for p in driver.shards.deps.core.inputs if p.temporal}
     facts = {n: [tuple(r) for r in rows] for n, rows in case.facts.items()}
     times = sorted({r[-1] for n in inputs for r in facts.get(n, [])})
     if not times:

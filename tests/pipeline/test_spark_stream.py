@@ -68,7 +68,7 @@ def check(
     program = resolve(case.program, {})
     layout = schemas(program)
     needed = core(program, case.queries).below(case.queries).inputs
-    inputs = {p.source for p in needed if p.temporal}
+    inputs = {p.base for p in needed if p.temporal}
     times = [r[-1] for n in inputs for r in case.facts.get(n, [])]
     if not times:
         return

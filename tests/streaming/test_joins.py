@@ -12,14 +12,14 @@ from support.deep import examples
 
 import tidelog
 from tidelog.analysis.dependencies import Dependencies
-from tidelog.language.program import Value
+from tidelog.language.program import Row, Value
 from tidelog.logic.clause import AT_HEAD, RIGID, Clause, FixedTick, Head, Offset, Premise, Sign
 from tidelog.logic.core import Core
 from tidelog.logic.match import JoinOrder, constant_value, matches
 from tidelog.logic.normalise import clause_of, core
 from tidelog.logic.order import decide
 from tidelog.streaming.cells import Lookup
-from tidelog.streaming.joins import CompiledClause, IndexedSlice, Row, chosen
+from tidelog.streaming.joins import CompiledClause, IndexedSlice, chosen
 from tidelog.streaming.schedule import NotStreamed, Schedule
 
 RULES = (

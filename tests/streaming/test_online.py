@@ -15,7 +15,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from oracle import naive
 from oracle.generate import Case, programs_and_facts
-from support.deep import examples
+from support.deep import examples, times
 
 import tidelog
 from tidelog.analysis.dependencies import Class, dependencies
@@ -357,7 +357,7 @@ def test_real_data_tick_by_tick(name: str, mode: str, shared_data: Path) -> None
     program = tidelog.load(folder / "rules.tdl")
     layout = schemas(program)
     rigid: dict[str, list] = {}
-    times: dict[int, dict[str, list]] = {}
+    by_tick: dict[int, dict[str, list]] = {}
     for predicate, schema in layout.items():
         converters = [{"int": int, "float": float}.get(str(c.type), str) for c in schema.columns]
         with (folder / "facts" / f"{predicate}.csv").open(newline="") as file:
@@ -371,15 +371,15 @@ def test_real_data_tick_by_tick(name: str, mode: str, shared_data: Path) -> None
                     rigid.setdefault(predicate, []).append(values)
                 else:
                     at = int(row[schema.time])
-                    times.setdefault(at, {}).setdefault(predicate, []).append(values)
+                    by_tick.setdefault(at, {}).setdefault(predicate, []).append(values)
     # The whole of it takes minutes; `make test-deep` reads further.
-    some = sorted(times)[: times(400)]
+    some = sorted(by_tick)[: times(400)]
     stream = Stream(program, rigid=rigid, mode=mode)
     got: dict[str, list] = {query: [] for query in program.outputs}
-    for step in stream.run((tick, times[tick]) for tick in some):
+    for step in stream.run((tick, by_tick[tick]) for tick in some):
         for query, table in step.answers.items():
             got[query] += rows(table)
-    facts = {p: [(*r, t) for t in some for r in times[t].get(p, ())] for p in layout}
+    facts = {p: [(*r, t) for t in some for r in by_tick[t].get(p, ())] for p in layout}
     for query in program.outputs:
         want = program.query(query, {**facts, **rigid}, from_=some[0], to=some[-1])
         assert sorted(got[query], key=str) == sorted(rows(want), key=str)

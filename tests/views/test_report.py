@@ -173,7 +173,7 @@ def test_lanes_and_proofs_hold_what_holds(case: Case) -> None:
         except TooHard:
             return
     true = naive.evaluate(case.program, case.facts, names, case.low, case.high)
-    predicates = {p.source: p for p in found.deps.core.predicates.values()}
+    predicates = {p.base: p for p in found.deps.core.predicates.values()}
     wanted = {
         (name, objects_of(predicates[name], Ground(name, row[:-1])), row[-1])
         for name in predicates

@@ -285,10 +285,6 @@ def _sorting(fact: Ground) -> tuple[bool, int, str, str]:
     return (fact.time is not None, fact.time or 0, fact.predicate, str(fact.args))
 
 
-def explicit_times(core: Core) -> list[int]:
-    return list(core.fixed_ticks)
-
-
 def constants_of(core: Core) -> set[Constant]:
     """The constants that clauses mention."""
     terms = (term for clause in core.clauses for term in clause.terms)

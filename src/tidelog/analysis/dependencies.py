@@ -16,7 +16,7 @@ from tidelog.analysis.graph import Arc, Bound, components, longest
 from tidelog.analysis.partition import PartitionKey, partition_key
 from tidelog.errors import NoAnswer
 from tidelog.language.program import Rule
-from tidelog.logic.clause import Clause, FixedTick, Free, Offset, Rigid, Sign, When
+from tidelog.logic.clause import Clause, FixedTick, Free, Offset, Premise, Rigid, Sign
 from tidelog.logic.core import Core
 
 
@@ -48,25 +48,35 @@ class Reach:
 class Edge:
     """One use of a predicate in a clause."""
 
-    head: str
-    body: str
-    when: When
-    sign: Sign
     clause: Clause
+    premise: Premise
+
+    @property
+    def head(self) -> str:
+        return self.clause.head.predicate
+
+    @property
+    def body(self) -> str:
+        return self.premise.predicate
 
     @property
     def offset(self) -> int | None:
         """How far the body lies from the head; None for rigid, fixed and unconnected times."""
-        return self.when.ticks if isinstance(self.when, Offset) else None
+        return self.premise.offset
 
     @property
     def point(self) -> int | None:
-        return self.when.tick if isinstance(self.when, FixedTick) else None
+        return self.premise.point
+
+    @property
+    def sign(self) -> Sign:
+        return self.premise.sign
 
     @property
     def distance(self) -> str:
         """How far the body lies from the head, for people: `+1`, `0`, `@ 5`, `any` or `rigid`."""
-        match self.when:
+        when = self.premise.when
+        match when:
             case Offset(ticks):
                 return f"{ticks:+d}" if ticks else "0"
             case FixedTick(tick):
@@ -76,11 +86,7 @@ class Edge:
             case Rigid():
                 return "rigid"
             case _:
-                assert_never(self.when)
-
-    @property
-    def rule(self) -> Rule:
-        return self.clause.as_rule
+                assert_never(when)
 
 
 @dataclass(frozen=True)
@@ -125,9 +131,7 @@ class Dependencies:
     @cached_property
     def edges(self) -> tuple[Edge, ...]:
         return tuple(
-            Edge(clause.head.predicate, p.predicate, p.when, p.sign, clause)
-            for clause in self.core.clauses
-            for p in clause.premises
+            Edge(clause, premise) for clause in self.core.clauses for premise in clause.premises
         )
 
     @cached_property

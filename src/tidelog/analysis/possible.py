@@ -19,7 +19,6 @@ from tidelog.language.program import (
     Comparison,
     Constant,
     Operator,
-    Rule,
     Term,
     Type,
     Variable,
@@ -43,23 +42,15 @@ class Open:
 
     premise: Premise
 
-    @property
-    def atom(self) -> Premise:
-        return self.premise
-
 
 @dataclass(frozen=True)
-class PossibleRule:
+class PossibleClause:
     """A specialised clause, with what each of its premises stands for."""
 
     clause: Clause
     origin: Clause
     head: Head  # with all arguments, known and arbitrary
     body: tuple[Premise | Open, ...]  # likewise, in the order of the origin's premises
-
-    @property
-    def rule(self) -> Rule:
-        return self.clause.as_rule
 
 
 @dataclass
@@ -68,7 +59,7 @@ class Possible:
 
     deps: Dependencies
     query: str
-    rules: list[PossibleRule]
+    clauses: list[PossibleClause]
     patterns: dict[str, list[Pattern]]
     exact: bool
 
@@ -95,7 +86,7 @@ class Possible:
         later = [Clause(Head(FUTURE, when=FixedTick(t))) for t in range(tin + 1, last + 1)]
         if until is None:
             later.append(Clause(Head(FUTURE, when=AT_HEAD), (Premise(FUTURE, when=Offset(-1)),)))
-        clauses = (*own.clauses, *later, *(p.clause for p in self.rules))
+        clauses = (*own.clauses, *later, *(p.clause for p in self.clauses))
         return Core(own.program, clauses, predicates)
 
 
@@ -155,7 +146,7 @@ def possible(deps: Dependencies, *, anything: bool = False) -> Possible:
                     continue
                 done.add((number, choice))
                 for pattern, special, exact in _specialise(core, clause, choice):
-                    made.rules.append(special)
+                    made.clauses.append(special)
                     made.exact = made.exact and exact
                     if pattern not in made.patterns[clause.head.predicate]:
                         made.patterns[clause.head.predicate].append(pattern)
@@ -223,7 +214,7 @@ def _choices(made: Possible, premise: Premise) -> list[_Choice]:
 
 def _specialise(
     core: Core, clause: Clause, choice: tuple[_Choice, ...]
-) -> Iterator[tuple[Pattern, PossibleRule, bool]]:
+) -> Iterator[tuple[Pattern, PossibleClause, bool]]:
     """The clause with its premises at given patterns; several where bools are expanded."""
     bools = [
         (premise, i)
@@ -298,7 +289,7 @@ class _Joined:
 
 def _assembled(
     core: Core, clause: Clause, choice: tuple[_Choice, ...], joined: _Joined
-) -> tuple[Pattern, PossibleRule, bool] | None:
+) -> tuple[Pattern, PossibleClause, bool] | None:
     premises: list[Premise] = []
     meaning: list[Premise | Open] = []
     for premise, pattern in zip(clause.premises, choice, strict=True):
@@ -332,7 +323,7 @@ def _assembled(
     head = Head(pattern_name(clause.head.predicate, own), tuple(args), when)
     special = replace(clause, head=head, premises=tuple(premises), tests=tuple(tests))
     whole_head = Head(clause.head.predicate, tuple(map(joined.find, clause.head.args)), when)
-    return own, PossibleRule(special, clause, whole_head, tuple(meaning)), exact
+    return own, PossibleClause(special, clause, whole_head, tuple(meaning)), exact
 
 
 def _divided(clause: Clause, joined: _Joined) -> tuple[list[Comparison], list[Comparison]]:

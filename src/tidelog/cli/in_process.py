@@ -34,7 +34,7 @@ def in_process(task: StreamTask, log: RunLog, *, watched: bool) -> list[Pending]
 
     With `watched`, what becomes of pending answers is told on standard error meanwhile.
     """
-    run = _Run(task, log, watched)
+    run = _InProcess(task, log, watched)
     try:
         if run.folder is not None and not run.folder.begun:
             run.save(run.folder)
@@ -49,7 +49,7 @@ def in_process(task: StreamTask, log: RunLog, *, watched: bool) -> list[Pending]
     return left
 
 
-class _Run:
+class _InProcess:
     """A stream with what feeds it, where its answers go, and its checkpoint."""
 
     def __init__(self, task: StreamTask, log: RunLog, watched: bool) -> None:

@@ -28,7 +28,7 @@ from tidelog.views import terminal
 
 if TYPE_CHECKING:
     from tidelog.analysis.definitive import Pending
-    from tidelog.streaming.options import Emit, History, Mode, StreamOptions
+    from tidelog.streaming.options import Emit, History, StreamMode, StreamOptions
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -139,15 +139,9 @@ def run_command(
     """Run RULES over a stream of facts: answers as soon as they are final."""
     from tidelog.pipeline.publishing import is_prometheus
 
-    if facts == "":
-        raise click.UsageError("--facts names no file or folder")
-    if facts == "-" and (engine == "spark" or rules == "-"):
-        raise click.UsageError(
-            "standard input is read in process: --engine duckdb, rules in a file"
-        )
+    here = _is_in_process(facts, rules, engine)
     spark_only = {name: given.pop(name) for name in _SPARK_ONLY}
     options = _options(pending, **given)
-    here = facts == "-" or engine == "duckdb"
     published = metrics if metrics is not None and is_prometheus(metrics) else None
     if here:
         _refuse_in_process({f"metrics {metrics}, for Prometheus,": published, **spark_only})
@@ -172,9 +166,19 @@ def run_command(
     _report(log.summary(), as_json, None if here else checkpoint, left)
 
 
+def _is_in_process(facts: str, rules: str, engine: str | None) -> bool:
+    if facts == "":
+        raise click.UsageError("--facts names no file or folder")
+    if facts == "-" and (engine == "spark" or rules == "-"):
+        raise click.UsageError(
+            "standard input is read in process: --engine duckdb, rules in a file"
+        )
+    return facts == "-" or engine == "duckdb"
+
+
 def _options(
     pending: bool,
-    mode: Mode,
+    mode: StreamMode,
     emit: Emit,
     history: History,
     lateness: int,

@@ -8,6 +8,7 @@ run. With 60 bits of 64 no shift reaches the sign.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from textwrap import indent
 from typing import Any, TypeVar
 
 from tidelog.language.program import Type, Value
@@ -139,6 +140,22 @@ def pack_sql(
     )
 
 
+def density_sql(values: Sequence[str], names: Sequence[str], source: str) -> str:
+    """How many facts a source has, and how many packed rows they would make (DuckDB only)."""
+    inner = f"SELECT {_list(values, f't // {CHUNK} AS c')} FROM {source}"
+    grouped = f"SELECT count(*) AS n FROM ({inner}) AS x GROUP BY {_list(names, 'c')}"
+    return f"SELECT CAST(coalesce(sum(n), 0) AS BIGINT), count(*) FROM ({grouped}) AS g"
+
+
+def in_chunks_sql(chunks: Iterable[int]) -> str:
+    """The condition that a tick is in one of some chunks, given by their first ticks.
+
+    >>> in_chunks_sql([0, 120])
+    '(t BETWEEN 0 AND 59 OR t BETWEEN 120 AND 179)'
+    """
+    return f"({' OR '.join(f't BETWEEN {c} AND {c + CHUNK - 1}' for c in chunks)})"
+
+
 def unpack_sql(names: Sequence[str], source: str) -> str:
     """Packed rows of a source as a row for each tick, with the tick as t."""
     places = ", ".join(f"({i})" for i in range(CHUNK))
@@ -200,6 +217,25 @@ def restrict_sql(names: Sequence[str], table: str, low: int, high: int) -> str:
         f"SELECT {_list(names, 'c', 'b')} FROM (SELECT {_list(names, 'c')},"
         f" b & {mask_sql(low, high)} AS b FROM {table}"
         f" WHERE {chunks_sql(low, high)}) AS m WHERE b <> 0"
+    )
+
+
+def merge_sql(names: Sequence[str], rows: str, within: tuple[int, int] | None) -> str:
+    """Packed rows of a select, of which several may be for one chunk, as one row for each.
+
+    With two ticks, only what holds between them.
+    """
+    if within is None:
+        return (
+            f"SELECT {_list(names, 'c')}, bit_or(b) AS b FROM (\n{indent(rows, '  ')}\n) AS u\n"
+            f"GROUP BY {_list(names, 'c')}"
+        )
+    return (
+        f"SELECT {_list(names, 'c', 'b')} FROM (\n"
+        f"  SELECT {_list(names, 'c')}, bit_or(b) & {mask_sql(*within)} AS b FROM (\n"
+        f"{indent(rows, '    ')}\n  ) AS u\n"
+        f"  WHERE {chunks_sql(*within)}\n"
+        f"  GROUP BY {_list(names, 'c')}\n) AS m WHERE b <> 0"
     )
 
 

@@ -36,7 +36,7 @@ from tidelog.evaluation.ranges import times_in_rules
 from tidelog.evaluation.recursion import Recursion
 from tidelog.evaluation.sql import Writer
 from tidelog.language.program import TIME_COLUMN, Program
-from tidelog.logic.normalise import Core, Predicate
+from tidelog.logic.core import Core, Predicate
 
 # Facts a packed row must take for packing to pay, and chunks of data that make it worth a look.
 _DENSE = 1.25
@@ -119,7 +119,7 @@ class Engine(Database):
         self, whole: Core, queries: Iterable[str], asked: Range, until: int | None = None
     ) -> Plan:
         """The plan of queries of a core; facts after the tick `until` are not looked at."""
-        data = {p.name: self.loaded[p.source].range for p in whole.inputs if p.temporal}
+        data = {p.name: self.loaded[p.base].range for p in whole.inputs if p.temporal}
         return plan(dependencies(whole, queries), data, EMPTY if asked.empty else asked, until)
 
     def query(
@@ -132,7 +132,7 @@ class Engine(Database):
         for name in queries:
             self.progress(f"answers of {name}")
             table = self.arrow(writer.rows(name))
-            answers[name] = self._named(writer.plan.deps.core.predicates[name], table)
+            answers[name] = self.named(writer.plan.deps.core.predicates[name], table)
         return answers
 
     def count(self, query: str, from_: int | None = None, to: int | None = None) -> int:
@@ -141,7 +141,8 @@ class Engine(Database):
         (n,) = self.one(writer.count(query))
         return int(n)
 
-    def _named(self, predicate: Predicate, table: pa.Table) -> pa.Table:
+    def named(self, predicate: Predicate, table: pa.Table) -> pa.Table:
+        """A table of answers under the names, and with the times, that users asked for."""
         names = list(self.typed.output_columns(predicate.name))
         if predicate.temporal:
             names.append(TIME_COLUMN)
@@ -161,7 +162,7 @@ class Engine(Database):
         """
         writer = Writer(plan)
         for name, table in plan.inputs.items():
-            view = self.loaded[plan.deps.core.predicates[name].source].view
+            view = self.loaded[plan.deps.core.predicates[name].base].view
             view = view if facts is None else facts.get(name, view)
             self.view(table, f"SELECT * FROM {view}")
         self.offer_texts(writer.texts)
@@ -186,7 +187,7 @@ class Engine(Database):
         for step in plan.steps:
             match step:
                 case Scan():
-                    self.progress(f"packing {step.predicate.source}")
+                    self.progress(f"packing {step.predicate.base}")
                     store = self.table
                     if self._sparse(step, writer):
                         writer.unpacked.add(step.name)

@@ -1,4 +1,4 @@
-"""Ctrl-C while DuckDB works: it looks up from a query only when that is done."""
+"""Ctrl-C while DuckDB works; by itself, Python would notice it only after the query."""
 
 from __future__ import annotations
 

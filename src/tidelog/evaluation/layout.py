@@ -79,10 +79,10 @@ class Layout:
         places = {r.number: (query, "answers") for query, r in self.given.items()}
         for name, table in self.plan.tables.items():
             if table in self.derived:
-                places[self.derived[table].number] = (predicates[name].source, "derived")
+                places[self.derived[table].number] = (predicates[name].base, "derived")
         for step in self.plan.steps:
             if isinstance(step, Scan) and step.name in self.scans:
-                places[self.scans[step.name].number] = (step.predicate.source, "input")
+                places[self.scans[step.name].number] = (step.predicate.base, "input")
         return places
 
     @cached_property

@@ -167,7 +167,7 @@ def _users(
     made: Possible, used: Mapping[str, Predicate], settled: frozenset[str]
 ) -> Iterator[Clause]:
     """A premise of a possible match is used when the head is."""
-    for rule in made.rules:
+    for rule in made.clauses:
         clause = rule.clause
         head = Premise(used[clause.head.predicate].name, clause.head.args, clause.head.when)
         for premise, meaning in zip(clause.premises, rule.body, strict=True):

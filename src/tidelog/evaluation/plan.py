@@ -18,7 +18,7 @@ from tidelog.errors import NoAnswer
 from tidelog.evaluation.ranges import ranges
 from tidelog.language.program import Comparison, Constant, Term, Variable
 from tidelog.logic.clause import AT_HEAD, Clause, Head, Offset, Premise
-from tidelog.logic.normalise import Predicate
+from tidelog.logic.core import Predicate
 
 
 class Unbounded(Exception):
@@ -180,7 +180,7 @@ class _Planner:
         self.inputs: dict[str, str] = {}
         for name, predicate in self.core.predicates.items():
             if predicate.input:
-                self.inputs[name] = table_name("in", len(self.inputs) + 1, predicate.source)
+                self.inputs[name] = table_name("in", len(self.inputs) + 1, predicate.base)
             else:
                 self.tables[name] = table_name("p", len(self.tables) + 1, name)
 
@@ -291,7 +291,7 @@ class _Planner:
         key = (premise.predicate, *_shape(premise, local), tuple(columns))
         scan = self.scans.get(key)
         if scan is None:
-            name = table_name("s", len(self.scans) + 1, predicate.source)
+            name = table_name("s", len(self.scans) + 1, predicate.base)
             scan = self.scans[key] = Scan(name, predicate, premise, local, tuple(columns))
             self.steps.append(scan)
         return Operand(scan.name, tuple(premise.args[i] for i in columns), premise)

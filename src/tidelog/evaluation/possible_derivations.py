@@ -13,7 +13,7 @@ from typing import Protocol, TypeAlias
 
 from tidelog.analysis.containment import Ground
 from tidelog.analysis.definitive import Awaited, Pending
-from tidelog.analysis.possible import Open, Possible, PossibleRule
+from tidelog.analysis.possible import Open, Possible, PossibleClause
 from tidelog.language.program import Constant, Row, Term, Value
 from tidelog.logic.core import Role
 from tidelog.logic.match import JoinOrder, RowSource, constant_value, matches, term_values
@@ -53,7 +53,7 @@ class _Leaves:
 class _Match:
     """A possible rule with values for its variables, as far as these are known."""
 
-    rule: PossibleRule
+    rule: PossibleClause
     order: JoinOrder
     binding: Row
     head: dict[str, Value]  # values that only the head has
@@ -80,8 +80,8 @@ class PossibleDerivations:
             for name, patterns in possible.patterns.items()
             for pattern in patterns
         }
-        self._rules: dict[str, list[tuple[PossibleRule, JoinOrder]]] = {}
-        for rule in possible.rules:
+        self._rules: dict[str, list[tuple[PossibleClause, JoinOrder]]] = {}
+        for rule in possible.clauses:
             order = JoinOrder.from_head(rule.clause)
             self._rules.setdefault(rule.clause.head.predicate, []).append((rule, order))
 

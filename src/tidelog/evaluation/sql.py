@@ -10,18 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from textwrap import indent
 from typing import assert_never
 
 from tidelog.data.packed import (
-    CHUNK,
     COUNT,
     bit,
     chunk,
-    chunks_sql,
     columns,
+    density_sql,
     fill_sql,
     holds_at_sql,
-    mask_sql,
+    in_chunks_sql,
+    merge_sql,
     pack_sql,
     restrict_sql,
     shift_sql,
@@ -49,7 +50,7 @@ from tidelog.language.program import (
     Variable,
 )
 from tidelog.logic.clause import FixedTick, Free, Offset, Rigid
-from tidelog.logic.normalise import Predicate
+from tidelog.logic.core import Predicate
 
 # Text constants that cannot stand in a SQL text of either engine: `tidelog_text(i, v)`.
 TEXTS = "tidelog_text"
@@ -67,7 +68,8 @@ class Writer:
         ]
         self.texts: dict[str, int] = {value: i for i, value in enumerate(awkward)}
         self.unpacked: set[str] = set()  # scans whose rows hold one bit each
-        # Where work is split: keeps of some facts known from the start those that belong here.
+        # Where work is split: every partition can derive what rests on no temporal facts; this
+        # makes of a select of such facts one that keeps those of a single partition.
         self.own: Callable[[Predicate, str], str] | None = None
 
     # Literals
@@ -120,11 +122,8 @@ class Writer:
         """How many facts a scan selects in some chunks, and how many rows they pack into."""
         table = self.plan.inputs[scan.predicate.name]
         kept, where = self._selected(scan)
-        names = columns(len(kept))
-        where.append(f"({' OR '.join(f't BETWEEN {c} AND {c + CHUNK - 1}' for c in chunks)})")
-        inner = f"SELECT {_list(kept, f't // {CHUNK} AS c')} FROM {table}{_where(where)}"
-        grouped = f"SELECT count(*) AS n FROM ({inner}) AS x GROUP BY {_list(names, 'c')}"
-        return f"SELECT CAST(coalesce(sum(n), 0) AS BIGINT), count(*) FROM ({grouped}) AS g"
+        where.append(in_chunks_sql(chunks))
+        return density_sql(kept, columns(len(kept)), f"{table}{_where(where)}")
 
     def _selected(self, scan: Scan) -> tuple[list[str], list[str]]:
         """The columns a scan keeps and its conditions."""
@@ -269,22 +268,11 @@ class Writer:
         """The union of some selects, one row per fact or per chunk of a fact."""
         all_ = "\nUNION ALL\n".join(parts)
         if not predicate.temporal:
-            return f"SELECT DISTINCT * FROM (\n{_indent(all_)}\n) AS u"
-        names = columns(len(predicate.types))
-        if clip is None:
-            return (
-                f"SELECT {_list(names, 'c')}, bit_or(b) AS b FROM (\n{_indent(all_)}\n) AS u\n"
-                f"GROUP BY {_list(names, 'c')}"
-            )
-        if clip.empty:
+            return f"SELECT DISTINCT * FROM (\n{indent(all_, '  ')}\n) AS u"
+        if clip is not None and clip.empty:
             return self.empty(predicate)
-        return (
-            f"SELECT {_list(names, 'c', 'b')} FROM (\n"
-            f"  SELECT {_list(names, 'c')}, bit_or(b) & {mask_sql(*_ends(clip))} AS b FROM (\n"
-            f"{_indent(_indent(all_))}\n  ) AS u\n"
-            f"  WHERE {chunks_sql(*_ends(clip))}\n"
-            f"  GROUP BY {_list(names, 'c')}\n) AS m WHERE b <> 0"
-        )
+        within = None if clip is None else _ends(clip)
+        return merge_sql(columns(len(predicate.types)), all_, within)
 
     def shifted(self, table: str, arity: int, by: int) -> str:
         """The table moved by some ticks."""
@@ -512,7 +500,3 @@ def _within(range_: Range, data: Range) -> list[str]:
 
 def _where(conditions: Sequence[str]) -> str:
     return f"\nWHERE {' AND '.join(conditions)}" if conditions else ""
-
-
-def _indent(text: str) -> str:
-    return "\n".join("  " + line for line in text.split("\n"))

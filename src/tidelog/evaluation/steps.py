@@ -14,7 +14,7 @@ from tidelog.evaluation.engine import SqlEngine
 from tidelog.evaluation.plan import Derive, Fixpoint, Plan, PlanStep, Scan
 from tidelog.evaluation.recursion import SHORTER, Recursion
 from tidelog.evaluation.sql import Writer, narrowed
-from tidelog.logic.normalise import Predicate
+from tidelog.logic.core import Predicate
 
 
 @dataclass
@@ -60,7 +60,7 @@ class StepRunner:
         self, step: Scan, writer: Writer, facts: Mapping[str, str], state: Mapping[str, str]
     ) -> str:
         """New facts and kept ones together; the table of the new ones is returned."""
-        self.progress(f"packing {step.predicate.source}")
+        self.progress(f"packing {step.predicate.base}")
         packed = facts.get(step.name)
         new = writer.scan(step) if packed is None else f"SELECT * FROM {packed}"
         if step.name not in state:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 # Times, offsets and integers are 64-bit everywhere they are stored.
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
@@ -160,11 +160,25 @@ class Rule:
 
     @property
     def atoms(self) -> tuple[Atom, ...]:
-        return tuple(literal for literal in self.body if isinstance(literal, Atom))
+        return self._parts()[0]
 
     @property
     def comparisons(self) -> tuple[Comparison, ...]:
-        return tuple(literal for literal in self.body if isinstance(literal, Comparison))
+        return self._parts()[1]
+
+    def _parts(self) -> tuple[tuple[Atom, ...], tuple[Comparison, ...]]:
+        """Atoms and comparisons; another kind of literal has to say here what it is."""
+        atoms: list[Atom] = []
+        comparisons: list[Comparison] = []
+        for literal in self.body:
+            match literal:
+                case Atom():
+                    atoms.append(literal)
+                case Comparison():
+                    comparisons.append(literal)
+                case _:
+                    assert_never(literal)
+        return tuple(atoms), tuple(comparisons)
 
 
 @dataclass(frozen=True, slots=True)

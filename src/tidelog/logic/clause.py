@@ -70,43 +70,13 @@ class Sign(Enum):
     NEGATIVE = "negative"
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
-    """What a clause derives. An offset is always 0: all times are told from the head's."""
+class _Part:
+    """What heads and premises have in common."""
 
-    predicate: str
-    args: tuple[Term, ...] = ()
-    when: HeadTime = RIGID
-    origin: Origin = field(default=NOWHERE, compare=False, repr=False)
+    __slots__ = ()
 
-    @property
-    def variables(self) -> Iterator[Variable]:
-        """The object variables, in order, repeated as written."""
-        return (term for term in self.args if isinstance(term, Variable))
-
-    @property
-    def temporal(self) -> bool:
-        return not isinstance(self.when, Rigid)
-
-    @property
-    def point(self) -> int | None:
-        """The tick, where it is a fixed one."""
-        return self.when.tick if isinstance(self.when, FixedTick) else None
-
-    def can_be_at(self, tick: int | None) -> bool:
-        """Whether a fact at a tick can be this: a fixed one must be that tick."""
-        return not isinstance(self.when, FixedTick) or self.when.tick == tick
-
-
-@dataclass(frozen=True, slots=True)
-class Premise:
-    """A fact that must be there (or must not be) for a clause to fire."""
-
-    predicate: str
-    args: tuple[Term, ...] = ()
-    when: When = RIGID
-    sign: Sign = Sign.POSITIVE
-    origin: Origin = field(default=NOWHERE, compare=False, repr=False)
+    args: tuple[Term, ...]
+    when: When
 
     @property
     def variables(self) -> Iterator[Variable]:
@@ -126,6 +96,31 @@ class Premise:
     def point(self) -> int | None:
         """The tick, where it is a fixed one."""
         return self.when.tick if isinstance(self.when, FixedTick) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Head(_Part):
+    """What a clause derives. An offset is always 0: all times are told from the head's."""
+
+    predicate: str
+    args: tuple[Term, ...] = ()
+    when: HeadTime = RIGID
+    origin: Origin = field(default=NOWHERE, compare=False, repr=False)
+
+    def can_be_at(self, tick: int | None) -> bool:
+        """Whether a fact at a tick can be this: a fixed one must be that tick."""
+        return not isinstance(self.when, FixedTick) or self.when.tick == tick
+
+
+@dataclass(frozen=True, slots=True)
+class Premise(_Part):
+    """A fact that must be there (or must not be) for a clause to fire."""
+
+    predicate: str
+    args: tuple[Term, ...] = ()
+    when: When = RIGID
+    sign: Sign = Sign.POSITIVE
+    origin: Origin = field(default=NOWHERE, compare=False, repr=False)
 
     def tick(self, head: int | None) -> int | None:
         """When it must hold, given the tick of the head; None without a time.

@@ -12,7 +12,7 @@ from enum import Enum
 from functools import cached_property
 
 from tidelog.language.checks import derivable
-from tidelog.language.program import Program, Rule, Type
+from tidelog.language.program import Program, Type
 from tidelog.logic.clause import Clause
 
 
@@ -66,10 +66,6 @@ class Predicate:
         """Whether its facts come from outside."""
         return self.role is Role.INPUT or self.role is Role.GIVEN
 
-    @property
-    def source(self) -> str:
-        return self.base
-
     def made(
         self, role: Role, label: str = "", types: tuple[Type | None, ...] | None = None
     ) -> Predicate:
@@ -93,17 +89,6 @@ class Core:
         for clause in self.clauses:
             by_head.setdefault(clause.head.predicate, []).append(clause)
         return {name: tuple(clauses) for name, clauses in by_head.items()}
-
-    @cached_property
-    def rules(self) -> tuple[Rule, ...]:
-        return tuple(clause.as_rule for clause in self.clauses)
-
-    @cached_property
-    def rules_for(self) -> dict[str, tuple[Rule, ...]]:
-        return {
-            name: tuple(clause.as_rule for clause in clauses)
-            for name, clauses in self.clauses_for.items()
-        }
 
     @cached_property
     def inputs(self) -> tuple[Predicate, ...]:

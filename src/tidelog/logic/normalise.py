@@ -30,7 +30,6 @@ from tidelog.logic.clause import (
     FixedTick,
     Free,
     Head,
-    HeadTime,
     Offset,
     Premise,
     When,
@@ -124,20 +123,10 @@ def clause_of(rule: Rule) -> Clause:
                 tests.append(literal)
             case _:
                 assert_never(literal)
-    made = Head(head.predicate, head.args, _head_time(head.time), head.origin)
+    at = _when(head.time, head.time)
+    assert not isinstance(at, Free)
+    made = Head(head.predicate, head.args, at, head.origin)
     return Clause(made, tuple(premises), tuple(tests), rule.origin, rule)
-
-
-def _head_time(time: Time | None) -> HeadTime:
-    match time:
-        case TimeOffset():
-            return AT_HEAD
-        case TimePoint(tick):
-            return FixedTick(tick)
-        case None:
-            return RIGID
-        case _:
-            assert_never(time)
 
 
 def _when(time: Time | None, head: Time | None) -> When:
@@ -152,12 +141,3 @@ def _when(time: Time | None, head: Time | None) -> When:
             return RIGID
         case _:
             assert_never(time)
-
-
-def relative(rule: Rule, atom: Atom) -> int | None:
-    """How far a body atom lies from the head's time; None without a shared variable."""
-    when = _when(atom.time, rule.head.time)
-    return when.ticks if isinstance(when, Offset) else None
-
-
-__all__ = ["Core", "Predicate", "Role", "clause_of", "core", "handed_on", "relative"]

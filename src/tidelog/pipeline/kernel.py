@@ -130,7 +130,7 @@ class WaveWorker:
         for i, predicate in enumerate(self.layout.plan.deps.core.inputs):
             if not predicate.temporal:
                 continue
-            table = facts.get(predicate.source)
+            table = facts.get(predicate.base)
             if table is None:
                 names = [f"a{n}" for n in range(1, len(predicate.types) + 1)]
                 types = [arrow_type(t) for t in predicate.types]

@@ -19,7 +19,7 @@ from tidelog.analysis.definitive import Pending
 from tidelog.errors import DataError
 from tidelog.evaluation.spark.sources import Inputs
 from tidelog.pipeline.commit import Checkpoint, Commit, StatePart
-from tidelog.pipeline.modes import EVER, Derived, StreamMode
+from tidelog.pipeline.modes import EVER, Derived, Mode
 from tidelog.pipeline.places import Arrived, Driver, Executors, Place, SparkAnswers, configure
 from tidelog.pipeline.plan import PipelinePlan
 from tidelog.pipeline.state import StateFiles, chunks_of
@@ -42,7 +42,7 @@ class Pipeline(Generic[S]):
 
     spark: SparkSession
     plan: PipelinePlan
-    mode: StreamMode[S]
+    mode: Mode[S]
     inputs: Inputs
     state: StateFiles
     checkpoint: Checkpoint

@@ -25,6 +25,7 @@ from tidelog.evaluation.spark.chain import Chain, literal
 from tidelog.evaluation.spark.kernel import Kernel, packed_tables
 from tidelog.evaluation.spark.packing import Packing
 from tidelog.evaluation.spark.sources import Inputs, arrow_struct
+from tidelog.language.program import Row
 from tidelog.pipeline.commit import Commit, StatePart
 from tidelog.pipeline.kernel import WaveWorker
 from tidelog.pipeline.places import Driver, Executors
@@ -32,7 +33,6 @@ from tidelog.pipeline.plan import OfflineWork
 from tidelog.pipeline.shards import Shards
 from tidelog.pipeline.state import StateFiles, chunks_of
 from tidelog.streaming.clock import Clock, Pace, ShardReport, Span, Turn
-from tidelog.streaming.joins import Row
 
 # A time after all others.
 EVER = 2**62
@@ -52,7 +52,7 @@ class Derived:
     is_whole_state: bool = False  # whether what is to be kept replaces all state there was
 
 
-class StreamMode(Protocol[S]):
+class Mode(Protocol[S]):
     """A mode; S is its kind of step, from one input time to a later one."""
 
     @property
@@ -275,7 +275,7 @@ class OnlineMode:
         """SQL for the table of a row that has arrived."""
         predicates = self.shards.deps.core.predicates
         cases = [
-            f"WHEN {self.inputs.tag(predicates[name].source)} THEN {relation.number}"
+            f"WHEN {self.inputs.tag(predicates[name].base)} THEN {relation.number}"
             for name, relation in self.shards.inputs.items()
         ]
         return f"CAST(CASE tag {' '.join(cases)} END AS INT) AS tab"

@@ -26,7 +26,7 @@ from tidelog.evaluation.spark.sources import Inputs
 from tidelog.language.program import TIME_COLUMN
 from tidelog.pipeline.plan import PipelinePlan
 from tidelog.pipeline.store import Store
-from tidelog.streaming.clock import Clock
+from tidelog.streaming.clock import Clock, first_in_time
 from tidelog.streaming.sinks.sink import BatchAnswers, FileStore, LocalAnswers
 
 # Rows of state that one file may hold.
@@ -81,7 +81,7 @@ class FactTest:
 
     @property
     def late(self) -> str:
-        return "FALSE" if self.before.tin is None else f"t <= {self.before.tin}"
+        return f"t < {first_in_time(self.before.tin)}"
 
     @property
     def fine(self) -> str:

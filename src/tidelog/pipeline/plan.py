@@ -20,7 +20,7 @@ from tidelog.evaluation.layout import Layout
 from tidelog.evaluation.rows import Relation
 from tidelog.language.printer import print_rule
 from tidelog.language.program import Program
-from tidelog.logic.normalise import Core
+from tidelog.logic.core import Core
 from tidelog.pipeline.kernel import WaveJob
 from tidelog.pipeline.shards import Shards
 from tidelog.streaming.clock import Emission, Pace
@@ -142,7 +142,7 @@ class PipelinePlan:
     def inputs(self) -> dict[str, Schema]:
         """The inputs with a time that the queries need."""
         known = schemas(self.program)
-        return {p.source: known[p.source] for p in self.work.core.inputs if p.temporal}
+        return {p.base: known[p.base] for p in self.work.core.inputs if p.temporal}
 
     @property
     def pace(self) -> Pace:

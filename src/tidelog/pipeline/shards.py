@@ -26,12 +26,12 @@ from tidelog.evaluation.rows import (
     partition,
     row_schema,
 )
-from tidelog.language.program import Program, Type, Value
+from tidelog.language.program import Program, Row, Type, Value
 from tidelog.streaming.algorithm import AnswerRows, RowsByTime
 from tidelog.streaming.blocking import BlockingAlgorithm
 from tidelog.streaming.cell_graph import fits
 from tidelog.streaming.clock import ShardReport, Turn
-from tidelog.streaming.joins import Row, at
+from tidelog.streaming.joins import at
 from tidelog.streaming.online import OnlineAlgorithm
 from tidelog.streaming.schedule import check_streamed
 from tidelog.streaming.slices import packed_table
@@ -103,7 +103,7 @@ class Shards:
     def places(self) -> dict[int, tuple[str, str]]:
         """By table kept the predicate it is of: an input, derived, or known answers."""
         predicates = self.deps.core.predicates
-        places = {r.number: (predicates[n].source, "input") for n, r in self.inputs.items()}
+        places = {r.number: (predicates[n].base, "input") for n, r in self.inputs.items()}
         places |= {r.number: (name, "derived") for name, r in self.carried.items()}
         return places | {r.number: (query, "answers") for query, r in self.given.items()}
 

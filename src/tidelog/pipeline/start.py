@@ -17,6 +17,7 @@ from tidelog.evaluation.spark.given import Given
 from tidelog.evaluation.spark.kernel import Kernel
 from tidelog.evaluation.spark.shipping import check_shared, prepare
 from tidelog.evaluation.spark.sources import Files, Frames, Inputs
+from tidelog.language.program import Row
 from tidelog.pipeline.commit import Checkpoint, Commit
 from tidelog.pipeline.loop import Pipeline
 from tidelog.pipeline.modes import OfflineMode, OnlineMode
@@ -24,7 +25,6 @@ from tidelog.pipeline.plan import OfflineWork, OnlineWork, PipelinePlan
 from tidelog.pipeline.state import StateFiles
 from tidelog.pipeline.store import Store
 from tidelog.streaming.clock import Span, Turn
-from tidelog.streaming.joins import Row
 from tidelog.streaming.sinks.sink import Sink
 
 AnyPipeline: TypeAlias = Pipeline[Span] | Pipeline[Turn]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Protocol, TypeAlias
 
 from tidelog.analysis.definitive import Pending
-from tidelog.streaming.joins import Row
+from tidelog.language.program import Row
 from tidelog.streaming.snapshot import State
 
 AnswerRows: TypeAlias = dict[str, set[Row]]  # by query, with the time last where there is one

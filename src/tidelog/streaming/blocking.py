@@ -10,10 +10,10 @@ from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.engine import evaluate
 from tidelog.evaluation.open_answers import OpenAnswers
 from tidelog.evaluation.timeline import TooHard
-from tidelog.language.program import Program
-from tidelog.logic.normalise import Predicate
+from tidelog.language.program import Program, Row
+from tidelog.logic.core import Predicate
 from tidelog.streaming.algorithm import AnswerRows, FactsByTime, RowsByTime
-from tidelog.streaming.joins import Row, at
+from tidelog.streaming.joins import at
 from tidelog.streaming.snapshot import State, as_rows, plain
 
 
@@ -35,7 +35,7 @@ class BlockingAlgorithm:
         self.predicates = passes(program, self.queries).core.predicates
         self.known: dict[str, set[Row]] = {name: set() for name in program.inputs}
         for name, rows in rigid.items():
-            self.known[self.predicates[name].source] = set(rows)
+            self.known[self.predicates[name].base] = set(rows)
         self.due: dict[str, int | None] = dict.fromkeys(self.queries)
         self.given: dict[str, set[Row]] = {q: set() for q in self.queries}
         self.tin: int | None = None
@@ -70,7 +70,7 @@ class BlockingAlgorithm:
     def take(self, facts: FactsByTime) -> None:
         """Facts to keep."""
         for name, times in facts.items():
-            known = self.known[self.predicates[name].source]
+            known = self.known[self.predicates[name].base]
             known.update((*row, time) for time, rows in times.items() for row in rows)
 
     def close(self, last: int, low: int) -> AnswerRows:
@@ -92,13 +92,13 @@ class BlockingAlgorithm:
     @property
     def history(self) -> int:
         """How many temporal facts are kept."""
-        return sum(len(self.known[p.source]) for p in self._temporal())
+        return sum(len(self.known[p.base]) for p in self._temporal())
 
     def facts(self) -> dict[str, RowsByTime]:
         facts: dict[str, RowsByTime] = {}
         for predicate in self._temporal():
             times = facts.setdefault(predicate.name, {})
-            for row in self.known[predicate.source]:
+            for row in self.known[predicate.base]:
                 times.setdefault(at(row), set()).add(row[:-1])
         return facts
 
@@ -124,7 +124,7 @@ class BlockingAlgorithm:
             "tin": self.tin,
             "due": self.due,
             "given": {q: plain(rows) for q, rows in self.given.items()},
-            "facts": {p.source: plain(self.known[p.source]) for p in self._temporal()},
+            "facts": {p.base: plain(self.known[p.base]) for p in self._temporal()},
         }
 
     def resume(self, state: State) -> None:

@@ -144,7 +144,7 @@ class CellGraph:
 
     def _place_clauses(self, number_of: Mapping[str, int]) -> None:
         certain = [(clause, None) for clause in self.deps.core.clauses]
-        possible = [(p.clause, p) for p in self.made.rules]
+        possible = [(p.clause, p) for p in self.made.clauses]
         number = 0
         for clause, origin in (*certain, *possible):
             head = self._base[clause.head.predicate]

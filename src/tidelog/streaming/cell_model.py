@@ -12,18 +12,19 @@ from itertools import product
 
 from tidelog.analysis.graph import Bound
 from tidelog.analysis.possible import FUTURE, any_pattern
+from tidelog.language.program import Row
 from tidelog.streaming.cell_graph import FAR, CellGraph
 from tidelog.streaming.cells import (
     NO_TIME,
     Cell,
+    CellContent,
     CellKey,
     Component,
     Lookup,
-    Model,
     derive,
     rigid_model,
 )
-from tidelog.streaming.joins import EMPTY, ONE, IndexedSlice, Row
+from tidelog.streaming.joins import EMPTY, ONE, IndexedSlice
 
 
 class CellModel:
@@ -38,7 +39,7 @@ class CellModel:
         self.static = rigid_model(graph.deps, graph.fixed, rigid)
         self._add_static_patterns()
         self._anything = self._anything_of_carried()
-        self._untouched: dict[tuple[int, Bound], Model] = {}
+        self._untouched: dict[tuple[int, Bound], CellContent] = {}
 
     def _add_static_patterns(self) -> None:
         """What never changes has no arbitrary arguments."""
@@ -49,9 +50,9 @@ class CellModel:
                     ground = made.ground(pattern)
                     self.static[made.name(name, pattern)] = self.static[name] if ground else EMPTY
 
-    def _anything_of_carried(self) -> Model:
+    def _anything_of_carried(self) -> CellContent:
         """What is carried on, far ahead: it may hold of anything at all."""
-        anything: Model = {}
+        anything: CellContent = {}
         for name in self.graph.deps.carrying:
             pattern = any_pattern(self.graph.deps.core.predicates[name])
             bools = sum(label is None for label in pattern)
@@ -88,7 +89,7 @@ class CellModel:
     def is_final(self, component: Component, layer: int) -> bool:
         return layer + component.final <= self.tin and component.pin <= self.tin
 
-    def evaluated(self, component: Component, layer: int) -> Model:
+    def evaluated(self, component: Component, layer: int) -> CellContent:
         """What a cell holds, by its rules."""
         final = self.is_final(component, layer)
         clauses = component.possible if final else [*component.possible, *component.certain]
@@ -121,7 +122,7 @@ class CellModel:
         """What follows for cells that no fact has touched has changed."""
         self._untouched.clear()
 
-    def _default(self, component: Component, layer: int) -> Model:
+    def _default(self, component: Component, layer: int) -> CellContent:
         """What a cell that no fact has touched holds."""
         if component.input or self.is_final(component, layer):
             return {}
@@ -141,7 +142,7 @@ class CellModel:
             known = self._untouched[key] = self._evaluated_default(component, layer)
         return known
 
-    def _evaluated_default(self, component: Component, layer: int) -> Model:
+    def _evaluated_default(self, component: Component, layer: int) -> CellContent:
         clauses = [clause for clause in component.possible if clause.point is None]
         return derive(clauses, layer, component.shifts, self._read_default)
 

@@ -14,9 +14,10 @@ from typing import TypeAlias, assert_never
 
 from tidelog.analysis.dependencies import Dependencies
 from tidelog.analysis.graph import Bound
-from tidelog.analysis.possible import PossibleRule
+from tidelog.analysis.possible import PossibleClause
+from tidelog.language.program import Row
 from tidelog.logic.clause import Clause, FixedTick, Free, Offset, Premise, Rigid
-from tidelog.streaming.joins import EMPTY, CompiledClause, IndexedSlice, Row
+from tidelog.streaming.joins import EMPTY, CompiledClause, IndexedSlice
 
 # A time later than all others: it stands for every output time to come.
 LATER = 1 << 70
@@ -25,7 +26,7 @@ LATE = LATER >> 1  # layers from here on belong to it
 NO_TIME = -LATER
 
 CellKey: TypeAlias = tuple[int, int]  # a component and a layer
-Model: TypeAlias = dict[str, IndexedSlice]  # by predicate, what holds in a cell
+CellContent: TypeAlias = dict[str, IndexedSlice]  # by predicate, what holds in a cell
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ class PlacedClause:
         number: int,
         clause: Clause,
         lookups: tuple[Lookup, ...],
-        origin: PossibleRule | None = None,
+        origin: PossibleClause | None = None,
     ) -> None:
         self.number = number
         self.head = clause.head.predicate
@@ -109,7 +110,7 @@ class Cell:
     __slots__ = ("frozen", "shown", "slices", "used_by")
 
     def __init__(self) -> None:
-        self.slices: Model = {}
+        self.slices: CellContent = {}
         # By predicate: the rows used by a clause, one of its premises, and the layer of the head.
         self.used_by: dict[str, dict[tuple[int, int, int], set[Row]]] = {}
         self.frozen = False  # carried on, and final: a fact like those of inputs
@@ -129,9 +130,9 @@ def derive(
     layer: int,
     shifts: Mapping[str, int],
     read: Callable[[Lookup, int | None], IndexedSlice],
-) -> Model:
+) -> CellContent:
     """What some clauses of a component derive in the cell at a layer."""
-    model: Model = {}
+    model: CellContent = {}
     recursive: list[tuple[PlacedClause, list[IndexedSlice]]] = []
     for clause in clauses:
         head = clause.head
@@ -159,7 +160,7 @@ def derive(
     return model
 
 
-def _close(model: Model, recursive: list[tuple[PlacedClause, list[IndexedSlice]]]) -> None:
+def _close(model: CellContent, recursive: list[tuple[PlacedClause, list[IndexedSlice]]]) -> None:
     """Apply clauses that look at their own cell until nothing is new (semi-naive)."""
     new = {name: IndexedSlice(set(slice_.rows)) for name, slice_ in model.items()}
     while any(slice_.rows for slice_ in new.values()):
@@ -198,9 +199,11 @@ def never_changing(deps: Dependencies) -> frozenset[str]:
     return frozenset(n for n in deps.core.predicates if n not in moving)
 
 
-def rigid_model(deps: Dependencies, fixed: frozenset[str], rigid: Mapping[str, set[Row]]) -> Model:
+def rigid_model(
+    deps: Dependencies, fixed: frozenset[str], rigid: Mapping[str, set[Row]]
+) -> CellContent:
     """What holds without a time, from rigid facts alone."""
-    model: Model = {}
+    model: CellContent = {}
 
     def read(lookup: Lookup, _: int | None) -> IndexedSlice:
         return model[lookup.name]

@@ -45,7 +45,7 @@ class Pace:
         return self.complete(min(seen[name] for name in held) - 1)
 
     def complete(self, tick: int) -> int:
-        """The input time once facts of all ticks up to one have been seen; some may be late."""
+        """The input time once all facts up to a tick are there but for those that come late."""
         return tick - self.lateness
 
     def first_answer(self, first: int) -> int:
@@ -55,14 +55,17 @@ class Pace:
 
 @dataclass(frozen=True)
 class Emission:
-    """When answers are given: after a delay for each query with a time, or as soon as derived."""
+    """When answers are given: after the delay of their query, or as soon as they are derived."""
 
-    delays: dict[str, int]  # at most the settling times
+    delays: dict[str, int]  # of queries with a time: at most their settling times
     eager: bool = False
     window: int | None = None  # strict: input facts of so many ticks are all that is kept
 
     def final(self, schedule: Schedule, query: str, tin: int, start: int) -> int:
-        """The time up to which a query is final at tin, whatever the data."""
+        """The time up to which a query is final at tin, whatever the data.
+
+        Where rules look at explicit times, nothing is final before these have passed.
+        """
         if tin < schedule.pins[query]:
             return start - schedule.phi[query]
         return tin - self.delays[query]

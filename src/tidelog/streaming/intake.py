@@ -10,8 +10,7 @@ import pyarrow.compute as pc
 from tidelog.data.readers.memory import RowsLike, in_memory, typed_table
 from tidelog.data.schema import Schema
 from tidelog.data.types import PYTHON_TYPES
-from tidelog.language.program import TIME_MAX, Type
-from tidelog.streaming.joins import Row
+from tidelog.language.program import TIME_MAX, Row, Type
 
 
 class Intake:

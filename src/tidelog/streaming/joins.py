@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
-from typing import Any, TypeAlias, assert_never
+from typing import Any, assert_never
 
-from tidelog.language.program import Constant, Operator, Value, Variable
+from tidelog.language.program import Constant, Operator, Row, Value, Variable
 from tidelog.logic.clause import Clause, Head, Premise
 from tidelog.logic.match import Due, JoinOrder, JoinStep
-
-Row: TypeAlias = tuple[Value, ...]
 
 
 def at(row: Row) -> int:
@@ -93,7 +91,8 @@ class CompiledClause:
         if first is None:
             first = 0
             if len(slices) > 1:
-                first = min(range(len(slices)), key=lambda i: len(slices[i].rows))
+                sizes = [len(slice_.rows) for slice_ in slices]
+                first = sizes.index(min(sizes))
         function = self._fires.get(first)
         if function is None:
             function = self._fires[first] = _fire(self.clause, first)

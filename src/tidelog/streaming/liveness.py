@@ -11,9 +11,10 @@ import math
 from collections.abc import Iterable
 
 from tidelog.analysis.graph import Bound
+from tidelog.language.program import Row
 from tidelog.streaming.cell_model import CellModel
 from tidelog.streaming.cells import LATE, NO_TIME, Cell, CellKey, Component, PlacedClause
-from tidelog.streaming.joins import EMPTY, IndexedSlice, Row
+from tidelog.streaming.joins import EMPTY, IndexedSlice
 
 
 class Liveness:

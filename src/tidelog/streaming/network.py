@@ -13,10 +13,11 @@ from collections.abc import Iterable, Mapping
 
 from tidelog.analysis.graph import Bound
 from tidelog.analysis.possible import Possible
+from tidelog.language.program import Row
 from tidelog.streaming.cell_graph import FAR, CellGraph
 from tidelog.streaming.cell_model import CellModel
-from tidelog.streaming.cells import LATE, NO_TIME, Cell, CellKey, Component, Model
-from tidelog.streaming.joins import EMPTY, IndexedSlice, Row
+from tidelog.streaming.cells import LATE, NO_TIME, Cell, CellContent, CellKey, Component
+from tidelog.streaming.joins import EMPTY, IndexedSlice
 from tidelog.streaming.liveness import Liveness
 
 
@@ -211,7 +212,7 @@ class Network:
         return not cell.frozen or any(s.rows for s in cell.slices.values())
 
 
-def _differ(old: Model, new: Model) -> bool:
+def _differ(old: CellContent, new: CellContent) -> bool:
     return any(old.get(name, EMPTY).rows != new.get(name, EMPTY).rows for name in {**old, **new})
 
 

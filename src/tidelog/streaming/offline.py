@@ -26,10 +26,10 @@ from tidelog.evaluation.database import Database
 from tidelog.evaluation.ranges import EMPTY, Range
 from tidelog.evaluation.sql import Writer
 from tidelog.evaluation.steps import StepRunner
-from tidelog.language.program import Program
+from tidelog.language.program import Program, Row
 from tidelog.streaming.algorithm import AnswerRows, FactsByTime, RowsByTime
 from tidelog.streaming.clock import Emission, Span
-from tidelog.streaming.joins import Row, at
+from tidelog.streaming.joins import at
 from tidelog.streaming.schedule import Schedule
 from tidelog.streaming.slices import MOST_FACTS, MOST_TICKS, Slices, packed_table, small
 from tidelog.streaming.snapshot import (
@@ -82,13 +82,13 @@ class OfflineAlgorithm:
         self.emission = Emission(delays, eager, window)
         # How much further than tin answers are looked for, in what is known by then.
         self.ahead = max((phi[q] - (0 if eager else delays[q]) for q in self.temporal), default=0)
-        # Few facts are taken in Python, tick by tick, until a push brings many.
-        self.few = (
+        # While pushes bring few facts, slices are derived in Python, tick by tick.
+        self.by_tick = (
             Slices(self.schedule, rigid)
             if not strict and small(self.schedule, self.ahead)
             else None
         )
-        self.many: dict[str, pa.Table] = {}  # large tables that come with the next tick
+        self.large: dict[str, pa.Table] = {}  # tables of facts that go to the next wave as they are
         self.start: int | None = None  # the schedule began before this input time
         self.done: int | None = None  # the input time up to which waves have run
         self.answered: dict[str, int] = {}  # per query, the last time answered
@@ -98,7 +98,7 @@ class OfflineAlgorithm:
         self.inputs: dict[str, str] = {}
         for number, predicate in enumerate(deps.core.inputs):
             self.inputs[predicate.name] = f"new{number}"
-            schema = self.schemas[predicate.source]
+            schema = self.schemas[predicate.base]
             rows = () if predicate.temporal else sorted(rigid.get(predicate.name, ()), key=str)
             self.connection.register(f"new{number}", _table(schema, list(rows)))
 
@@ -109,8 +109,7 @@ class OfflineAlgorithm:
         """Everything up to tin has arrived; answers from `low` on are wanted."""
         eager, delays = self.emission.eager, self.emission.delays
         until = {q: tin if eager else tin - delays[q] for q in self.temporal}
-        final = {q: self._final(q, tin) for q in self.temporal}
-        return self._look(tin, facts, low, until, final)
+        return self._look(tin, facts, low, until, self._finals(tin))
 
     def close(self, last: int, low: int) -> AnswerRows:
         """No more input: everything up to the last tick is final."""
@@ -120,31 +119,33 @@ class OfflineAlgorithm:
         self.connection.close()
         return answers
 
-    def _final(self, query: str, tin: int) -> int:
+    def _finals(self, tin: int) -> dict[str, int]:
+        """The times up to which queries are final at tin."""
         assert self.start is not None
-        return self.emission.final(self.schedule, query, tin, self.start)
+        final, schedule, start = self.emission.final, self.schedule, self.start
+        return {q: final(schedule, q, tin, start) for q in self.temporal}
 
     def tout(self) -> int | None:
         assert self.done is not None
-        return min((self._final(q, self.done) for q in self.temporal), default=None)
+        return min(self._finals(self.done).values(), default=None)
 
     @property
     def history(self) -> int:
         """How many facts are kept, inputs and derived slices together."""
         if self.strict:
             return sum(len(rows) for times in self.kept.values() for rows in times.values())
-        if self.few is not None:
-            return self.few.count
+        if self.by_tick is not None:
+            return self.by_tick.count
         return sum(bits(table) for table in self.slices.values())
 
     def facts(self) -> dict[str, RowsByTime]:
         """The input facts kept; of those that went to a wave only what rules look at is."""
-        return self.kept if self.few is None else self.few.kept(inputs=True)
+        return self.kept if self.by_tick is None else self.by_tick.kept(inputs=True)
 
     def derived(self) -> dict[str, RowsByTime]:
         """The slices of derived predicates that are kept."""
-        if self.few is not None:
-            return self.few.kept(inputs=False)
+        if self.by_tick is not None:
+            return self.by_tick.kept(inputs=False)
         names = {table: name for name, table in self.schedule.plan.tables.items()}
         return {
             names[table]: unpack(zip(*(c.to_pylist() for c in rows.columns), strict=True))
@@ -163,7 +164,7 @@ class OfflineAlgorithm:
             "answered": self.answered,
             "given": {q: plain(rows) for q, rows in self.given.items()},
             "facts": plain_facts(self.kept),
-            "few": None if self.few is None else plain_facts(self._few()),
+            "few": None if self.by_tick is None else plain_facts(self._slices_by_tick()),
             "slices": {name: plain_table(table) for name, table in self.slices.items()},
         }
 
@@ -173,13 +174,13 @@ class OfflineAlgorithm:
         self.kept = as_facts(state["facts"])
         self.slices = {name: as_table(table) for name, table in state["slices"].items()}
         if state["few"] is None:
-            self.few = None
-        elif self.few is not None:
-            self.few.resume(as_facts(state["few"]))
+            self.by_tick = None
+        elif self.by_tick is not None:
+            self.by_tick.resume(as_facts(state["few"]))
 
-    def _few(self) -> dict[str, RowsByTime]:
-        assert self.few is not None
-        return {**self.few.kept(inputs=True), **self.few.kept(inputs=False)}
+    def _slices_by_tick(self) -> dict[str, RowsByTime]:
+        assert self.by_tick is not None
+        return {**self.by_tick.kept(inputs=True), **self.by_tick.kept(inputs=False)}
 
     def _look(
         self, tin: int, facts: FactsByTime, low: int, until: dict[str, int], final: dict[str, int]
@@ -217,12 +218,12 @@ class OfflineAlgorithm:
     def _derived(self, tin: int, facts: FactsByTime, emit: Range) -> list[AnswerRows]:
         assert self.start is not None
         assert self.done is not None
-        if self.few is not None:
+        if self.by_tick is not None:
             size = sum(len(rows) for times in facts.values() for rows in times.values())
             short = tin + self.ahead - self.done <= MOST_TICKS
-            if short and size <= MOST_FACTS and not self.many:
-                return self._by_tick(self.few, tin, facts, emit)
-            facts = self._take_over(self.few, facts)
+            if short and size <= MOST_FACTS and not self.large:
+                return self._by_tick(self.by_tick, tin, facts, emit)
+            facts = self._take_over(self.by_tick, facts)
         parts: list[AnswerRows] = []
         if tin > self.done:
             self._offer(facts)
@@ -248,27 +249,29 @@ class OfflineAlgorithm:
         state = {table: f"{table}_kept" for table in slices}
         return self.wave.run(self.schedule, span, state, self.inputs, packed=False, fresh=False)
 
-    def _by_tick(self, few: Slices, tin: int, facts: FactsByTime, emit: Range) -> list[AnswerRows]:
+    def _by_tick(
+        self, by_tick: Slices, tin: int, facts: FactsByTime, emit: Range
+    ) -> list[AnswerRows]:
         assert self.done is not None
-        few.take(facts)
+        by_tick.take(facts)
         low, high = (1, 0) if emit.empty else (int(emit.low), int(emit.high))
-        parts = [few.run(self.done, tin, low, high)]
+        parts = [by_tick.run(self.done, tin, low, high)]
         self.done = max(self.done, tin)
         if self.ahead:
-            parts.append(few.run(self.done, self.done + self.ahead, low, high, stay=True))
-        known = {q: set(few.static[q].rows) for q in self.queries if q not in self.temporal}
+            parts.append(by_tick.run(self.done, self.done + self.ahead, low, high, stay=True))
+        known = {q: set(by_tick.static[q].rows) for q in self.queries if q not in self.temporal}
         return [{**answers, **known} for answers in parts]
 
-    def _take_over(self, few: Slices, facts: FactsByTime) -> FactsByTime:
+    def _take_over(self, by_tick: Slices, facts: FactsByTime) -> FactsByTime:
         """The slices kept so far as tables of a wave; input facts come with the new ones."""
         plan = self.schedule.plan
-        for name, times in few.kept(inputs=False).items():
+        for name, times in by_tick.kept(inputs=False).items():
             types = self.schedule.deps.core.predicates[name].types
             self.slices[plan.tables[name]] = packed_table(types, times)
-        whole = few.kept(inputs=True)
+        whole = by_tick.kept(inputs=True)
         for name, new in facts.items():
             whole.setdefault(name, {}).update({t: set(rows) for t, rows in new.items()})
-        self.few = None
+        self.by_tick = None
         return whole
 
     def _strictly(self, tin: int, facts: FactsByTime, emit: Range) -> AnswerRows:
@@ -297,9 +300,9 @@ class OfflineAlgorithm:
                     for row in at_time
                 ]
                 self.connection.unregister(self.inputs[predicate.name])
-                table = _table(self.schemas[predicate.source], rows)
-                if predicate.name in self.many:
-                    table = pa.concat_tables([table, self.many.pop(predicate.name)])
+                table = _table(self.schemas[predicate.base], rows)
+                if predicate.name in self.large:
+                    table = pa.concat_tables([table, self.large.pop(predicate.name)])
                 self.connection.register(self.inputs[predicate.name], table)
 
     def _width(self, query: str) -> int:

@@ -14,10 +14,10 @@ from tidelog.analysis.definitive import Pending
 from tidelog.analysis.dependencies import Dependencies
 from tidelog.analysis.possible import possible
 from tidelog.evaluation.possible_derivations import PossibleDerivations
-from tidelog.language.program import Value
+from tidelog.language.program import Row, Value
 from tidelog.streaming.algorithm import AnswerRows, FactsByTime, RowsByTime
 from tidelog.streaming.cells import NO_TIME
-from tidelog.streaming.joins import IndexedSlice, Row, chosen
+from tidelog.streaming.joins import IndexedSlice, chosen
 from tidelog.streaming.network import Network
 from tidelog.streaming.pending import CellFacts
 from tidelog.streaming.snapshot import State, as_facts, as_rows, plain, plain_facts
@@ -38,7 +38,7 @@ class OnlineAlgorithm:
         self.due = self.network.liveness.due  # infinite for a rigid query once it is answered
         core = made.deps.core
         self.inputs = tuple(p.name for p in core.inputs if p.temporal)
-        clauses = [p.clause for p in made.rules]
+        clauses = [p.clause for p in made.clauses]
         self.chosen = {name: chosen(clauses, name) for name in self.inputs}
         self.temporal = [q for q in self.queries if core.predicates[q].temporal]
         self.rigid = [q for q in self.queries if q not in self.temporal]

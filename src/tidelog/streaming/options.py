@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from tidelog.data.ticks import Ticks
 
-Mode: TypeAlias = Literal["offline", "online"]
+StreamMode: TypeAlias = Literal["offline", "online"]
 Emit: TypeAlias = Literal["definitive", "eager"]
 History: TypeAlias = Literal["derived", "strict"]
 
@@ -26,7 +26,7 @@ class StreamOptions:
     ValueError: online keeps the facts that are live: strict is a style of offline
     """
 
-    mode: Mode = "offline"
+    mode: StreamMode = "offline"
     emit: Emit = "definitive"
     history: History = "derived"
     lateness: int = 0  # ticks that facts may be late
@@ -97,4 +97,4 @@ def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:
         raise ValueError(f"{name} is {' or '.join(known)}, not {value!r}")
 
 
-__all__ = ["Emit", "History", "Mode", "StreamOptions"]
+__all__ = ["Emit", "History", "StreamMode", "StreamOptions"]

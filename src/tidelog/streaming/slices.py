@@ -14,11 +14,11 @@ import pyarrow as pa
 
 from tidelog.data.packed import columns, pack
 from tidelog.data.types import arrow_type
-from tidelog.language.program import Type
+from tidelog.language.program import Row, Type
 from tidelog.logic.clause import Clause, Premise
 from tidelog.streaming.algorithm import AnswerRows, RowsByTime
 from tidelog.streaming.cells import Lookup, PlacedClause, derive, never_changing, rigid_model
-from tidelog.streaming.joins import EMPTY, MOST_PREMISES, IndexedSlice, Row, chosen
+from tidelog.streaming.joins import EMPTY, MOST_PREMISES, IndexedSlice, chosen
 from tidelog.streaming.schedule import Schedule
 
 # Ticks and facts of one push beyond which a wave is the better way.

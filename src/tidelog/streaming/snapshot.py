@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from tidelog.data.sealed import checksum, replace_file, sealed_lines, unsealed_lines
 from tidelog.errors import DataError
-from tidelog.streaming.joins import Row
+from tidelog.language.program import Row
 
 FORMAT = 1
 State: TypeAlias = dict[str, Any]

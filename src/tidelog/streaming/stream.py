@@ -19,17 +19,16 @@ from tidelog.data.schema import resolve, schemas
 from tidelog.data.types import arrow_type
 from tidelog.errors import DataError
 from tidelog.language.printer import print_program
-from tidelog.language.program import TIME_COLUMN, TIME_MAX, Program
+from tidelog.language.program import TIME_COLUMN, TIME_MAX, Program, Row
 from tidelog.streaming import offline
 from tidelog.streaming.algorithm import Algorithm, AnswerRows, RowsByTime
 from tidelog.streaming.blocking import BlockingAlgorithm
 from tidelog.streaming.cell_graph import fits
 from tidelog.streaming.clock import Pace, first_in_time
 from tidelog.streaming.intake import Intake, by_time
-from tidelog.streaming.joins import Row
 from tidelog.streaming.offline import OfflineAlgorithm
 from tidelog.streaming.online import OnlineAlgorithm
-from tidelog.streaming.options import Emit, History, Mode, StreamOptions
+from tidelog.streaming.options import Emit, History, StreamMode, StreamOptions
 from tidelog.streaming.schedule import check_streamed
 from tidelog.streaming.snapshot import State, as_facts, plain, plain_facts, read, write
 
@@ -83,7 +82,7 @@ class Stream:
         program: Program,
         queries: Iterable[str] | None = None,
         *,
-        mode: Mode = "offline",
+        mode: StreamMode = "offline",
         emit: Emit = "definitive",
         history: History = "derived",
         lateness: int = 0,
@@ -109,14 +108,14 @@ class Stream:
         self._rigid = self._rigid_facts(rigid or {})
         self.deps = passes(self.program, self.queries).lean
         check_streamed(self.deps)
-        self._sources = {p.source: p.name for p in self.deps.core.inputs if p.temporal}
+        self._sources = {p.base: p.name for p in self.deps.core.inputs if p.temporal}
         self._pace = Pace(tuple(self._sources), lateness, from_=from_)
         self._intakes = {n: Intake(s) for n, s in self.schemas.items() if s.time is not None}
         self._shapes = {query: self._shape(query) for query in self.queries}
         self._algorithm: Algorithm = self._start(self.deps)
 
     def _start(self, deps: Dependencies) -> Algorithm:
-        rigid = {p.name: self._rigid.get(p.source, set()) for p in deps.core.inputs}
+        rigid = {p.name: self._rigid.get(p.base, set()) for p in deps.core.inputs}
         eager, strict = self.options.eager, self.options.strict
         if not self.options.online:
             return OfflineAlgorithm(self.program, deps, rigid, eager=eager, strict=strict)
@@ -199,7 +198,7 @@ class Stream:
         """The input facts kept, by input and time."""
         facts = {name: dict(times) for name, times in self._waiting.items()}
         for name, times in self._algorithm.facts().items():
-            source = self.deps.core.predicates[name].source
+            source = self.deps.core.predicates[name].base
             facts.setdefault(source, {}).update(times)
         return {name: times for name, times in facts.items() if times}
 
@@ -294,7 +293,7 @@ class Stream:
             if table.num_rows > offline.MOST_FACTS and name in self._sources:
                 times = pc.min_max(table.column("t")).as_py()
                 if low <= times["min"] and times["max"] <= high and not self._algorithm.strict:
-                    self._algorithm.many[self._sources[name]] = table
+                    self._algorithm.large[self._sources[name]] = table
                     self._seen(times["min"], times["max"])
                     return {}
             return by_time(table)

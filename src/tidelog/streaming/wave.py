@@ -21,7 +21,7 @@ from tidelog.evaluation.ranges import EMPTY, Range
 from tidelog.evaluation.sql import Writer, narrowed
 from tidelog.evaluation.steps import StepRunner
 from tidelog.language.program import TIME_MAX
-from tidelog.logic.normalise import Predicate
+from tidelog.logic.core import Predicate
 from tidelog.streaming.clock import Span
 from tidelog.streaming.schedule import Schedule
 

@@ -115,7 +115,7 @@ def sql_lines(deps: Dependencies) -> list[str]:
     for step in shown.steps:
         match step:
             case Scan():
-                add(f"{step.predicate.source}, selected and packed", step.name, writer.scan(step))
+                add(f"{step.predicate.base}, selected and packed", step.name, writer.scan(step))
             case Derive():
                 copy = writer.is_copy(step)
                 select = writer.join(step.joins[0]) if copy else writer.derive(step)

@@ -20,8 +20,8 @@ from tidelog.evaluation.plan import Plan, Unbounded, plan
 from tidelog.evaluation.ranges import ALWAYS, EMPTY, Range
 from tidelog.evaluation.timeline import Limit, evaluate, history
 from tidelog.language.program import Value
+from tidelog.logic.core import Predicate
 from tidelog.logic.match import IndexedRows
-from tidelog.logic.normalise import Predicate
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from tidelog.errors import DataError
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.spark.sources import spark_type
 from tidelog.language.program import Program, Type
-from tidelog.logic.normalise import Core
+from tidelog.logic.core import Core
 
 # Rows of a rigid input up to which it is sent to every worker.
 LARGE = 1_000_000
@@ -63,7 +63,7 @@ class Given:
             types |= _types(program, frames, folder)
             program = resolve_and_check(program, types)
             needed = passes(program, asked).reduced
-            tables = {p.name: _rigid(engine, p.source) for p in needed.inputs if not p.temporal}
+            tables = {p.name: _rigid(engine, p.base) for p in needed.inputs if not p.temporal}
         return Given(program, needed, tables)
 
     def rigid_facts(self) -> dict[str, Any]:
@@ -71,7 +71,7 @@ class Given:
         known = schemas(self.program)
         facts: dict[str, Any] = {}
         for name, table in self.rigid.items():
-            schema = known[self.core.predicates[name].source]
+            schema = known[self.core.predicates[name].base]
             columns = [column.name for column in schema.columns]
             facts[schema.predicate] = (
                 table.rename_columns(columns) if columns else [()] * table.num_rows
@@ -82,7 +82,7 @@ class Given:
     def large(self) -> list[str]:
         """Rigid inputs that are not sent to every worker."""
         many = [name for name, table in self.rigid.items() if table.num_rows > LARGE]
-        return [self.core.predicates[name].source for name in many]
+        return [self.core.predicates[name].base for name in many]
 
 
 def _types(

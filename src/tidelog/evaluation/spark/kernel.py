@@ -21,7 +21,7 @@ from tidelog.evaluation.rows import KEPT, as_rows, partition
 from tidelog.evaluation.spark.stages import ARRIVED, A, Job, StageOutput, StageTables
 from tidelog.evaluation.sql import Writer
 from tidelog.evaluation.steps import StepRunner
-from tidelog.logic.normalise import Predicate
+from tidelog.logic.core import Predicate
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ class Packing:
 
     def _wanted(self, scan: Scan) -> tuple[Column, dict[str, Column]]:
         """When a row is one for a scan, and what the scan makes of it."""
-        name = scan.predicate.source
+        name = scan.predicate.base
         slots = self.inputs.slots(name)
         bound: dict[str, Column] = {}
         condition = F.col("tag") == self.inputs.tag(name)

@@ -17,7 +17,7 @@ from tidelog.data.schema import Schema, schemas
 from tidelog.data.ticks import EMPTY, Range, Ticks
 from tidelog.data.writers import timestamps
 from tidelog.errors import DataError
-from tidelog.evaluation import duckdb
+from tidelog.evaluation.duckdb import answers as answers_in_process
 from tidelog.evaluation.engine import Evaluated, Question
 from tidelog.evaluation.layout import Layout
 from tidelog.evaluation.plan import Unbounded, plan
@@ -69,7 +69,7 @@ def answer_frame(
     split = passes(given.program, (name,)).stages(given.large)
     if not split.stages or endless:
         return _in_process(spark, question, name, given, facts)
-    known = {p.name: data.get(p.source, EMPTY) for p in split.deps.core.inputs if p.temporal}
+    known = {p.name: data.get(p.base, EMPTY) for p in split.deps.core.inputs if p.temporal}
     asked = Range(low, high)
     try:
         made = plan(split.deps, known, EMPTY if asked.empty else asked)
@@ -213,7 +213,7 @@ def _in_process(
     """In this process: what holds for ever, and what rests on nothing temporal."""
     rows = {**facts.here(), **given.rigid_facts()}
     here = replace(question, program=given.program, queries=(name,), facts=rows, ticks=None)
-    table = duckdb.answers(here).answers[name]
+    table = answers_in_process(here).answers[name]
     if question.ticks is not None and question.timestamps and TIME_COLUMN in table.column_names:
         at = table.column_names.index(TIME_COLUMN)
         stamps = timestamps(table.column(TIME_COLUMN), question.ticks)

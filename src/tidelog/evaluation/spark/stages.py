@@ -18,7 +18,7 @@ from tidelog.evaluation.recursion import SHORTER
 from tidelog.evaluation.rows import DONE, NEW, Relation
 from tidelog.evaluation.sql import Writer
 from tidelog.evaluation.steps import StepRunner
-from tidelog.logic.normalise import Predicate, Role
+from tidelog.logic.core import Predicate, Role
 
 # What a run of a job is about: the span of a wave, or nothing.
 A = TypeVar("A")

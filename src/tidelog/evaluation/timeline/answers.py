@@ -16,7 +16,7 @@ from tidelog.evaluation.ranges import EMPTY, Range
 from tidelog.evaluation.timeline.limit import Limit
 from tidelog.evaluation.timeline.line import Timeline, evaluate
 from tidelog.language.program import Row, Type
-from tidelog.logic.normalise import Core
+from tidelog.logic.core import Core
 
 # The column that says how an answer without end repeats, in ticks.
 PERIOD_COLUMN = "period"
@@ -79,7 +79,7 @@ def _table(engine: Engine, query: str, whole: Core, line: Timeline, asked: Range
         names.append("t")
     if not arrays:
         arrays, names = [pa.array([1] * len(rows), pa.int64())], ["z"]
-    table = engine._named(predicate, pa.table(arrays, names=names))
+    table = engine.named(predicate, pa.table(arrays, names=names))
     if predicate.temporal and endless:
         periods = pa.array([period for _, _, period in rows], pa.int64())
         name = next(n for n in _period_names() if n not in table.column_names)

@@ -14,8 +14,8 @@ from tidelog.evaluation.timeline.half_line import HalfLine
 from tidelog.evaluation.timeline.limit import Limit
 from tidelog.evaluation.timeline.stretch import Firings, LineFact, LineWindow, Stretch
 from tidelog.language.program import Row
+from tidelog.logic.core import Core
 from tidelog.logic.match import IndexedRows
-from tidelog.logic.normalise import Core
 
 # Arguments, first time and period: the answer holds there and every period further on.
 Repeated: TypeAlias = tuple[Row, int, int]

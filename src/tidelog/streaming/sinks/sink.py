@@ -126,5 +126,5 @@ class Sink(ABC):
         return
 
     def close(self) -> None:
-        """No more answers will come from this process."""
+        """No more answers will come from this process; it may be said twice."""
         return
