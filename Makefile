@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test test-fast test-deep test-crash test-cluster test-browser bench bench-flink lint clean
+.PHONY: help setup demo test test-fast test-deep test-crash test-cluster test-browser test-editors vsix bench bench-flink lint clean
 
 # An environment knows its own place: after the folder was moved or copied, or its Python is gone, it is built anew.
 ifneq ($(shell test -x $(BIN)/python && $(BIN)/python -c '' 2>&1 && cat $(READY) 2>&1),$(shell pwd -P))
@@ -24,8 +24,9 @@ $(READY): requirements.txt pyproject.toml tools/preflight.sh
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
 	@pwd -P > $@
 
-demo: $(READY)  ## the turbine example: checked, explained, queried, and run as a stream on Spark
+demo: $(READY)  ## the turbine example: checked, tested, explained, queried, and run as a stream on Spark
 	$(BIN)/tidelog check examples/turbines/rules.tdl
+	$(BIN)/tidelog test examples/turbines --coverage
 	$(BIN)/tidelog explain examples/turbines/rules.tdl
 	$(BIN)/tidelog query examples/turbines/rules.tdl --facts examples/turbines/facts --format table
 	$(BIN)/tidelog run examples/turbines/rules.tdl --facts examples/turbines/facts --query Malfunc
@@ -64,6 +65,20 @@ test-browser: $(READY)  ## the report in headless Chromium; screenshots in build
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-browser.txt
 	$(BIN)/pytest -q -n 0 tests/browser/report_in_chromium.py
 
+VSCODE := editors/vscode
+test-editors: $(READY) $(VSCODE)/node_modules/.ready  ## the VS Code extension and its grammar, on Node
+	cd $(VSCODE) && PATH="$(CURDIR)/$(BIN):$$PATH" npm test
+
+vsix: $(VSCODE)/node_modules/.ready  ## the VS Code extension as build/tidelog.vsix
+	@mkdir -p build && cp LICENSE $(VSCODE)/LICENSE
+	cd $(VSCODE) && npm run package
+
+$(VSCODE)/node_modules/.ready: $(VSCODE)/package-lock.json
+	@command -v npm >/dev/null 2>&1 || \
+	{ echo "Node and npm are needed for the VS Code extension: apt install nodejs npm"; exit 1; }
+	cd $(VSCODE) && npm ci --ignore-scripts
+	@touch $@
+
 bench: $(READY)  ## the benchmarks, as ratios
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-bench.txt
 	$(BIN)/python -m benchmarks
@@ -78,4 +93,4 @@ $(FLINK)/.ready: requirements-flink.txt
 	@touch $@
 
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) dist build $(VSCODE)/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis

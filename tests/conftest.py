@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 # well takes longer than running it.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
+# Test files of rules that are wrong on purpose: tests/testing looks at what is said of them.
+collect_ignore_glob = ["testing/failing/*"]
+
 # The same examples in every run: a failure here is a failure everywhere.
 settings.register_profile("default", derandomize=True, deadline=None)
 settings.load_profile("default")

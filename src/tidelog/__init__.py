@@ -12,6 +12,7 @@ import math
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from importlib import import_module
 from os import PathLike
 from pathlib import Path
 from types import EllipsisType
@@ -40,6 +41,12 @@ if TYPE_CHECKING:
     from tidelog.streaming.stream import Step, Stream
 
 __version__ = "0.1.0"
+
+
+def load_ipython_extension(ipython: object) -> None:
+    """`%load_ext tidelog`: the magics `%%tidelog` and `%tidelog`."""
+    # By name: what the magics use imports this package, and imports point one way.
+    import_module("tidelog.magics").load(ipython)
 
 
 def __getattr__(name: str) -> object:

@@ -14,7 +14,7 @@ from copy import copy
 import click
 
 from tidelog import __version__
-from tidelog.cli import analyses, query, report, rules, run, why
+from tidelog.cli import analyses, lsp, query, report, rules, run, test, why
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -30,6 +30,7 @@ for command in (
     rules.check_command,
     rules.fmt_command,
     rules.explain_command,
+    test.test_command,
     query.query_command,
     run.run_command,
     why.why_command,
@@ -40,6 +41,7 @@ for command in (
     analyses.definitive_command,
     analyses.forgettable_command,
     analyses.contained_command,
+    lsp.lsp_command,
 ):
     cli.add_command(command)
 # The other spelling works too, without a line of its own in the help.

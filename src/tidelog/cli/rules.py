@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from tidelog import __version__
 from tidelog.cli.common import (
     RULES,
     accepted,
@@ -26,37 +27,64 @@ from tidelog.language.diagnostics import ProgramError
 from tidelog.language.formatter import format_source
 from tidelog.language.program import Program
 from tidelog.views import terminal
+from tidelog.views.findings import github_lines, sarif
 
 
 @click.command("check")
-@click.argument("rules", type=RULES)
+@click.argument("rules", type=RULES, nargs=-1, required=True)
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["text", "json", "github", "sarif"]),
+    help="For people (the default), programs, GitHub's annotations, or code scanning.",
+)
 @strict_option
-@json_option
-def check_command(rules: str, strict: bool, as_json: bool) -> None:
-    """Say everything that is wrong with RULES."""
-    report = read(rules)
-    if as_json:
-        print_json(
-            {
-                "file": report.source.file,
-                "errors": len(report.errors),
-                "warnings": len(report.warnings),
-                "diagnostics": [d.as_json() for d in report.diagnostics],
-            }
-        )
-    else:
-        console = terminal.stdout()
-        terminal.print_diagnostics(console, report, report.diagnostics)
-        console.print(terminal.report_summary(report))
-    sys.exit(1 if report.errors or (strict and report.warnings) else 0)
+@click.option("--json", "as_json", is_flag=True, help="Short for --format json.")
+def check_command(rules: tuple[str, ...], format_: str | None, strict: bool, as_json: bool) -> None:
+    """Say everything that is wrong with RULES, one file or several."""
+    if as_json and format_ not in (None, "json"):
+        raise click.UsageError("--json and --format contradict each other")
+    reports = [read(each) for each in rules]
+    match "json" if as_json else format_ or "text":
+        case "json":
+            as_data = [_check_json(report) for report in reports]
+            print_json(as_data[0] if len(as_data) == 1 else as_data)
+        case "github":
+            terminal.print_lines(line for report in reports for line in github_lines(report))
+        case "sarif":
+            print_json(sarif(reports, __version__))
+        case _:
+            console = terminal.stdout()
+            for report in reports:
+                terminal.print_diagnostics(console, report, report.diagnostics)
+                console.print(terminal.report_summary(report))
+    wrong = any(report.errors or (strict and report.warnings) for report in reports)
+    sys.exit(1 if wrong else 0)
+
+
+def _check_json(report: Report) -> dict[str, object]:
+    return {
+        "file": report.source.file,
+        "errors": len(report.errors),
+        "warnings": len(report.warnings),
+        "diagnostics": [d.as_json() for d in report.diagnostics],
+    }
 
 
 @click.command("fmt")
-@click.argument("rules", type=RULES)
+@click.argument("rules", type=RULES, nargs=-1, required=True)
 @click.option("--check", "only_check", is_flag=True, help="Change nothing; exit 1 if it would.")
 @json_option
-def fmt_command(rules: str, only_check: bool, as_json: bool) -> None:
+def fmt_command(rules: tuple[str, ...], only_check: bool, as_json: bool) -> None:
     """Lay RULES out in the one standard way, in place; - writes to standard output."""
+    formatted = [_formatted(each, only_check, as_json) for each in rules]
+    if as_json:
+        print_json(formatted[0] if len(formatted) == 1 else formatted)
+    sys.exit(1 if only_check and any(each["changed"] for each in formatted) else 0)
+
+
+def _formatted(rules: str, only_check: bool, as_json: bool) -> dict[str, object]:
+    """Format one file; its name, and whether that changed it."""
     raw = read_bytes(rules)
     source, unreadable = decode(raw, name_of(rules))
     try:
@@ -71,12 +99,10 @@ def fmt_command(rules: str, only_check: bool, as_json: bool) -> None:
     else:
         if changed and not only_check and rules != "-":
             replace_file(Path(rules), text.encode())
-        if as_json:
-            print_json({"file": source.file, "changed": changed})
-        elif changed:
+        if changed and not as_json:
             verb = "would be reformatted" if only_check else "reformatted"
             terminal.print_lines([f"{source.file}: {verb}"])
-    sys.exit(1 if only_check and changed else 0)
+    return {"file": source.file, "changed": changed}
 
 
 @click.command("explain")

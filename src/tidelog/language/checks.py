@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tidelog.language.diagnostics import (
@@ -98,14 +98,25 @@ def decode(text: str | bytes, file: str) -> tuple[Source, Diagnostic | None]:
 
 def check_program(program: Program, *, complete: bool = True) -> Iterator[Diagnostic]:
     """All findings; those that need the whole program only when it is `complete`."""
+    for rule in program.rules:
+        yield from check_rule(rule)
+    yield from check_together(program, complete=complete)
+
+
+def check_together(
+    program: Program, *, complete: bool = True, meaning: Callable[[Rule], object] | None = None
+) -> Iterator[Diagnostic]:
+    """What the statements say together, beyond each rule by itself.
+
+    `meaning` may remember `canonical` of rules, for an editor that checks at every keystroke.
+    """
     yield from _declared_twice(program)
     yield from _shapes(program)
     for rule in program.rules:
-        yield from _variables(rule)
         yield from _lower_case(rule, program)
     types = infer(program)
     yield from types.diagnostics
-    yield from _duplicates(program)
+    yield from _duplicates(program, meaning or canonical)
     if complete:
         yield from _outputs(program)
         yield from _undeclared(program, types)
@@ -254,7 +265,8 @@ class _Uses:
         return uses
 
 
-def _variables(rule: Rule) -> Iterator[Diagnostic]:
+def check_rule(rule: Rule) -> Iterator[Diagnostic]:
+    """What can be said of a rule by itself: how it uses its variables."""
     uses = _Uses.of(rule)
     yield from _times_as_objects(uses)
     unsafe: set[str] = set()
@@ -326,9 +338,9 @@ def _lower_case(rule: Rule, program: Program) -> Iterator[Diagnostic]:
     mentioned, and quotes make it plain text for certain.
     """
     heads = [t for t in rule.head.args if isinstance(t, Constant) and _bare_name(t)]
-    bodies = [(atom, i, t) for atom in rule.atoms for i, t in enumerate(atom.args)]
-    if not heads or not bodies:
+    if not heads:
         return
+    bodies = [(atom, i, t) for atom in rule.atoms for i, t in enumerate(atom.args)]
     all_constant = not any(rule.head.variables)
     for constant in dict.fromkeys(heads):
         name = str(constant.value)
@@ -374,10 +386,10 @@ def _fact_hint(variable: Variable, head: Atom) -> str:
 # The program as a whole
 
 
-def _duplicates(program: Program) -> Iterator[Diagnostic]:
+def _duplicates(program: Program, meaning: Callable[[Rule], object]) -> Iterator[Diagnostic]:
     first: dict[object, Rule] = {}
     for rule in program.rules:
-        known = first.setdefault(_canonical(rule), rule)
+        known = first.setdefault(meaning(rule), rule)
         if known is not rule:
             kind = "rule" if rule.body else "fact"
             yield Diagnostic(
@@ -389,7 +401,7 @@ def _duplicates(program: Program) -> Iterator[Diagnostic]:
             )
 
 
-def _canonical(rule: Rule) -> object:
+def canonical(rule: Rule) -> object:
     """Equal for rules that differ in names of variables and, mostly, in the order of the body."""
     names: dict[str, int] = {}
 

@@ -143,11 +143,11 @@ class ProgramError(Exception):
 def render(diagnostic: Diagnostic, source: Source) -> str:
     """The diagnostic as text: message, source line, caret, notes, hint; no colour."""
     out = [f"{diagnostic.severity}[{diagnostic.code.id}]: {visible(diagnostic.message)}"]
-    out += _excerpt(diagnostic.origin, source)
+    out += excerpt(diagnostic.origin, source)
     for note in diagnostic.notes:
         out.append(f"note: {visible(note.message)}")
         if note.origin is not None:
-            out += _excerpt(note.origin, source)
+            out += excerpt(note.origin, source)
     if diagnostic.hint:
         out.append(f"hint: {visible(diagnostic.hint)}")
     return "\n".join(out)
@@ -170,7 +170,8 @@ _UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _WIDEST = 68
 
 
-def _excerpt(origin: Origin, source: Source) -> list[str]:
+def excerpt(origin: Origin, source: Source) -> list[str]:
+    """The line of a place with carets below it, as every finding shows it."""
     number = str(origin.line)
     margin = " " * len(number)
     first, last = source.bounds(origin.line)

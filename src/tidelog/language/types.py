@@ -60,7 +60,7 @@ class _Class:
 
     parent: _Class | None = None
     type: Type | None = None
-    why: str = ""
+    why: str | Constant = ""  # a sentence, or the constant that says so
     where: Origin | None = None
     integers: list[Constant] = field(default_factory=list)
     size: int = 1
@@ -79,6 +79,8 @@ class _Class:
 
     def reason(self) -> Note:
         if self.type is not None:
+            if isinstance(self.why, Constant):
+                return Note(f"`{print_term(self.why)}` is {self.type}", self.where)
             return Note(self.why, self.where)
         constant = self.integers[0]
         return Note(f"`{print_term(constant)}` is int", constant.origin)
@@ -137,14 +139,18 @@ class _Inference:
             self.exact(node.root())
 
     def atom(self, atom: Atom, variables: dict[str, _Class]) -> None:
-        classes = self.positions.setdefault(atom.predicate, [_Class() for _ in atom.args])
+        classes = self.positions.get(atom.predicate)
+        if classes is None:
+            classes = self.positions[atom.predicate] = [_Class() for _ in atom.args]
         if len(classes) != len(atom.args):
             return
         for term, node in zip(atom.args, classes, strict=True):
             if isinstance(term, Constant):
                 self.constant(term, node, atom)
-            else:
-                self.unite(variables.setdefault(term.name, _Class()), node, term, atom)
+            elif term.name in variables:
+                self.unite(variables[term.name], node, term, atom)
+            else:  # the first use of a variable agrees with anything
+                variables[term.name] = node
 
     def comparison(self, comparison: Comparison, variables: dict[str, _Class]) -> None:
         left = self.side(comparison.left, variables)
@@ -179,7 +185,7 @@ class _Inference:
             other.integers.append(constant)
         else:
             other.type = constant.type
-            other.why = f"`{print_term(constant)}` is {constant.type}"
+            other.why = constant
         self.unite(node, other, constant, atom)
 
     def unite(self, one: _Class, two: _Class, place: _Place, atom: Atom | None = None) -> bool:

@@ -1,0 +1,170 @@
+"""What can be written next: predicates, columns, variables, constants and keywords."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tidelog.language.diagnostics import Source
+from tidelog.language.printer import print_type, print_value
+from tidelog.language.program import Atom, Constant, Program, Type, Variable
+from tidelog.language.tokens import Kind, Token, is_name, quote, tokenize
+from tidelog.language.types import infer
+from tidelog.lsp import facts
+from tidelog.lsp.document import Document
+from tidelog.lsp.roles import Scanner, StatementPart, Word, WordRole
+
+# Constants of one column that are suggested, the most frequent first.
+MOST_CONSTANTS = 30
+
+
+class Sort(StrEnum):
+    PREDICATE = "predicate"
+    COLUMN = "column"
+    VARIABLE = "variable"
+    CONSTANT = "constant"
+    KEYWORD = "keyword"
+    TYPE = "type"
+
+
+@dataclass(frozen=True)
+class Completion:
+    """A word, what to insert for it (a snippet, with `$1` and `${1:name}`), and what it is."""
+
+    label: str
+    sort: Sort
+    insert: str
+    detail: str = ""
+
+
+def completions(document: Document, offset: int) -> tuple[int, list[Completion]]:
+    """Where the word that is being written starts, and what it may become."""
+    around = document.chunk_at(offset)
+    start, text = (0, "") if around is None else (around[0], around[1].text)
+    if text[: offset - start].endswith("."):
+        start, text = offset, ""  # a statement has just ended
+    tokens = [t for t in tokenize(Source("", text[: offset - start]), []) if t.kind is not Kind.END]
+    begun = tokens[-1] if tokens else None
+    if begun is not None and (begun.kind is Kind.COMMENT or _open_text(begun)):
+        return offset, []
+    if begun is not None and begun.kind is Kind.NAME and begun.end == offset - start:
+        tokens.pop()
+    else:
+        begun = None
+    scanner = Scanner()
+    words = list(scanner.words(tokens, text))
+    at = offset if begun is None else start + begun.start
+    return at, list(_suggested(document, scanner, words))
+
+
+def _open_text(token: Token) -> bool:
+    return token.kind is Kind.BAD and token.text.startswith('"')
+
+
+def _suggested(document: Document, scanner: Scanner, words: list[Word]) -> Iterator[Completion]:
+    program, before = document.program, scanner.before
+    if scanner.depth and scanner.predicate is not None:
+        if scanner.part is StatementPart.INPUT:
+            yield from _types() if before == ":" else ()
+        elif scanner.part is StatementPart.OUTPUT:
+            yield from _columns(program, scanner.predicate, scanner.argument)
+        else:
+            yield from _terms(program, scanner, words)
+    elif before == "@":
+        yield from _times(scanner, words)
+    elif scanner.part is StatementPart.START:
+        yield Completion("input", Sort.KEYWORD, "input ${1:P}(${2:a: text}) @ time.", "a stream")
+        yield Completion("output", Sort.KEYWORD, "output ${1:P}.", "what is asked for")
+        yield from _predicates(program, program.heads)
+    elif scanner.part is StatementPart.OUTPUT and before in ("output", ","):
+        for name in program.heads:
+            yield Completion(name, Sort.PREDICATE, name, facts.kind(program, name))
+    elif scanner.part is StatementPart.BODY and before in (":-", ","):
+        yield from _predicates(program, tuple(dict.fromkeys((*program.inputs, *program.heads))))
+        for name in _variables(scanner, words, WordRole.VARIABLE):
+            yield Completion(name, Sort.VARIABLE, name, "compare it")
+
+
+def _predicates(program: Program, names: tuple[str, ...]) -> Iterator[Completion]:
+    types = infer(program).columns
+    for name in names:
+        arguments = facts.columns(program, name)
+        shown = ", ".join(f"${{{i}:{_variable(c)}}}" for i, c in enumerate(arguments, 1))
+        time = f" @ ${{{len(arguments) + 1}:T}}" if facts.is_temporal(program, name) else ""
+        insert = f"{name}{f'({shown})' if shown else ''}{time}"
+        detail = (
+            f"{facts.kind(program, name)} {facts.signature(program, name, types.get(name, ()))}"
+        )
+        yield Completion(name, Sort.PREDICATE, insert, detail)
+
+
+def _variable(column: str) -> str:
+    """A variable named after a column.
+
+    >>> _variable("wind_ms"), _variable("wind speed"), _variable("温度")
+    ('Wind_ms', 'X', 'X')
+    """
+    name = column[:1].upper() + column[1:]
+    return name if is_name(name) and name[0].isupper() else "X"
+
+
+def _types() -> Iterator[Completion]:
+    return (Completion(type_.value, Sort.TYPE, type_.value, "a type") for type_ in Type)
+
+
+def _columns(program: Program, predicate: str, argument: int) -> Iterator[Completion]:
+    names = facts.columns(program, predicate)
+    order = (*names[argument:], *names[:argument])
+    for name in order:
+        written = name if is_name(name) else quote(name)
+        yield Completion(name, Sort.COLUMN, written, f"a column of {predicate}")
+
+
+def _terms(program: Program, scanner: Scanner, words: list[Word]) -> Iterator[Completion]:
+    """An argument: a variable of the rule, a new one named after the column, or a constant."""
+    predicate, i = scanner.predicate or "", scanner.argument
+    types = infer(program).columns.get(predicate, ())
+    names = facts.columns(program, predicate)
+    seen = _variables(scanner, words, WordRole.VARIABLE)
+    if i < len(names):
+        fresh = _variable(names[i])
+        if fresh not in seen:
+            column = f"column {names[i]}: {print_type(types[i] if i < len(types) else None)}"
+            yield Completion(fresh, Sort.COLUMN, fresh, column)
+    for name in seen:
+        yield Completion(name, Sort.VARIABLE, name, "a variable of this rule")
+    for text, times in _constants(program, predicate, i).most_common(MOST_CONSTANTS):
+        yield Completion(text, Sort.CONSTANT, text, f"used {times} times here")
+    yield Completion("_", Sort.VARIABLE, "_", "any value")
+
+
+def _constants(program: Program, predicate: str, i: int) -> Counter[str]:
+    constants: Counter[str] = Counter()
+    for rule in program.rules:
+        for literal in (rule.head, *rule.body):
+            if isinstance(literal, Atom) and literal.predicate == predicate:
+                term = literal.args[i] if i < len(literal.args) else Variable("X")
+                if isinstance(term, Constant):
+                    constants[print_value(term.value)] += 1
+    return constants
+
+
+def _times(scanner: Scanner, words: list[Word]) -> Iterator[Completion]:
+    if scanner.part is StatementPart.INPUT:
+        yield Completion("time", Sort.COLUMN, "time", "the time column")
+        return
+    for name in dict.fromkeys((*_variables(scanner, words, WordRole.TIME), "T")):
+        for text in (name, f"{name}+1", f"{name}-1"):
+            yield Completion(text, Sort.VARIABLE, text, "a time")
+
+
+def _variables(scanner: Scanner, words: list[Word], role: WordRole) -> list[str]:
+    """The variables of the statement that is being written."""
+    names = (
+        word.token.text
+        for word in words
+        if word.role is role and word.statement == scanner.statement and word.token.text != "_"
+    )
+    return list(dict.fromkeys(names))

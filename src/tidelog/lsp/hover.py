@@ -1,0 +1,99 @@
+"""What is shown where the pointer rests."""
+
+from __future__ import annotations
+
+from tidelog.language.printer import print_type
+from tidelog.language.program import Atom, Comparison, Constant, Program, Rule, Type
+from tidelog.language.types import Types, infer
+from tidelog.lsp import facts
+from tidelog.lsp.document import Document
+from tidelog.lsp.names import Spot
+from tidelog.lsp.roles import WordRole
+
+_KEYWORDS = {
+    "input": "`input P(a: text, b: int) @ time.` declares a stream; without `@` it is rigid.",
+    "output": "`output P, Q(a, b).` names the predicates whose answers are wanted.",
+}
+_TYPES = {
+    "text": "text, ordered by code points",
+    "int": "a whole number of 64 bits",
+    "float": "a decimal number, IEEE double",
+    "bool": "`true` or `false`, without an order",
+}
+
+
+def hover(document: Document, spot: Spot, analyses: facts.Analyses) -> str | None:
+    """Markdown about the word at a spot."""
+    word = spot.word
+    match word.role:
+        case WordRole.PREDICATE:
+            return _predicate(document, word.token.text, analyses)
+        case WordRole.VARIABLE | WordRole.CONSTANT | WordRole.TEXT | WordRole.NUMBER:
+            return _term(document, spot)
+        case WordRole.TIME:
+            return "a time: one tick for all atoms of this rule that have it"
+        case WordRole.KEYWORD:
+            return _KEYWORDS.get(word.token.text)
+        case WordRole.TYPE:
+            return _TYPES.get(word.token.text)
+        case WordRole.COLUMN if word.predicate is not None and word.argument is not None:
+            return _argument(
+                document.program, infer(document.program), word.predicate, word.argument
+            )
+        case _:
+            return None
+
+
+def _predicate(document: Document, name: str, analyses: facts.Analyses) -> str:
+    program = document.program
+    types = infer(program).columns.get(name, ())
+    lines = [f"```tidelog\n{facts.signature(program, name, types)}\n```", facts.kind(program, name)]
+    comment = facts.comment_of(document, name)
+    lines += [comment] if comment else []
+    if name in program.heads:
+        analysis = analyses.of(document, name)
+        lines.append("\n".join(f"- {line}" for line in facts.details(analysis, document)))
+    return "\n\n".join(lines)
+
+
+def _argument(program: Program, types: Types, predicate: str, i: int) -> str | None:
+    known = types.columns.get(predicate, ())
+    if i >= len(known):
+        return None
+    name = facts.columns(program, predicate)[i]
+    return f"`{name}: {print_type(known[i])}`, argument {i + 1} of `{predicate}`"
+
+
+def _term(document: Document, spot: Spot) -> str | None:
+    """The type of a variable or a constant, and the argument that it is."""
+    word = spot.word
+    types = infer(document.program)
+    lines: list[str] = []
+    if word.role is WordRole.VARIABLE and word.token.text != "_":
+        type_ = _type_of_variable(document, spot, types)
+        lines.append(f"`{word.token.text}: {print_type(type_)}`")
+    if word.predicate is not None and word.argument is not None:
+        argument = _argument(document.program, types, word.predicate, word.argument)
+        lines += [argument] if argument else []
+    return "\n\n".join(lines) or None
+
+
+def _type_of_variable(document: Document, spot: Spot, types: Types) -> Type | None:
+    around = document.chunk_at(spot.chunk + 1)
+    rules = [s for s in around[1].statements if isinstance(s, Rule)] if around else []
+    name = spot.word.token.text
+    for rule in rules:
+        for literal in (*rule.body, rule.head):
+            match literal:
+                case Atom():
+                    known = types.columns.get(literal.predicate, ())
+                    for term, type_ in zip(literal.args, known, strict=False):
+                        if getattr(term, "name", None) == name and type_ is not None:
+                            return type_
+                case Comparison():
+                    sides = (literal.left, literal.right)
+                    if any(getattr(side, "name", None) == name for side in sides):
+                        constants = [s for s in sides if isinstance(s, Constant)]
+                        if constants:
+                            return constants[0].type
+    return None

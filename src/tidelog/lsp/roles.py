@@ -1,0 +1,165 @@
+"""What each token of a statement is, also while the statement is still being written.
+
+The parser gives up a statement at its first mistake; an editor wants colours, names and
+suggestions in it nevertheless. So this follows the shape of statements token by token, and never
+fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tidelog.language.program import Operator, Type
+from tidelog.language.tokens import Kind, Token, is_variable_name
+
+_OPERATORS = {"==", *(operator.value for operator in Operator)}
+_TYPES = {type_.value for type_ in Type}
+
+
+class WordRole(StrEnum):
+    KEYWORD = "keyword"
+    PREDICATE = "predicate"
+    VARIABLE = "variable"
+    TIME = "time"
+    CONSTANT = "constant"
+    TEXT = "text"
+    NUMBER = "number"
+    COLUMN = "column"
+    TYPE = "type"
+    OPERATOR = "operator"
+    COMMENT = "comment"
+    OTHER = "other"
+
+
+class StatementPart(StrEnum):
+    """Where in a statement one is."""
+
+    START = "start"
+    INPUT = "input"
+    OUTPUT = "output"
+    HEAD = "head"
+    BODY = "body"
+
+
+@dataclass(frozen=True)
+class Word:
+    """A token with its role: of which predicate, which argument, in which statement of a chunk."""
+
+    token: Token
+    role: WordRole
+    part: StatementPart
+    statement: int
+    predicate: str | None = None  # whose argument or column it is, or its own name
+    argument: int | None = None
+
+
+@dataclass
+class Scanner:
+    """Reads tokens one after the other and remembers where in a statement it is."""
+
+    part: StatementPart = StatementPart.START
+    statement: int = 0
+    depth: int = 0
+    predicate: str | None = None
+    argument: int = 0
+    before: str = ""  # the token before, unless it was a comment
+
+    def words(self, tokens: Iterable[Token], text: str) -> Iterator[Word]:
+        read = list(tokens)
+        for i, token in enumerate(read):
+            yield self.word(token, read[i + 1] if i + 1 < len(read) else None, text)
+
+    def word(self, token: Token, after: Token | None, text: str) -> Word:
+        """The next token; `after` is the one that follows it, which tells names apart."""
+        if token.kind is Kind.COMMENT:
+            return self._as(token, WordRole.COMMENT)
+        if self._begins(token, text):
+            self._reset()
+        word = self._name(token, after) if token.kind is Kind.NAME else self._plain(token)
+        self.before = token.text
+        return word
+
+    def _begins(self, token: Token, text: str) -> bool:
+        """Whether a name in the first column starts a statement although none was ended."""
+        if token.kind is not Kind.NAME or self.part is StatementPart.START or self.depth:
+            return False
+        first = token.start == 0 or text[token.start - 1] == "\n"
+        return first and self.before not in (",", ":-", "@", "input", "output")
+
+    def _reset(self) -> None:
+        self.part, self.depth, self.predicate, self.argument = StatementPart.START, 0, None, 0
+        self.statement += 1
+        self.before = ""
+
+    def _as(self, token: Token, role: WordRole, argument: int | None = None) -> Word:
+        return Word(token, role, self.part, self.statement, self.predicate, argument)
+
+    def _plain(self, token: Token) -> Word:
+        match token.kind:
+            case Kind.TEXT:
+                role = (
+                    WordRole.COLUMN
+                    if self.part in (StatementPart.INPUT, StatementPart.OUTPUT)
+                    else WordRole.TEXT
+                )
+                return self._as(token, role, self.argument if self.depth else None)
+            case Kind.INT | Kind.DECIMAL:
+                time = self.before in ("@", "+", "-") and not self.depth
+                return self._as(token, WordRole.NUMBER, None if time else self.argument)
+            case Kind.SYMBOL:
+                return self._symbol(token)
+            case _:
+                return self._as(token, WordRole.OTHER)
+
+    def _symbol(self, token: Token) -> Word:
+        word = self._as(token, WordRole.OPERATOR)
+        match token.text:
+            case "(":
+                self.depth, self.argument = self.depth + 1, 0
+            case ")":
+                self.depth = max(0, self.depth - 1)
+            case "," if self.depth:
+                self.argument += 1
+            case ",":
+                self.predicate = None
+            case ":-":
+                self.part, self.depth, self.predicate = StatementPart.BODY, 0, None
+            case ".":
+                self._reset()
+        return word
+
+    def _name(self, token: Token, after: Token | None) -> Word:
+        follows = "" if after is None else after.text
+        if self.part is StatementPart.START:
+            named = after is not None and after.kind is Kind.NAME
+            if token.text in ("input", "output") and named:
+                self.part = StatementPart(token.text)
+                return self._as(token, WordRole.KEYWORD)
+            self.part = StatementPart.HEAD
+        if self.part in (StatementPart.INPUT, StatementPart.OUTPUT):
+            return self._declared(token)
+        if self.depth:
+            return self._term(token, self.argument)
+        if self.before == "@":
+            return self._as(token, WordRole.TIME)
+        if follows in _OPERATORS or self.before in _OPERATORS:
+            return self._term(token, None)
+        self.predicate = token.text
+        return self._as(token, WordRole.PREDICATE)
+
+    def _declared(self, token: Token) -> Word:
+        if self.depth:
+            if self.before == ":" and token.text in _TYPES:
+                return self._as(token, WordRole.TYPE, self.argument)
+            return self._as(token, WordRole.COLUMN, self.argument)
+        if self.before == "@":
+            return self._as(token, WordRole.COLUMN)
+        self.predicate = token.text
+        return self._as(token, WordRole.PREDICATE)
+
+    def _term(self, token: Token, argument: int | None) -> Word:
+        if is_variable_name(token.text):
+            return self._as(token, WordRole.VARIABLE, argument)
+        return self._as(token, WordRole.CONSTANT, argument)

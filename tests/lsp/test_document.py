@@ -1,0 +1,233 @@
+"""Reading again only what an edit touches gives what reading everything gives."""
+
+from __future__ import annotations
+
+import re
+import statistics
+import time
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from lsprotocol import types
+from support.deep import examples
+
+import tidelog
+from tidelog.lsp import colours, facts, server
+from tidelog.lsp.completion import completions
+from tidelog.lsp.document import Document
+from tidelog.lsp.fixes import fixes
+from tidelog.lsp.hover import hover
+from tidelog.lsp.names import CannotRename, definitions, references, renamed, spot_at
+from tidelog.lsp.positions import TextLines, Units
+from tidelog.lsp.roles import WordRole
+
+# Pieces that meet in surprising ways: foreign comments, decimals, quotes, statements without end.
+PIECES = st.sampled_from(
+    [
+        *(
+            "P(X) @ T",
+            " :- ",
+            "E(X, Y) @ T+1",
+            ", ",
+            ".",
+            "\n",
+            ".\n",
+            "% why\n",
+            "input ",
+            "output ",
+        ),
+        *(
+            "E(a: text, b) @ time",
+            "5",
+            ".5",
+            '"',
+            "/*",
+            "*/",
+            "//",
+            "'",
+            "\r\n",
+            "\r",
+            "\u2028",
+            "\x0c",
+        ),
+        *(
+            "🌬",
+            "é",
+            "\ufeff",
+            "_",
+            "Q",
+            "Falg",
+            "Flag(X) @ T",
+            "X != a",
+            "=<",
+            "(",
+            ")",
+            "\ud800",
+            "\x00",
+        ),
+    ]
+)
+TEXTS = st.lists(PIECES | st.text(max_size=3), max_size=25).map("".join)
+
+
+def painted(document: Document, data: list[int]) -> list[str]:
+    """The texts that semantic tokens cover, found by the client's own counting."""
+    lines = re.split(r"\r\n|\r|\n", document.raw)
+    line = column = 0
+    texts: list[str] = []
+    for delta, start, length, _, _ in zip(*[iter(data)] * 5, strict=True):
+        line, column = line + delta, start + (0 if delta else column)
+        row, at = lines[line], document.units.place(lines[line], column)
+        assert document.units.length(row[:at]) == column
+        end = document.units.place(row, column + length)
+        texts.append(row[at:end])
+    return texts
+
+
+def told(document: Document) -> list[tuple[object, ...]]:
+    return [(d.code, d.message, d.origin, d.notes, d.hint) for d in document.findings()]
+
+
+def whole(text: str) -> list[tuple[object, ...]]:
+    found = tidelog.check(text, "u").diagnostics
+    return [(d.code, d.message, d.origin, d.notes, d.hint) for d in found]
+
+
+@examples(150)
+@given(TEXTS, st.lists(st.tuples(st.integers(0, 400), st.integers(0, 30), TEXTS), max_size=4))
+def test_edits_give_what_checking_the_whole_gives(
+    text: str, edits: list[tuple[int, int, str]]
+) -> None:
+    document = Document.of("u", text)
+    assert told(document) == whole(text)
+    for at, gone, new in edits:
+        text = text[:at] + new + text[at + gone :]
+        document = document.changed(text)
+        assert "".join(chunk.text for chunk in document.chunks) == document.text
+        assert told(document) == whole(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new"),
+    [
+        ("P(a). /* one\nQ(a).\nR(a).\n", "R", "*/ R"),  # a comment of others is closed further on
+        ("P(a). /* one\nQ(a).*/\nR(a).\n", "*/", ""),
+        ("P(5).\nQ(X) :- E(X), X > 5.\nR(a).\n", "\nR", "5.\nR"),  # a dot becomes a decimal point
+        ("P(X) :- E(X), X > 5.5.\nR(a).\n", "5.5", "5. 5"),
+        ("P(a)\nQ(b).\n", "\nQ", ".\nQ"),
+        ("P(a). ' one\nQ(a).", "\nQ", "' \nQ"),
+    ],
+)
+def test_edits_that_reach_back(text: str, old: str, new: str) -> None:
+    document = Document.of("u", text)
+    told(document)
+    changed = text.replace(old, new, 1)
+    assert told(document.changed(changed)) == whole(changed)
+    assert told(document.changed(changed).changed(text)) == whole(text)
+
+
+@examples(150)
+@given(TEXTS, st.integers(0, 200), st.sampled_from(list(Units)))
+def test_nothing_fails_on_any_text(text: str, at: int, units: Units) -> None:
+    document = Document.of("u", text, units)
+    analyses = facts.Analyses()
+    analyses._analysed = lambda program, query: "not now"  # type: ignore[method-assign]
+    data = colours.semantic_tokens(document)
+    assert painted(document, data) == [
+        word.token.text for _, word in document.words if word.role is not WordRole.OTHER
+    ]
+    assert colours.semantic_tokens(document, 0, 10_000) == data
+    offset = min(at, len(document.text))
+    assert document.offset(*document.position(offset)) == offset
+    completions(document, offset)
+    spot = spot_at(document, offset)
+    if spot is not None:
+        hover(document, spot, analyses)
+        definitions(document, spot)
+        assert all(s.word.token.text == spot.word.token.text for s in references(document, spot))
+    with suppress(CannotRename):
+        renamed(document, spot, "New")
+    server._symbols(document)
+    for found in document.findings():
+        place = server.diagnostic(document, found).range
+        assert (place.start.line, place.start.character) <= (place.end.line, place.end.character)
+        for fix in fixes(document, found):
+            assert 0 <= fix.start <= fix.end <= len(document.text)
+
+
+@examples(100)
+@given(TEXTS, st.integers(-1, 30), st.integers(0, 60), st.sampled_from(list(Units)))
+def test_positions_stay_within_the_text(text: str, line: int, column: int, units: Units) -> None:
+    lines = TextLines(text, units)
+    offset = lines.offset(line, column)
+    assert 0 <= offset <= len(text)
+    back = lines.position(offset)
+    assert lines.offset(*back) == offset
+    document = Document.of("u", text, units)
+    assert 0 <= document.offset(line, column) <= len(document.text)
+
+
+@pytest.mark.parametrize(
+    ("text", "fixed"),
+    [
+        ("P(X) :- E(X)", "P(X) :- E(X)."),
+        ("P(X) :- E(X, Y).", "P(X) :- E(X, _)."),
+        ("P(X) :- E(X), X <> a.", "P(X) :- E(X), X != a."),
+        ("P(X) :- E(X, 'a b').", 'P(X) :- E(X, "a b").'),
+        ("# why\nP(a).", "% why\nP(a)."),
+        ("P(X) :- E(X).\nP(Y) :- E(Y).\n", "P(X) :- E(X).\n"),
+        ("input E(a).\ninput F(a).\nP(X) :- E(X).\n", "input E(a).\nP(X) :- E(X).\n"),
+        (
+            "input E(a).\nP(X) :- E(X), F(X).\n",
+            "input E(a).\ninput F(arg1).\nP(X) :- E(X), F(X).\n",
+        ),
+        ("output Fla.\nFlag(X) :- E(X).\n", "output Flag.\nFlag(X) :- E(X).\n"),
+        ("input E(a: text).\nP(X) :- E(X), E(5).\n", 'input E(a: text).\nP(X) :- E(X), E("5").\n'),
+    ],
+)
+def test_following_a_hint_mends_it(text: str, fixed: str) -> None:
+    document = Document.of("u", text)
+    fix = next(fix for found in document.findings() for fix in fixes(document, found))
+    assert fix.preferred
+    assert text[: fix.start] + fix.text + text[fix.end :] == fixed
+    assert Document.of("u", fixed).findings() == []
+
+
+def test_a_keystroke_in_two_thousand_rules() -> None:
+    """What one costs in processor time, before and after the typing pauses."""
+    rules = [
+        f"P{i}(X) @ T+1 :- Temp(X, high, V) @ T, P{i * 7 % 2000}(X) @ T, Near(X, _), V >= {i}.5."
+        for i in range(2000)
+    ]
+    text = "input Temp(a: text, b: text, v: float) @ time.\ninput Near(a: text, b: text).\n"
+    text += "\n".join(rules)
+    document = Document.of("u", text)
+    common = document.common_findings()
+    at = text.index("P1000(X) @ T+1") + 9
+    spent: list[float] = []
+    for letter in "+1, Near(X, _)":
+        text = text[:at] + letter + text[at:]
+        at += 1
+        started = time.process_time()
+        document = document.changed(text)
+        for found in document.findings(common):
+            server.diagnostic(document, found)
+        spent.append(time.process_time() - started)
+    assert statistics.median(spent) < 0.05
+
+
+def test_colours_are_told_as_differences() -> None:
+    before = colours.semantic_tokens(Document.of("u", "P(X) :- E(X).\nQ(X) :- E(X).\n"))
+    after = colours.semantic_tokens(Document.of("u", "P(X) :- E(X), X > 5.\nQ(X) :- E(X).\n"))
+    start, gone, new = colours.edited(before, after)
+    assert before[:start] + new + before[start + gone :] == after
+    assert len(new) < len(after)
+
+
+def test_a_change_at_once_is_a_change_in_parts() -> None:
+    lines = TextLines("a🌬b\r\nc", Units.UTF16)
+    assert lines.replaced((0, 1), (0, 3), "x") == "axb\r\nc"
+    assert lines.replaced((0, 99), (1, 0), "") == "a🌬bc"
+    assert types.Position(0, 1) < types.Position(0, 2)
