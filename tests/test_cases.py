@@ -26,7 +26,6 @@ HERE = Path(__file__).resolve().parent
 CASES = sorted(path.parent for path in (HERE / "cases").glob("*/*/check.txt"))
 RUNS = answers.runs()
 # What is known to be wrong: a case whose defect is mended fails here until its line is deleted.
-DEFECTS = {"answers/gathered-spark query": "rigid recursion before a stage that Catalyst does"}
 
 
 def run(case: Path, monkeypatch: pytest.MonkeyPatch, *args: str) -> Result:
@@ -54,9 +53,7 @@ def test_explain(case: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def known(run: answers.Run) -> ParameterSet:
     """A run, with what is known of it."""
-    defect = DEFECTS.get(str(run))
-    marks = [] if defect is None else [pytest.mark.xfail(reason=defect, strict=True)]
-    marks += [pytest.mark.slow] if run.folder.name == "la_haute_borne" else []
+    marks = [pytest.mark.slow] if run.folder.name == "la_haute_borne" else []
     return pytest.param(run, id=str(run), marks=marks)
 
 

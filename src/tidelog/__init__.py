@@ -121,10 +121,10 @@ class Program(_program.Program):
         ticks = None if tick is None else Ticks.of(tick, origin)
         low = None if isinstance(from_, EllipsisType) else -math.inf if from_ is None else from_
         high = None if isinstance(to, EllipsisType) else math.inf if to is None else to
-        found = evaluate(
+        evaluated = evaluate(
             self, [query], facts, from_=low, to=high, engine=engine, ticks=ticks, budget=budget
         )
-        return found.answers[query]
+        return evaluated.answers[query]
 
     def why(
         self,
@@ -147,10 +147,10 @@ class Program(_program.Program):
         >>> import tidelog
         >>> rules = "input Temp(x: text, v: float) @ t. Hot(X) @ T :- Temp(X, V) @ T, V >= 80."
         >>> program = tidelog.parse(rules, "rules.tdl")
-        >>> found = program.why("Hot(a) @ 3", {"Temp": [("a", 79.5, 3)]})
-        >>> found.holds
+        >>> why = program.why("Hot(a) @ 3", {"Temp": [("a", 79.5, 3)]})
+        >>> why.holds
         False
-        >>> print(found)
+        >>> print(why)
         Hot(a) @ 3 does not hold; what comes nearest
         Hot(a) @ 3  rules.tdl:1
         ├─ holds    Temp(a, 79.5) @ 3
@@ -206,8 +206,8 @@ def analyze(program: _program.Program, query: str, *, budget: float = 10.0) -> A
 def delay(program: _program.Program, query: str, *, budget: float = 10.0) -> Measure:
     """How long to wait until answers are final, whatever the data.
 
-    >>> found = delay(parse("P(X) @ T :- E(X) @ T, F(X) @ T+2."), "P")
-    >>> found.lower, found.upper, found.exact
+    >>> waits = delay(parse("P(X) @ T :- E(X) @ T, F(X) @ T+2."), "P")
+    >>> waits.lower, waits.upper, waits.exact
     (2, 2, True)
     """
     from tidelog.analysis.analyze import simplified
@@ -258,8 +258,8 @@ def definitive(
     `budget` bounds the seconds that blocking queries may take, on the timeline.
 
     >>> program = parse("P(X) @ T :- E(X) @ T, F(X) @ T+1.")
-    >>> found = definitive(program, "P", {"E": [("a", 0)], "F": []}, 0, 0)
-    >>> found.holds, [str(p) for p in found.pending]
+    >>> verdict = definitive(program, "P", {"E": [("a", 0)], "F": []}, 0, 0)
+    >>> verdict.holds, [str(p) for p in verdict.pending]
     (False, ['P(a) @ 0 waits for F(a) @ 1'])
     """
     from tidelog.evaluation.open_answers import OpenAnswers

@@ -144,6 +144,13 @@ def test_definitive_with_recursion_and_explicit_times(
     assert compared(*given_, tout)
 
 
+def test_what_lies_after_tin_is_waited_for_though_the_data_has_it() -> None:
+    program = tidelog.parse("Q(X) @ T :- E(X) @ T, F(X) @ T+2.")
+    found = tidelog.definitive(program, "Q", {"E": [("a", 0)], "F": [("a", 2)]}, 1, 0)
+    assert list(map(str, found.pending)) == ["Q(a) @ 0 waits for F(a) @ 2"]
+    assert [(fact.predicate, fact.time) for fact in found.pending[0].holds] == [("E", 0)]
+
+
 # Forgetting
 
 

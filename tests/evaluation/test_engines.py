@@ -203,7 +203,7 @@ def planned(rules: str) -> Plan:
 
 def run(engine: SqlEngine, made: Plan) -> None:
     engine.offer_texts(Writer(made).texts)
-    named = {p.name: f"given_{p.source}" for p in made.deps.core.inputs}
+    named = {p.name: f"given_{p.base}" for p in made.deps.core.inputs}
     StepRunner(engine).run(made, made.steps, {}, named)
 
 

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import product
 
 from tidelog.language.checks import check
 from tidelog.language.program import Comparison, Constant, Operator, Value, Variable
 from tidelog.logic.clause import Clause, FixedTick, Free, Head, Offset, Premise, Rigid, Sign
-from tidelog.logic.match import AnyTick, IndexedRows, JoinOrder, joined, matches
+from tidelog.logic.match import (
+    AnyTick,
+    IndexedRows,
+    JoinOrder,
+    constant_value,
+    joined,
+    matches,
+    matches_of_first,
+)
 from tidelog.logic.normalise import clause_of
 from tidelog.logic.order import decide
 
@@ -174,6 +183,57 @@ def test_any_premise_can_come_first() -> None:
                     order.values(clause.head.args, b) for b in matches(order, facts, start, decide)
                 }
                 assert rows == expected
+
+
+def test_the_facts_of_one_premise_give_all_matches_one_by_one() -> None:
+    rng = random.Random(10)
+    for _ in range(200):
+        clause, facts = random_case(rng)
+        expected = brute(clause, facts, 1)
+        for first, premise in enumerate(clause.premises):
+            if premise.sign is Sign.POSITIVE:
+                order = JoinOrder(clause, first=first)
+                start = order.start(constant_value, {}, 1)
+                rows = {
+                    order.values(clause.head.args, binding)
+                    for name, tick, row in facts.facts
+                    if name == premise.predicate
+                    for binding in matches_of_first(order, facts, start, decide, row, tick)
+                }
+                assert rows == expected
+
+
+def test_leaving_a_premise_out_leaves_the_steps_before_it_as_they_are() -> None:
+    rng = random.Random(11)
+    for _ in range(200):
+        clause, _ = random_case(rng)
+        order = JoinOrder.from_head(clause)
+        for done, step in enumerate(order.steps):
+            fewer = JoinOrder.from_head(clause, {step.number})
+            assert len(fewer.steps) == len(order.steps) - 1
+            # Tests become due elsewhere; what is looked up, and by what, is the same.
+            for one, other in zip(order.steps[:done], fewer.steps[:done], strict=True):
+                assert replace(one, due=()) == replace(other, due=())
+
+
+def test_a_given_head_is_where_matches_start() -> None:
+    rng = random.Random(12)
+    for _ in range(200):
+        clause, facts = random_case(rng)
+        expected = brute(clause, facts, 1)
+        order = JoinOrder.from_head(clause)
+        for row in product(VALUES, repeat=len(clause.head.args)):
+            start = order.start_from(constant_value, row, 1)
+            assert start is not None
+            assert any(True for _ in matches(order, facts, start, decide)) == (row in expected)
+
+
+def test_a_head_that_no_fact_can_be() -> None:
+    clause = Clause(Head("P", (Variable("X"), Variable("X"), Constant.of(1)), FixedTick(3)))
+    order = JoinOrder.from_head(clause)
+    assert order.start_from(constant_value, (2, 2, 1), 3) is not None
+    for args, tick in (((2, 0, 1), 3), ((2, 2, 0), 3), ((2, 2, 1), 4)):
+        assert order.start_from(constant_value, args, tick) is None
 
 
 def test_rows_are_indexed_as_they_grow() -> None:

@@ -57,7 +57,9 @@ def main() -> None:
             cli()
         finally:
             sys.stdout.flush()
-    except OSError as error:  # what the commands cannot know of: a full disk behind a pipe or `>`
+    except (
+        OSError
+    ) as error:  # what the commands cannot know of: a full disk at the end of a pipe or `>`
         with open(os.devnull, "wb") as nowhere:  # or the same error would follow at the very end
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):

@@ -28,6 +28,8 @@ from tidelog.views import terminal
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from tidelog.evaluation.engine import Evaluated
+
 
 @click.command("query")
 @click.argument("rules", type=RULES)
@@ -84,31 +86,30 @@ def query_command(
         if engine == "spark":
             from tidelog.cli.on_spark import query_on_spark
 
-            found = query_on_spark(
+            evaluated = query_on_spark(
                 report.program, asked, facts, master, progress, low, high, ticks, **common
             )
         else:
-            found = evaluate(
-                report.program,
-                asked,
-                facts,
-                from_=low,
-                to=high,
-                ticks=ticks,
-                progress=progress,
-                **common,
-            )
-    if found.timeline is not None:
-        terminal.stderr().print(visible(f"note: evaluated on the timeline; {found.timeline}"))
-    for name, rows in found.nulls.items():
-        left_out = f"{terminal.plural(rows, 'row')} of {name} left out"
-        terminal.stderr().print(f"warning: {left_out}: NULL or NaN in a column")
+            common |= {"from_": low, "to": high, "ticks": ticks, "progress": progress}
+            evaluated = evaluate(report.program, asked, facts, **common)
+    _print_notes(evaluated)
+    tables = {query: evaluated.answers[query] for query in asked}
     if out is not None:
-        _write(out, {query: found.answers[query] for query in asked}, chosen)
+        _write(out, tables, chosen)
         return
-    for query in asked:
-        for line in answers.lines(query, found.answers[query], chosen):
+    for query, table in tables.items():
+        for line in answers.lines(query, table, chosen):
             click.echo(line)
+
+
+def _print_notes(evaluated: Evaluated) -> None:
+    """What a user should know of the answers, on standard error."""
+    console = terminal.stderr()
+    if evaluated.timeline is not None:
+        console.print(visible(f"note: evaluated on the timeline; {evaluated.timeline}"))
+    for name, rows in evaluated.nulls.items():
+        left_out = f"{terminal.plural(rows, 'row')} of {name} left out"
+        console.print(f"warning: {left_out}: NULL or NaN in a column")
 
 
 def _format(format_: str | None, as_json: bool, out: str | None, queries: int) -> str:

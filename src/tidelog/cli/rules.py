@@ -125,18 +125,18 @@ def explain_command(rules: str, queries: tuple[str, ...], show: str, as_json: bo
     sections = choices("--show", show, terminal.SECTIONS)
     report = accepted(rules)
     asked = chosen_queries(report.program, queries)
-    found = [passes(report.program, asked).dependencies_of(query) for query in asked]
+    each_query = [passes(report.program, asked).dependencies_of(query) for query in asked]
     if as_json:
-        queries_json = [terminal.explain_json(d) for d in found]
+        queries_json = [terminal.explain_json(d) for d in each_query]
         if "pipeline" in sections:
             from tidelog.views.pipeline import pipeline_json
 
             queries_json = [
                 {**each, "pipeline": pipeline_json(d)}
-                for each, d in zip(queries_json, found, strict=True)
+                for each, d in zip(queries_json, each_query, strict=True)
             ]
         print_json({"file": report.source.file, "queries": queries_json})
         return
-    blocks = [terminal.explain_lines(d, sections) for d in found]
+    blocks = [terminal.explain_lines(d, sections) for d in each_query]
     lines = (line for i, block in enumerate(blocks) for line in ([""] if i else []) + block)
     terminal.print_lines(lines, terminal.EXPLAIN_STYLES)

@@ -11,6 +11,12 @@ import pyarrow as pa
 from tidelog.evaluation.engine import Feature
 from tidelog.evaluation.sql import TEXTS
 
+# Settings of every connection: nothing is fetched from elsewhere.
+NO_EXTENSIONS: dict[str, str | bool | int | float | list[str]] = {
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+}
+
 
 class Database:
     """Tables and views of ours on a DuckDB connection."""

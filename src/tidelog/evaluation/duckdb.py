@@ -20,7 +20,7 @@ from tidelog.data.schema import resolve_and_check
 from tidelog.data.ticks import EMPTY, Range, Ticks
 from tidelog.data.writers import timestamps
 from tidelog.errors import DataError
-from tidelog.evaluation.database import Database
+from tidelog.evaluation.database import NO_EXTENSIONS, Database
 from tidelog.evaluation.engine import Evaluated, Question
 from tidelog.evaluation.interrupts import interruptible
 from tidelog.evaluation.plan import (
@@ -62,9 +62,7 @@ class Engine(Database):
     only: frozenset[str] | None = None  # load these inputs, not all
 
     def __post_init__(self) -> None:
-        self.connection = duckdb.connect(
-            config={"autoinstall_known_extensions": False, "autoload_known_extensions": False}
-        )
+        self.connection = duckdb.connect(config=NO_EXTENSIONS)
         try:
             self.connection.execute("SET TimeZone = 'UTC'")
             self.connection.execute("SET preserve_insertion_order = false")

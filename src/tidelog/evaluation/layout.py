@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import assert_never
 
 import pyarrow as pa
 
 from tidelog.analysis.stages import Stage, StageKind
 from tidelog.data.packed import slots_of, spread_sql
-from tidelog.evaluation.plan import Derive, Fixpoint, Plan, PlanStep, Scan, joins_of
+from tidelog.evaluation.plan import Fixpoint, Plan, PlanStep, Scan, joins_of, tables_of
 from tidelog.evaluation.rows import Relation, partition, row_schema
 from tidelog.language.program import Constant, Type, Value
 
@@ -100,18 +99,7 @@ class Layout:
     @cached_property
     def _steps(self) -> dict[str, PlanStep]:
         """The step that makes a table."""
-        steps: dict[str, PlanStep] = {}
-        for step in self.plan.steps:
-            match step:
-                case Scan():
-                    steps[step.name] = step
-                case Derive():
-                    steps[step.table] = step
-                case Fixpoint():
-                    steps.update(dict.fromkeys(step.tables, step))
-                case _:
-                    assert_never(step)
-        return steps
+        return {table: step for step in self.plan.steps for table in tables_of(step)}
 
     def steps(self, stage: Stage) -> tuple[PlanStep, ...]:
         """What a stage does, in order: scans, what is known beforehand, its own predicates."""
@@ -124,6 +112,25 @@ class Layout:
                 wanted.add(id(step))
                 todo += [table for table in _read(step) if table not in elsewhere]
         return tuple(step for step in self.plan.steps if id(step) in wanted)
+
+    def rigid_recursion(self, stage: Stage) -> dict[str, PlanStep]:
+        """By table, the steps of recursion without times that a stage needs, and all they rest on.
+
+        No fact with a time is among that, so that it is the same in every batch.
+        """
+        todo = [
+            table
+            for step in self.steps(stage)
+            if isinstance(step, Fixpoint) and not step.predicates[0].temporal
+            for table in step.tables
+        ]
+        steps: dict[str, PlanStep] = {}
+        while todo:
+            table = todo.pop()
+            if table not in steps:
+                steps[table] = self._steps[table]
+                todo += _read(steps[table])
+        return steps
 
     def reads(self, stage: Stage) -> dict[str, Relation]:
         """The temporal tables that a stage looks at."""

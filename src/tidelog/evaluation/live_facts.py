@@ -46,19 +46,19 @@ class LiveFacts(QueryOverData):
 
         The selects give the arguments and the time. Rigid facts are always live and not listed.
         """
-        deps = self.deps
-        everything = {p.base: self._everything(p, tin) for p in deps.core.inputs if p.temporal}
+        inputs = [p for p in self.deps.core.inputs if p.temporal]
+        everything = {p.base: self._everything(p, tin) for p in inputs}
         # Where any fact may matter at any later time, all of them are kept.
-        due = None if self.blocking else self._due(deps, tin, tout)
+        due = None if self.blocking else self._due(tin, tout)
         if due is None:
             return everything
         try:
-            return self._used(deps, tin, *due)
+            return self._used(tin, *due)
         except Unbounded:
             return everything
 
     def _used(
-        self, deps: Dependencies, tin: int, due: list[Clause], bounded: bool, until: int | None
+        self, tin: int, due: list[Clause], bounded: bool, until: int | None
     ) -> dict[str, str]:
         made = self.possible
         deps = made.deps
@@ -93,7 +93,6 @@ class LiveFacts(QueryOverData):
 
     def forgettable(self, tin: int, tout: int, tmem: int, budget: Budget) -> Forgettable:
         """Whether everything up to tmem may be forgotten once all before tout is answered."""
-        deps = self.deps
         used = self.live(tin, tout)
         needed = any(
             self.engine.one(f"SELECT count(*) FROM ({select}) AS l WHERE t <= {tmem}")[0]
@@ -103,15 +102,15 @@ class LiveFacts(QueryOverData):
             return Forgettable(True, True, "no possible answer uses those facts")
         if self.blocking:
             return Forgettable(False, False, f"{self.query} is blocking: any fact may matter later")
-        if not decidable(deps):
+        if not decidable(self.deps):
             return Forgettable(False, False, "a possible answer uses those facts")
-        return forgettable(deps, self._history(deps, tin, tout), tin, tout, tmem, budget)
+        return forgettable(self.deps, self._history(tin, tout), tin, tout, tmem, budget)
 
-    def _history(self, deps: Dependencies, tin: int, tout: int) -> list[Ground]:
+    def _history(self, tin: int, tout: int) -> list[Ground]:
         """The facts up to tin that answers from tout on can look at, and all rigid ones."""
-        low = deps.input_offsets[self.query].low
+        low = self.deps.input_offsets[self.query].low
         first = -math.inf if math.isinf(low) else tout + int(low)
-        facts = history(self.engine, deps.core, tin, first)
+        facts = history(self.engine, self.deps.core, tin, first)
         return [Ground(name, row, time) for name, rows in facts.items() for row, time in rows]
 
     def _everything(self, predicate: Predicate, tin: int) -> str:
@@ -119,14 +118,12 @@ class LiveFacts(QueryOverData):
         view = self.engine.loaded[predicate.base].view
         return f"SELECT DISTINCT {names} FROM {view} WHERE t <= {tin} ORDER BY t, {names}"
 
-    def _due(
-        self, deps: Dependencies, tin: int, tout: int
-    ) -> tuple[list[Clause], bool, int | None] | None:
+    def _due(self, tin: int, tout: int) -> tuple[list[Clause], bool, int | None] | None:
         """Clauses for the open output times; whether a fact's reach is bounded; until when later
         input matters (None: for ever). None when there are too many times to look at.
         """
-        low = deps.input_offsets[self.query].low
-        bounded = low > -math.inf
+        deps = self.deps
+        bounded = deps.input_offsets[self.query].low > -math.inf
         if not deps.pinned:
             first = Clause(Head(DUE, when=FixedTick(tout)))
             on = Clause(Head(DUE, when=AT_HEAD), (Premise(DUE, when=Offset(-1)),))

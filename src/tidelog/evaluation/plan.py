@@ -341,6 +341,19 @@ def joins_of(step: PlanStep) -> tuple[Join, ...]:
             assert_never(step)
 
 
+def tables_of(step: PlanStep) -> tuple[str, ...]:
+    """The tables that a step makes."""
+    match step:
+        case Scan():
+            return (step.name,)
+        case Derive():
+            return (step.table,)
+        case Fixpoint():
+            return step.tables
+        case _:
+            assert_never(step)
+
+
 def uses(plan: Plan, table: str) -> int:
     """How often a table is read; twice at least where rounds repeat."""
     count = 0

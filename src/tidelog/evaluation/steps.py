@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from tidelog.evaluation.engine import SqlEngine
-from tidelog.evaluation.plan import Derive, Fixpoint, Plan, PlanStep, Scan
+from tidelog.evaluation.plan import Derive, Fixpoint, Plan, PlanStep, Scan, tables_of
 from tidelog.evaluation.recursion import SHORTER, Recursion
 from tidelog.evaluation.sql import Writer, narrowed
 from tidelog.logic.core import Predicate
@@ -25,6 +25,7 @@ class StepRunner:
     progress: Callable[[str], None] = lambda _: None
     shorter: str = SHORTER  # what to do where something would hold at too many ticks
     own: Callable[[Predicate, str], str] | None = None  # see Writer.own
+    done: frozenset[str] = frozenset()  # tables that are there already
 
     def run(
         self,
@@ -45,6 +46,8 @@ class StepRunner:
                 self.engine.view(table, f"SELECT * FROM {facts[name]}")
         new: dict[str, str] = {}
         for step in steps:
+            if self.done.issuperset(tables_of(step)):
+                continue
             match step:
                 case Scan():
                     new[step.name] = self._scan(step, writer, facts, state)

@@ -39,6 +39,7 @@ from tidelog.language.program import (
 )
 from tidelog.language.types import infer
 from tidelog.logic.core import Core
+from tidelog.logic.normalise import core
 
 # Ticks on either side of a goal that are looked at first; then eight times as many, and so on.
 FIRST_WINDOW = 240
@@ -226,6 +227,7 @@ def keeping(
     if not (facts is None or isinstance(facts, Mapping)):
         raise ValueError("kept facts go with facts in memory, not with a file or folder")
     types = infer(program).columns
+    predicates = core(program).predicates
     declared: list[Input] = []
     for name in kept:
         if name not in program.heads:
@@ -234,7 +236,7 @@ def keeping(
             raise ValueError(f"`{name}` is an input: give its facts with the others")
         names = [f"arg{i}" for i in range(1, len(types[name]) + 1)]
         columns = tuple(map(Column, names, types[name]))
-        time = TIME_COLUMN if _temporal(program, name) else None
+        time = TIME_COLUMN if predicates[name].temporal else None
         declared.append(Input(name, columns, time))
     # Outputs stay what they are, also where none are declared.
     outputs = () if program.output_items else (Outputs(tuple(map(Output, program.outputs))),)
@@ -281,7 +283,7 @@ def _checked(program: Program, rule: Rule, text: str) -> Ground:
     wanted = types.columns[head.predicate]
     if len(args) != len(wanted):
         raise ValueError(f"{head.predicate} has {len(wanted)} arguments in the rules")
-    if (time is not None) != _temporal(program, head.predicate):
+    if (time is not None) != core(program).predicates[head.predicate].temporal:
         has = "no" if time is not None else "a"
         raise ValueError(f"{head.predicate} has {has} time in the rules")
     values: list[Value] = []
@@ -299,11 +301,3 @@ def _checked(program: Program, rule: Rule, text: str) -> Ground:
 
 def _variables(rule: Rule) -> str:
     return "a body" if rule.body else "variables; ask for one fact"
-
-
-def _temporal(program: Program, name: str) -> bool:
-    declared = program.declarations.get(name)
-    if declared is not None:
-        return declared.time is not None
-    atoms = (atom for rule in program.rules for atom in (rule.head, *rule.atoms))
-    return next(atom.time is not None for atom in atoms if atom.predicate == name)

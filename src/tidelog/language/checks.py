@@ -70,10 +70,10 @@ def check(text: str | bytes, file: str = "<text>") -> Report:
     if unreadable is not None:
         return Report(source, Program(), (unreadable,))
     parsed = parse_source(source)
-    found = list(parsed.diagnostics)
-    found += check_program(parsed.program, complete=parsed.complete)
-    found.sort(key=lambda d: (d.origin.line, d.origin.column, d.code.id))
-    return Report(source, parsed.program, tuple(found))
+    diagnostics = list(parsed.diagnostics)
+    diagnostics += check_program(parsed.program, complete=parsed.complete)
+    diagnostics.sort(key=lambda d: (d.origin.line, d.origin.column, d.code.id))
+    return Report(source, parsed.program, tuple(diagnostics))
 
 
 def decode(text: str | bytes, file: str) -> tuple[Source, Diagnostic | None]:
@@ -240,70 +240,42 @@ def _sort(temporal: bool) -> str:
 # Variables
 
 
+@dataclass
+class _Uses:
+    """The variables of a rule: which are times, which have a value, how often each occurs."""
+
+    times: dict[str, TimeOffset]
+    objects: dict[str, Variable]
+    bound: set[str]
+    order: list[Variable]
+
+    @staticmethod
+    def of(rule: Rule) -> _Uses:
+        uses = _Uses({}, {}, set(), [])
+        for literal in (rule.head, *rule.body):
+            here = list(literal.variables)
+            for variable in here:
+                uses.objects.setdefault(variable.name, variable)
+            if isinstance(literal, Atom) and isinstance(literal.time, TimeOffset):
+                uses.times.setdefault(literal.time.variable.name, literal.time)
+                here.append(literal.time.variable)
+            if isinstance(literal, Atom) and literal is not rule.head:
+                uses.bound.update(variable.name for variable in here)
+            uses.order += here
+        return uses
+
+
 def check_rule(rule: Rule) -> Iterator[Diagnostic]:
     """What can be said of a rule by itself: how it uses its variables."""
-    bound: set[str] = set()
-    times: dict[str, TimeOffset] = {}
-    objects: dict[str, Variable] = {}
-    count: dict[str, int] = {}
-    order: list[Variable] = []
-
-    def seen(variable: Variable) -> None:
-        count[variable.name] = count.get(variable.name, 0) + 1
-        order.append(variable)
-
-    def time(at: Time | None) -> Variable | None:
-        if isinstance(at, TimeOffset):
-            times.setdefault(at.variable.name, at)
-            seen(at.variable)
-            return at.variable
-        return None
-
-    for literal in (rule.head, *rule.body):
-        for variable in literal.variables:
-            objects.setdefault(variable.name, variable)
-            seen(variable)
-        if isinstance(literal, Atom):
-            at = time(literal.time)
-            if literal is not rule.head:
-                bound.update(v.name for v in literal.variables)
-                bound.update({at.name} if at else ())
-
-    mixed = [name for name in times if name in objects]
-    for name in mixed:
-        yield Diagnostic(
-            Code.TIME_AS_OBJECT,
-            f"`{name}` is a time and an object in one rule",
-            objects[name].origin,
-            (Note("here it is a time", times[name].origin),),
-            "times are compared and joined through `@` only; use another name",
-        )
-
+    uses = _Uses.of(rule)
+    yield from _times_as_objects(uses)
     unsafe: set[str] = set()
-    head = [*rule.head.variables]
-    if isinstance(rule.head.time, TimeOffset):
-        head.append(rule.head.time.variable)
-    for variable in head:
-        if variable.name not in bound and variable.name not in unsafe:
+    for diagnostic, variable in (*_unsafe_head(rule, uses), *_unsafe_comparisons(rule, uses)):
+        if variable.name not in unsafe:
             unsafe.add(variable.name)
-            what = ": a fact has no variables" if not rule.body else ""
-            yield Diagnostic(
-                Code.UNSAFE_HEAD,
-                f"`{print_term(variable)}` in the head has no value{what}",
-                variable.origin,
-                hint=_bind(variable) if rule.body else _fact_hint(variable, rule.head),
-            )
-    for comparison in rule.comparisons:
-        for variable in comparison.variables:
-            if variable.name not in bound and variable.name not in unsafe:
-                unsafe.add(variable.name)
-                yield Diagnostic(
-                    Code.UNSAFE_COMPARISON,
-                    f"`{print_term(variable)}` is compared but has no value",
-                    variable.origin,
-                    hint=_bind(variable),
-                )
-    for variable in order:
+            yield diagnostic
+    count = Counter(variable.name for variable in uses.order)
+    for variable in uses.order:
         name = variable.name
         if count[name] == 1 and name not in unsafe and not name.startswith("_"):
             yield Diagnostic(
@@ -312,6 +284,51 @@ def check_rule(rule: Rule) -> Iterator[Diagnostic]:
                 variable.origin,
                 hint=f"write `_` if any value will do, or `_{name}` to keep the name",
             )
+
+
+def _times_as_objects(uses: _Uses) -> Iterator[Diagnostic]:
+    for name, time in uses.times.items():
+        if name in uses.objects:
+            yield Diagnostic(
+                Code.TIME_AS_OBJECT,
+                f"`{name}` is a time and an object in one rule",
+                uses.objects[name].origin,
+                (Note("here it is a time", time.origin),),
+                "times are compared and joined through `@` only; use another name",
+            )
+
+
+def _unsafe_head(rule: Rule, uses: _Uses) -> Iterator[tuple[Diagnostic, Variable]]:
+    head = [*rule.head.variables]
+    if isinstance(rule.head.time, TimeOffset):
+        head.append(rule.head.time.variable)
+    for variable in head:
+        if variable.name not in uses.bound:
+            what = ": a fact has no variables" if not rule.body else ""
+            yield (
+                Diagnostic(
+                    Code.UNSAFE_HEAD,
+                    f"`{print_term(variable)}` in the head has no value{what}",
+                    variable.origin,
+                    hint=_bind(variable) if rule.body else _fact_hint(variable, rule.head),
+                ),
+                variable,
+            )
+
+
+def _unsafe_comparisons(rule: Rule, uses: _Uses) -> Iterator[tuple[Diagnostic, Variable]]:
+    for comparison in rule.comparisons:
+        for variable in comparison.variables:
+            if variable.name not in uses.bound:
+                yield (
+                    Diagnostic(
+                        Code.UNSAFE_COMPARISON,
+                        f"`{print_term(variable)}` is compared but has no value",
+                        variable.origin,
+                        hint=_bind(variable),
+                    ),
+                    variable,
+                )
 
 
 def _lower_case(rule: Rule, program: Program) -> Iterator[Diagnostic]:
@@ -532,8 +549,8 @@ class Similar:
             for known in self.names:
                 for variant in _variants(known):
                     self.index.setdefault(variant, []).append(known)
-        found = {k for v in _variants(name) for k in self.index.get(v, ())[:50]}
-        near = (k for k in found if k != name and not _renumbered(k, name))
+        candidates = {k for v in _variants(name) for k in self.index.get(v, ())[:50]}
+        near = (k for k in candidates if k != name and not _renumbered(k, name))
         return min(near, key=lambda k: (_distance(k, name), k), default=None)
 
 

@@ -109,7 +109,7 @@ class Source:
 
     @cached_property
     def _starts(self) -> list[int]:
-        return [0, *(found.end() for found in re.finditer("\n", self.text))]
+        return [0, *(line_end.end() for line_end in re.finditer("\n", self.text))]
 
     def origin(self, start: int, end: int) -> Origin:
         starts = self._starts

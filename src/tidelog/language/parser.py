@@ -1,6 +1,6 @@
 """The parser: tokens to a program, with every syntax error of the file in one run.
 
-After an error the parser goes on behind the next `.`, or at the next name in the first column,
+After an error the parser goes on after the next `.`, or at the next name in the first column,
 where a new statement usually starts.
 """
 
@@ -125,9 +125,9 @@ class _Parser:
         if token.kind is Kind.BAD:
             return _GiveUp()
         if token.kind is Kind.END:
-            found, origin = "the end of the file", self.behind()
+            there, origin = "the end of the file", self.after_last()
         else:
-            found = f"`{shorten(token.text)}`"
+            there = f"`{shorten(token.text)}`"
             origin = self.source.origin(token.start, token.end)
         # A foreign symbol such as `<-` or `=<` was read as two of ours: this one begins or ends it.
         begins = self.source.text[token.start : token.start + 2]
@@ -135,7 +135,7 @@ class _Parser:
         hint = habit(begins) or habit(ends) or self.foreign_word() or hint
         if token.kind is Kind.SYMBOL and token.text in ("+", "-") and not habit(begins):
             hint = habit("*")
-        self.report(Code.SYNTAX, f"expected {wanted}, found {found}", origin, hint)
+        self.report(Code.SYNTAX, f"expected {wanted}, found {there}", origin, hint)
         return _GiveUp()
 
     def foreign_word(self) -> str | None:
@@ -151,15 +151,15 @@ class _Parser:
             return f"what is in front of `{token.text}` is no value: {_NO_FUNCTIONS}"
         return None
 
-    def behind(self) -> Origin:
-        """The place right behind the last token taken."""
+    def after_last(self) -> Origin:
+        """The place right after the last token taken."""
         end = self.tokens[self.at - 1].end if self.at else 0
         return self.source.origin(end, end + 1)
 
     # Statements
 
     def statements(self) -> list[Statement]:
-        found: list[Statement] = []
+        statements: list[Statement] = []
         while self.token.kind is not Kind.END:
             self.anonymous, self.broken = 0, False
             begin = self.at
@@ -169,8 +169,8 @@ class _Parser:
                 self.recover(begin)
             else:
                 # A number out of range has no value that later checks could look at.
-                found += [] if self.broken else [statement]
-        return found
+                statements += [] if self.broken else [statement]
+        return statements
 
     def recover(self, begin: int) -> None:
         while self.token.kind is not Kind.END:
@@ -197,9 +197,9 @@ class _Parser:
         if not self.take("."):
             last = self.tokens[self.at - 1]
             if self.token.kind is Kind.NAME and self.first_column(self.token):
-                # The next statement begins: the mistake is behind the last token, not here.
+                # The next statement begins: the mistake is after the last token, not here.
                 message = f"expected {wanted} after `{shorten(last.text)}`"
-                self.report(Code.SYNTAX, message, self.behind(), hint)
+                self.report(Code.SYNTAX, message, self.after_last(), hint)
                 raise _GiveUp
             raise self.unexpected(wanted, hint)
 

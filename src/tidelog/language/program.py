@@ -233,11 +233,11 @@ class Program:
     @cached_property
     def declarations(self) -> dict[str, Input]:
         """The declared inputs; the first one where a name is declared twice."""
-        found: dict[str, Input] = {}
+        inputs: dict[str, Input] = {}
         for statement in self.statements:
             if isinstance(statement, Input):
-                found.setdefault(statement.predicate, statement)
-        return found
+                inputs.setdefault(statement.predicate, statement)
+        return inputs
 
     @cached_property
     def heads(self) -> tuple[str, ...]:
@@ -276,12 +276,12 @@ class Program:
         heads = [rule.head for rule in self.rules if rule.head.predicate == predicate]
         names: list[str] = []
         for i in range(len(heads[0].args) if heads else 0):
-            found = (
+            variables = (
                 term.name.lower()
                 for term in (head.args[i] for head in heads)
                 if isinstance(term, Variable)
             )
-            names.append(next(found, f"arg{i + 1}"))
+            names.append(next(variables, f"arg{i + 1}"))
         return _unique(names)
 
     def __str__(self) -> str:
@@ -297,10 +297,10 @@ TIME_COLUMN = "time"
 def _unique(names: list[str]) -> tuple[str, ...]:
     """The names, numbered where one repeats or is that of the time column that follows them."""
     taken = {TIME_COLUMN, *names}
-    found: list[str] = []
+    unique: list[str] = []
     for base in names:
         name, n = base, 2
-        while name in found or name == TIME_COLUMN or (name != base and name in taken):
+        while name in unique or name == TIME_COLUMN or (name != base and name in taken):
             name, n = f"{base}{n}", n + 1
-        found.append(name)
-    return tuple(found)
+        unique.append(name)
+    return tuple(unique)

@@ -95,13 +95,13 @@ def tokenize(source: Source, diagnostics: list[Diagnostic]) -> Iterator[Token]:
     """All tokens and comments in order, then one END; unreadable text is reported."""
     text, at, size = source.text, 0, len(source.text)
     while at < size:
-        found = _TOKEN.match(text, at)
-        if found is None:
+        token = _TOKEN.match(text, at)
+        if token is None:
             bad = _unreadable(source, at, diagnostics)
             yield bad
             at = bad.end
             continue
-        kind, end = found.lastgroup, found.end()
+        kind, end = token.lastgroup, token.end()
         if kind == "name":
             # Combining marks belong to the letter before them, though \w leaves them out.
             while end < size and text[end] > "\x7f" and unicodedata.category(text[end])[0] == "M":
@@ -154,15 +154,15 @@ def unquote(quoted: str) -> str:
     'a"bé'
     """
 
-    def resolve(found: re.Match[str]) -> str:
-        body = found.group(1)
+    def resolve(escape: re.Match[str]) -> str:
+        body = escape.group(1)
         if body in _ESCAPES:
             return _ESCAPES[body]
         if body.startswith("u{"):
             point = int(body[2:-1], 16)
             if point <= 0x10FFFF and not 0xD800 <= point <= 0xDFFF:
                 return chr(point)
-        raise ValueError(found.group(0))
+        raise ValueError(escape.group(0))
 
     return _ESCAPE.sub(resolve, quoted[1:-1])
 

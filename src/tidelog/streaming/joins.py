@@ -41,7 +41,7 @@ class IndexedSlice:
 
     Unlike `logic.match.IndexedRows` it takes over a set without copying it, hands out a whole index
     for compiled functions to look into, and an index on one column has bare values as keys. All
-    three make a tick of a stream measurably cheaper.
+    three save work in every tick of a stream.
     """
 
     __slots__ = ("_indexes", "rows")

@@ -75,8 +75,8 @@ def diagnostic_text(diagnostic: Diagnostic, source: Source) -> Text:
     return Text("\n").join(lines)
 
 
-def print_diagnostics(console: Console, report: Report, found: Iterable[Diagnostic]) -> None:
-    for diagnostic in found:
+def print_diagnostics(console: Console, report: Report, shown: Iterable[Diagnostic]) -> None:
+    for diagnostic in shown:
         if console.is_terminal:
             console.print(diagnostic_text(diagnostic, report.source), end="\n\n")
         else:  # many times faster, and long lists go to files
@@ -87,9 +87,9 @@ def report_summary(report: Report) -> str:
     """`rules.tdl: 2 errors, 1 warning`, or what the file holds."""
     name = visible(report.source.file)
     counts = [(len(report.errors), "error"), (len(report.warnings), "warning")]
-    found = ", ".join(plural(n, word) for n, word in counts if n)
-    if found:
-        return f"{name}: {found}"
+    problems = ", ".join(plural(n, word) for n, word in counts if n)
+    if problems:
+        return f"{name}: {problems}"
     program = report.program
     facts = sum(not rule.body for rule in program.rules)
     parts = [

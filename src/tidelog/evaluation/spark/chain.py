@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, Generic
 
+import duckdb
 import pyarrow as pa
 from pyspark import StorageLevel, TaskContext
 from pyspark.sql import DataFrame, SparkSession
@@ -19,7 +20,9 @@ from pyspark.sql import functions as F
 
 from tidelog.analysis.stages import Stage, StageKind
 from tidelog.data.packed import CHUNK, columns
+from tidelog.evaluation.database import NO_EXTENSIONS, Database
 from tidelog.evaluation.layout import Layout
+from tidelog.evaluation.plan import tables_of
 from tidelog.evaluation.rows import NEW
 from tidelog.evaluation.spark.catalyst import Catalyst
 from tidelog.evaluation.spark.kernel import Kernel
@@ -106,12 +109,36 @@ class Chain(Generic[A]):
             inputs = {name: f"rigid{i}" for i, name in enumerate(self.rigid)}
             for name, view in inputs.items():
                 engine.offer(view, self.rigid[name])
-            tables = StageTables(self.layout, StepRunner(engine), inputs)
+            done = self._beforehand(engine, self.layout.stages[index])
+            tables = StageTables(self.layout, StepRunner(engine, done=done), inputs)
             outputs = self.job.outputs(tables, index, asked)
             parts = [self._as_rows(engine, output) for output in outputs]
         finally:
             engine.forget()
         return reduce(DataFrame.union, parts) if parts else self._none()
+
+    def _beforehand(self, engine: Catalyst, stage: Stage) -> frozenset[str]:
+        """Tables of recursion without times: made in this process and offered to Spark's engine.
+
+        That engine would plan every round of it anew.
+        """
+        steps = self.layout.rigid_recursion(stage)
+        if not steps:
+            return frozenset()
+        plan = self.layout.plan
+        with duckdb.connect(config=NO_EXTENSIONS) as connection:
+            database = Database(connection)
+            database.offer_texts(Writer(plan).texts)
+            inputs: dict[str, str] = {}
+            for i, (name, rows) in enumerate(self.rigid.items()):
+                inputs[name] = f"rigid{i}"
+                connection.register(inputs[name], rows.toArrow())
+            chosen = [step for step in plan.steps if steps.keys() & set(tables_of(step))]
+            StepRunner(database).run(plan, chosen, {}, inputs)
+            for table in steps:
+                rows = self.spark.createDataFrame(database.arrow(f"SELECT * FROM {table}"))
+                engine.offer(table, rows)
+        return frozenset(steps)
 
     def _as_rows(self, engine: Catalyst, output: StageOutput) -> DataFrame:
         rows, relation = engine.select(output.select), output.relation

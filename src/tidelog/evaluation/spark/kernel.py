@@ -15,7 +15,7 @@ import pyarrow as pa
 from tidelog.analysis.stages import Stage, StageKind
 from tidelog.data.packed import columns
 from tidelog.errors import DataError
-from tidelog.evaluation.database import Database
+from tidelog.evaluation.database import NO_EXTENSIONS, Database
 from tidelog.evaluation.layout import Layout
 from tidelog.evaluation.rows import KEPT, as_rows, partition
 from tidelog.evaluation.spark.stages import ARRIVED, A, Job, StageOutput, StageTables
@@ -69,8 +69,7 @@ class Worker(Generic[A]):
                 "threads": 1,
                 "memory_limit": kernel.memory,
                 "temp_directory": os.path.join(self._spill.name, "spill"),
-                "autoinstall_known_extensions": False,
-                "autoload_known_extensions": False,
+                **NO_EXTENSIONS,
             }
         )
         self.connection.execute("SET enable_external_access = false")

@@ -31,14 +31,14 @@ from tidelog.data.schema import Schema, positions
 from tidelog.data.ticks import Ticks
 from tidelog.data.types import SQL_TYPES, arrow_type
 from tidelog.errors import DataError
+from tidelog.evaluation.database import NO_EXTENSIONS
 from tidelog.language.program import TIME_COLUMN, TIME_MAX, Program, Type
 
 # Of the DuckDB that reads files in a worker.
 _READING: dict[str, str | bool | int | float | list[str]] = {
     "threads": 1,
     "memory_limit": "1GB",
-    "autoinstall_known_extensions": False,
-    "autoload_known_extensions": False,
+    **NO_EXTENSIONS,
 }
 
 
