@@ -114,10 +114,10 @@ def test_int_constants_widen_to_float() -> None:
     )
     assert clashes(text) == []
     assert types(text, "Any") == ["float"]
-    rules = core(check(text).accepted()).clauses
-    assert rules[0].tests[0].right == Constant(80.0, Type.FLOAT)
-    assert rules[1].head.args == (Constant(7.0, Type.FLOAT),)
-    assert rules[2].tests[0].right == Constant(1.0, Type.FLOAT)
+    clauses = core(check(text).accepted()).clauses
+    assert clauses[0].tests[0].right == Constant(80.0, Type.FLOAT)
+    assert clauses[1].head.args == (Constant(7.0, Type.FLOAT),)
+    assert clauses[2].tests[0].right == Constant(1.0, Type.FLOAT)
 
 
 def test_int_constants_widen_where_only_a_later_rule_says_float() -> None:
