@@ -16,6 +16,7 @@ from tidelog.analysis.containment import Witness
 from tidelog.analysis.definitive import shown
 from tidelog.analysis.dependencies import Dependencies, Edge
 from tidelog.language.diagnostics import visible
+from tidelog.views.verdicts import not_enough
 
 _CHARACTER = 7.3  # the width of one, about
 _COLUMN, _ROW, _HEIGHT = 90, 72, 44
@@ -258,7 +259,7 @@ def timeline_svg(analysis: Analysis) -> str:
     witnesses: list[tuple[str, Witness]] = []
     for kind, measure in (("delay", analysis.delay), ("window", analysis.window)):
         if measure.witness is not None and measure.lower:
-            witnesses.append((f"{kind}: {measure.lower - 1} would not do", measure.witness))
+            witnesses.append((f"{kind}: {not_enough(measure.lower - 1)}", measure.witness))
             times += [offset for _, offsets in _lanes(measure.witness) for offset in offsets]
     scale = _Scale(max(min(times), -_FURTHEST) - 1, min(max(times), _FURTHEST) + 1)
     lanes, y = _witness_lanes(witnesses, scale)

@@ -60,7 +60,7 @@ def measure_lines(name: str, measure: Measure, d: int) -> list[str]:
     if measure.witness is not None and measure.lower:
         less = measure.lower - 1
         cut = Cut(high=less) if name == "delay" else Cut(low=d - less)
-        lines.append(f"  {less} would not do:")
+        lines.append(f"  {not_enough(less)}:")
         lines += ["    " + line for line in witness_lines(measure.witness, cut)]
     return lines
 
@@ -134,3 +134,12 @@ def forgettable_lines(verdict: Forgettable, tmem: int) -> list[str]:
 
 def _fact(fact: Ground) -> str:
     return shown(fact.predicate, fact.args, fact.time)
+
+
+def not_enough(ticks: int) -> str:
+    """What a witness shows of a smaller number.
+
+    >>> not_enough(1), not_enough(0)
+    ('1 tick is not enough', '0 ticks are not enough')
+    """
+    return f"{plural(ticks, 'tick')} {'is' if ticks == 1 else 'are'} not enough"
