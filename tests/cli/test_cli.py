@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from support.places import ROOT
 
 from tidelog import __version__
-from tidelog.cli import cli
+from tidelog.cli import _failed, cli
 
 TURBINES = str(ROOT / "examples" / "turbines" / "rules.tdl")
 
@@ -424,3 +424,46 @@ def test_an_empty_path_is_not_the_current_folder(rules: Path, option: str) -> No
     result = ask(rules, option, "")
     assert result.exit_code == 2
     assert f"{option} names no file or folder" in result.stderr
+
+
+def test_every_command_has_a_line_and_examples() -> None:
+    _, _, listed = run("--help").output.partition("Commands:")
+    assert listed
+    assert "..." not in listed
+    for name in cli.commands:
+        if name == "analyse":  # the other spelling of analyze
+            continue
+        shown = run(name, "--help").output
+        _, _, examples = shown.partition("Examples:\n")
+        commands = [line for line in examples.splitlines() if "tidelog " in line]
+        assert commands, name
+        assert all(f"tidelog {name}" in line for line in commands)
+
+
+def test_examples_use_options_that_there_are() -> None:
+    for name, command in cli.commands.items():
+        options = {option for param in command.params for option in param.opts}
+        for line in (command.epilog or "").splitlines():
+            used = re.findall(r"(?<=\s)--?[a-z][\w-]*", line.partition(f"tidelog {name}")[2])
+            assert set(used) <= options, line
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("/x/click/utils.py", "cannot write to standard output: Invalid argument"),
+        (
+            "/x/tidelog/streaming/sinks/lines.py",
+            "the operating system says: Invalid argument (asked by sinks/lines.py, line 1)",
+        ),
+    ],
+)
+def test_an_operating_systems_error_says_what_failed(place: str, said: str) -> None:
+    """`tidelog run` once called any such error a failure of standard output."""
+    error = OSError(22, "Invalid argument")
+    with pytest.raises(OSError, match="Invalid argument") as caught:
+        exec(compile("raise error", place, "exec"), {"error": error})
+    assert _failed(caught.value) == said
+    assert _failed(OSError(28, "No space left on device", "a/b")) == (
+        "cannot use a/b: No space left on device"
+    )

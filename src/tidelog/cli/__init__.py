@@ -9,12 +9,14 @@ from __future__ import annotations
 import io
 import os
 import sys
+import traceback
 from copy import copy
 
 import click
 
 from tidelog import __version__
 from tidelog.cli import analyses, lsp, query, report, rules, run, test, why
+from tidelog.cli.help import with_help
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -43,7 +45,7 @@ for command in (
     analyses.contained_command,
     lsp.lsp_command,
 ):
-    cli.add_command(command)
+    cli.add_command(with_help(command))
 # The other spelling works too, without a line of its own in the help.
 _spelt = copy(analyses.analyze_command)
 _spelt.hidden = True
@@ -57,15 +59,29 @@ def main() -> None:
             cli()
         finally:
             sys.stdout.flush()
-    except (
-        OSError
-    ) as error:  # what the commands cannot know of: a full disk at the end of a pipe or `>`
+    except OSError as error:  # what the commands cannot know of, such as a full disk
         with open(os.devnull, "wb") as nowhere:  # or the same error would follow at the very end
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
-            what = error.filename or "to standard output"
-            print(f"Error: cannot write {what}: {error.strerror or error}", file=sys.stderr)
+            print(f"Error: {_failed(error)}", file=sys.stderr)
         sys.exit(2)
+
+
+# Where what goes to standard output is written.
+_PRINTING = ("click/utils.py", "rich/console.py", "cli/__init__.py", "sinks/console.py")
+
+
+def _failed(error: OSError) -> str:
+    """What the operating system would not do, and where that was asked for."""
+    said = error.strerror or str(error)
+    if error.filename is not None:
+        return f"cannot use {error.filename}: {said}"
+    asked = traceback.extract_tb(error.__traceback__)[-1]
+    place = asked.filename.replace(os.sep, "/")
+    if place.endswith(_PRINTING) or "stdout" in (asked.line or ""):
+        return f"cannot write to standard output: {said}"
+    module = "/".join(place.split("/")[-2:])
+    return f"the operating system says: {said} (asked by {module}, line {asked.lineno})"
 
 
 def _standard_streams() -> None:

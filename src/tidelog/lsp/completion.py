@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from tidelog.language.diagnostics import Source
 from tidelog.language.printer import print_type, print_value
-from tidelog.language.program import Atom, Constant, Program, Type, Variable
+from tidelog.language.program import Constant, Program, Type, Variable
 from tidelog.language.tokens import Kind, Token, is_name, quote, tokenize
 from tidelog.language.types import infer
 from tidelog.lsp import facts
@@ -143,9 +143,9 @@ def _terms(program: Program, scanner: Scanner, words: list[Word]) -> Iterator[Co
 def _constants(program: Program, predicate: str, i: int) -> Counter[str]:
     constants: Counter[str] = Counter()
     for rule in program.rules:
-        for literal in (rule.head, *rule.body):
-            if isinstance(literal, Atom) and literal.predicate == predicate:
-                term = literal.args[i] if i < len(literal.args) else Variable("X")
+        for atom in (rule.head, *rule.atoms):
+            if atom.predicate == predicate:
+                term = atom.args[i] if i < len(atom.args) else Variable("X")
                 if isinstance(term, Constant):
                     constants[print_value(term.value)] += 1
     return constants

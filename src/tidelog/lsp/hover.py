@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidelog.language.printer import print_type
-from tidelog.language.program import Atom, Comparison, Constant, Program, Rule, Type
+from tidelog.language.program import Constant, Program, Rule, Type, Variable
 from tidelog.language.types import Types, infer
 from tidelog.lsp import facts
 from tidelog.lsp.document import Document
@@ -83,17 +83,14 @@ def _type_of_variable(document: Document, spot: Spot, types: Types) -> Type | No
     rules = [s for s in around[1].statements if isinstance(s, Rule)] if around else []
     name = spot.word.token.text
     for rule in rules:
-        for literal in (*rule.body, rule.head):
-            match literal:
-                case Atom():
-                    known = types.columns.get(literal.predicate, ())
-                    for term, type_ in zip(literal.args, known, strict=False):
-                        if getattr(term, "name", None) == name and type_ is not None:
-                            return type_
-                case Comparison():
-                    sides = (literal.left, literal.right)
-                    if any(getattr(side, "name", None) == name for side in sides):
-                        constants = [s for s in sides if isinstance(s, Constant)]
-                        if constants:
-                            return constants[0].type
+        for atom in (*rule.atoms, rule.head):
+            known = types.columns.get(atom.predicate, ())
+            for term, type_ in zip(atom.args, known, strict=False):
+                if isinstance(term, Variable) and term.name == name and type_ is not None:
+                    return type_
+        for comparison in rule.comparisons:
+            if any(variable.name == name for variable in comparison.variables):
+                for side in (comparison.left, comparison.right):
+                    if isinstance(side, Constant):
+                        return side.type
     return None

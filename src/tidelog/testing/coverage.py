@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 from tidelog.language.printer import print_literal, print_rule
 from tidelog.language.program import (
-    Atom,
     Comparison,
+    Literal,
     Operator,
     Origin,
     Program,
@@ -135,7 +135,7 @@ def _failing(ran: Ran, known: set[Origin], budget: float) -> set[Origin]:
 
 
 def _turned(rule: Rule, comparison: Comparison, name: str) -> Rule:
-    body: list[Atom | Comparison] = []
+    body: list[Literal] = []
     for literal in rule.body:
         if isinstance(literal, Comparison) and literal is comparison:
             literal = replace(literal, operator=_OPPOSITE[literal.operator])
