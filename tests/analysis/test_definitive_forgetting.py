@@ -263,7 +263,7 @@ def test_live_facts_are_enough_with_long_rules(given_: tuple[Case, Facts], tout:
     live_is_enough(*given_, tout)
 
 
-@examples(25)
+@examples(20)
 @given(asked(POINTS), next_tout)
 def test_live_facts_are_enough_with_explicit_times(given_: tuple[Case, Facts], tout: int) -> None:
     live_is_enough(*given_, tout)
