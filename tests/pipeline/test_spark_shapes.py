@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -57,7 +58,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / name).mkdir()
         for i, rows in enumerate((FACTS[name][:2], FACTS[name][2:])):
             table = pa.table(dict(zip(columns, zip(*rows, strict=True), strict=True)))
-            pq.write_table(table, folder / name / f"{i}.parquet")
+            path = folder / name / f"{i}.parquet"
+            pq.write_table(table, path)
+            os.utime(path, (i * 60, i * 60))  # Spark takes files in the order of their age
     return folder
 
 
