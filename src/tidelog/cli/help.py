@@ -73,7 +73,7 @@ HELP: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "lsp": (
         "Help an editor while rules are written.",
-        ("tidelog lsp", "tidelog lsp --tcp 2087"),
+        ("tidelog lsp", "tidelog lsp --tcp :2087"),
     ),
 }
 
