@@ -20,6 +20,7 @@ from support.earlier import ANSWERS, Answers, Earlier
 
 HERE = Path(__file__).parent
 VERSIONS = sorted(path.name for path in HERE.iterdir() if any(path.glob("*.tar.gz")))
+# Where the archives were written: their checkpoints remember the place, and nothing is put there.
 WRITTEN_AT = "/tmp/tidelog-earlier"
 
 # version/name: a pattern of the one sentence, with its remedy, that refuses it
