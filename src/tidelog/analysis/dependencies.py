@@ -12,7 +12,7 @@ from enum import Enum
 from functools import cached_property
 from typing import assert_never
 
-from tidelog.analysis.graph import Arc, Bound, components, longest
+from tidelog.language.graph import Arc, Bound, components, longest
 from tidelog.analysis.partition import PartitionKey, partition_key
 from tidelog.errors import NoAnswer
 from tidelog.language.program import Rule
