@@ -383,7 +383,7 @@ def _unsafe_negations(rule: Rule, uses: _Uses) -> Iterator[tuple[Diagnostic, Var
                         Code.UNSAFE_NEGATION,
                         f"`{variable.name}` stands under `not` only, so that it has no value",
                         variable.origin,
-                        hint=f"write `_` for \"no such value\", or use `{variable.name}` in an atom"
+                        hint=f'write `_` for "no such value", or use `{variable.name}` in an atom'
                         " without `not`",
                     ),
                     variable,
@@ -570,8 +570,7 @@ def _underivable(program: Program) -> Iterator[Diagnostic]:
             if atom.predicate not in derivable and atom.predicate in program.heads:
                 yield Diagnostic(
                     Code.NEVER_THERE,
-                    f"`not {atom.predicate}` is always true: nothing can derive"
-                    f" `{atom.predicate}`",
+                    f"`not {atom.predicate}` is always true: nothing can derive `{atom.predicate}`",
                     atom.origin,
                     hint=f"remove it, or give `{atom.predicate}` a rule or a fact to start from",
                 )
