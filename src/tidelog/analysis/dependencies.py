@@ -12,9 +12,9 @@ from enum import Enum
 from functools import cached_property
 from typing import assert_never
 
-from tidelog.language.graph import Arc, Bound, components, longest
 from tidelog.analysis.partition import PartitionKey, partition_key
 from tidelog.errors import NoAnswer
+from tidelog.language.graph import Arc, Bound, components, longest
 from tidelog.language.program import Rule
 from tidelog.logic.clause import Clause, FixedTick, Free, Offset, Premise, Rigid, Sign
 from tidelog.logic.core import Core

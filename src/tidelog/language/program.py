@@ -293,6 +293,11 @@ class Program:
         return clocks
 
     @cached_property
+    def predicates(self) -> tuple[str, ...]:
+        """What can be asked for: heads, inputs and clocks."""
+        return tuple(dict.fromkeys([*self.heads, *self.inputs, *self.clocks]))
+
+    @cached_property
     def outputs(self) -> tuple[str, ...]:
         """The declared outputs; without any, every head predicate."""
         return tuple(dict.fromkeys(o.predicate for o in self.output_items)) or self.heads
