@@ -1,10 +1,10 @@
 """How far beyond the question an evaluation over bounded time must look.
 
-Both oracles forget every fact outside a horizon `[L, H]` of ticks. Without `not` that never adds an
-answer, and loses none when every answer in the asked range has a derivation inside the horizon. With
-`not` a fact that is forgotten may be one whose absence counts, so that every fact on which an answer
-hangs must be inside. The horizon is the hull of the data, the explicit times of the program and the
-asked range, widened by a margin:
+Both oracles forget every fact outside a horizon `[L, H]` of ticks. Without `not` that never adds
+an answer, and loses none when every answer in the asked range has a derivation inside the horizon.
+With `not` the absence of a forgotten fact may count: then every fact on which an answer hangs must
+be inside. The horizon is the hull of the data, the explicit times of the program and the asked
+range, widened by a margin:
 
 - Without recursion a derivation is at most as deep as there are rules, and each step moves by at
   most the largest span of a rule; so `rules * span` is enough.

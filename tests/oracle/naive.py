@@ -109,8 +109,8 @@ def _settled(
 ) -> _Model:
     """The facts of a group, the well-founded ones.
 
-    Whoever believes in too few facts finds too many absent and so derives too many; whoever believes
-    in too many derives too few. Taking turns, the few grow and the many shrink until they meet.
+    Whoever believes in too few facts finds too many absent and so derives too many; whoever
+    believes in too many derives too few. By turns the few grow and the many shrink until they meet.
     """
     rules = [rule for rule in program.rules if rule.head.predicate in names]
 
