@@ -25,7 +25,7 @@ import tidelog
 from tidelog.language.diagnostics import Code, Diagnostic, ProgramError, Severity
 from tidelog.language.formatter import format_source
 from tidelog.language.printer import print_literal
-from tidelog.language.program import Input, Origin, Outputs, Rule
+from tidelog.language.program import Clock, Input, Origin, Outputs, Rule
 from tidelog.lsp import colours, facts
 from tidelog.lsp.completion import Sort, completions
 from tidelog.lsp.document import Document
@@ -522,6 +522,8 @@ def _symbols(document: Document) -> list[types.DocumentSymbol]:
             match statement:
                 case Input():
                     name, kind = f"input {statement.predicate}", types.SymbolKind.Interface
+                case Clock():
+                    name, kind = f"clock {statement.predicate}", types.SymbolKind.Interface
                 case Outputs():
                     names = ", ".join(item.predicate for item in statement.items)
                     name, kind = f"output {names}", types.SymbolKind.Event

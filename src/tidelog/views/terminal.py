@@ -13,9 +13,9 @@ from rich.text import Text
 
 from tidelog.analysis.advice import Suggestion, advice
 from tidelog.analysis.dependencies import Class, Dependencies
-from tidelog.analysis.graph import Bound
 from tidelog.language.checks import Report
 from tidelog.language.diagnostics import Diagnostic, Source, render, visible
+from tidelog.language.graph import Bound
 from tidelog.language.printer import print_literal, print_rule
 from tidelog.language.program import Rule
 from tidelog.views.plans import plan_lines, sql_lines, ucq_lines
