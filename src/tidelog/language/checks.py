@@ -25,7 +25,6 @@ from tidelog.language.program import (
     Input,
     Origin,
     Output,
-    Outputs,
     Program,
     Rule,
     TimeOffset,
@@ -133,35 +132,31 @@ def check_together(
 
 
 def _declared_twice(program: Program) -> Iterator[Diagnostic]:
-    inputs: dict[str, Input] = {}
-    for statement in program.statements:
-        if isinstance(statement, Input):
-            first = inputs.setdefault(statement.predicate, statement)
-            if first is not statement:
-                yield Diagnostic(
-                    Code.DECLARED_TWICE,
-                    f"input `{statement.predicate}` is declared twice",
-                    statement.origin,
-                    (Note("the first declaration", first.origin),),
-                    "keep one of them",
-                )
-            names = [column.name for column in statement.columns]
-            if statement.time is not None:
-                names.append(statement.time)
-            yield from _repeated(names, statement.predicate, statement.origin)
-        elif isinstance(statement, Outputs):
-            for item in statement.items:
-                yield from _repeated(item.columns or (), item.predicate, item.origin)
-    yield from _clocks(program)
-    outputs: dict[str, Output] = {}
+    inputs = [s for s in program.statements if isinstance(s, Input)]
+    yield from _more_than_once(inputs, "input", "is declared twice", "the first declaration")
+    for declaration in inputs:
+        names = [column.name for column in declaration.columns]
+        if declaration.time is not None:
+            names.append(declaration.time)
+        yield from _repeated(names, declaration.predicate, declaration.origin)
     for item in program.output_items:
-        listed = outputs.setdefault(item.predicate, item)
-        if listed is not item:
+        yield from _repeated(item.columns or (), item.predicate, item.origin)
+    yield from _clocks(program)
+    yield from _more_than_once(program.output_items, "output", "is listed twice", "the first time")
+
+
+def _more_than_once(
+    items: Sequence[Input | Output], kind: str, what: str, before: str
+) -> Iterator[Diagnostic]:
+    first: dict[str, Input | Output] = {}
+    for item in items:
+        known = first.setdefault(item.predicate, item)
+        if known is not item:
             yield Diagnostic(
                 Code.DECLARED_TWICE,
-                f"output `{item.predicate}` is listed twice",
+                f"{kind} `{item.predicate}` {what}",
                 item.origin,
-                (Note("the first time", listed.origin),),
+                (Note(before, known.origin),),
                 "keep one of them",
             )
 

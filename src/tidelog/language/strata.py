@@ -16,7 +16,6 @@ from tidelog.language.graph import Arc, components, longest
 from tidelog.language.printer import print_time
 from tidelog.language.program import Atom, Negated, Rule, Time, TimeOffset, atom_of
 
-
 _EVERY_WAY = "a cycle through `not` must look strictly back, as in `not P @ T-1`"
 
 
