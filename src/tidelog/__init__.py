@@ -323,7 +323,7 @@ def live(
 def _dependencies(program: _program.Program, query: str) -> Dependencies:
     from tidelog.analysis.passes import passes
 
-    if query not in (*program.heads, *program.inputs):
+    if query not in program.predicates:
         raise ValueError(f"no predicate {query} in the rules")
     return passes(program, [query]).dependencies
 
@@ -332,7 +332,7 @@ def _dependencies(program: _program.Program, query: str) -> Dependencies:
 def _loaded(program: _program.Program, query: str, facts: FactsLike) -> Iterator[Engine]:
     from tidelog.evaluation.duckdb import Engine
 
-    if query not in (*program.heads, *program.inputs):
+    if query not in program.predicates:
         raise ValueError(f"no predicate {query} in the rules")
     with Engine(program, facts) as engine:
         yield engine

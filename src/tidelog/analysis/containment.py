@@ -16,9 +16,9 @@ from functools import cached_property
 
 from tidelog.analysis.canonical import Canonical, Exhausted, FrozenFact, splits
 from tidelog.analysis.dependencies import Dependencies
-from tidelog.language.graph import Bound
 from tidelog.analysis.unfolding import Unfolded, Unfolder
 from tidelog.errors import NoAnswer
+from tidelog.language.graph import Bound
 from tidelog.language.program import Constant, Value, type_of
 from tidelog.logic.clause import Clause
 from tidelog.logic.core import Core

@@ -10,8 +10,8 @@ import math
 from collections.abc import Mapping
 from itertools import product
 
-from tidelog.language.graph import Bound
 from tidelog.analysis.possible import FUTURE, any_pattern
+from tidelog.language.graph import Bound
 from tidelog.language.program import Row
 from tidelog.streaming.cell_graph import FAR, CellGraph
 from tidelog.streaming.cells import (

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import TypeAlias, assert_never
 
 from tidelog.analysis.dependencies import Dependencies
-from tidelog.language.graph import Bound
 from tidelog.analysis.possible import PossibleClause
+from tidelog.language.graph import Bound
 from tidelog.language.program import Row
 from tidelog.logic.clause import Clause, FixedTick, Free, Offset, Premise, Rigid
 from tidelog.streaming.joins import EMPTY, CompiledClause, IndexedSlice

@@ -11,8 +11,8 @@ import heapq
 import math
 from collections.abc import Iterable, Mapping
 
-from tidelog.language.graph import Bound
 from tidelog.analysis.possible import Possible
+from tidelog.language.graph import Bound
 from tidelog.language.program import Row
 from tidelog.streaming.cell_graph import FAR, CellGraph
 from tidelog.streaming.cell_model import CellModel

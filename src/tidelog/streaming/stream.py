@@ -94,7 +94,7 @@ class Stream:
         self.options = StreamOptions(mode, emit, history, lateness, (), max_jump, from_)
         self.queries = tuple(queries) if queries is not None else program.outputs
         for query in self.queries:
-            if query not in (*program.heads, *program.inputs):
+            if query not in program.predicates:
                 raise ValueError(f"no predicate {query} in the rules")
         self.program = resolve(program, {})
         self.budget = budget

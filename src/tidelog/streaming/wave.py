@@ -14,12 +14,12 @@ from typing import assert_never
 
 import pyarrow as pa
 
-from tidelog.language.graph import Bound
 from tidelog.data.packed import chunks_sql
 from tidelog.evaluation.plan import Derive, Fixpoint, PlanStep, Scan
 from tidelog.evaluation.ranges import EMPTY, Range
 from tidelog.evaluation.sql import Writer, narrowed
 from tidelog.evaluation.steps import StepRunner
+from tidelog.language.graph import Bound
 from tidelog.language.program import TIME_MAX
 from tidelog.logic.core import Predicate
 from tidelog.streaming.clock import Span
