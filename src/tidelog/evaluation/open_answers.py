@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, islice
 
 from tidelog.analysis.containment import Ground
 from tidelog.analysis.definitive import Awaited, Definitive, Pending, TwoUpdates
@@ -14,6 +14,7 @@ from tidelog.data.packed import ticks_of
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.goal_directed.goal import Goal
 from tidelog.evaluation.goal_directed.model import FactModel
+from tidelog.evaluation.plan import Plan
 from tidelog.evaluation.possible_derivations import PossibleArgs, PossibleDerivations
 from tidelog.evaluation.query_over_data import QueryOverData
 from tidelog.evaluation.ranges import Range
@@ -27,7 +28,7 @@ from tidelog.logic.match import AnyTick
 # Pending answers that are explained one by one; all are counted.
 MOST_PENDING = 20
 # Updates that are replayed in search of two that differ.
-MOST_REPLAYED = 100
+MOST_REPLAYED = 50
 
 
 class OpenAnswers(QueryOverData):
@@ -39,14 +40,7 @@ class OpenAnswers(QueryOverData):
             made, pending = self._on_timeline(tin, Range(tout, tout), budget)
             pending.sort(key=str)
             return self._verdict(made, len(pending), pending[:MOST_PENDING], None)
-        model = self._possible(tin, Range(tout, tout))
-        some: list[Pending] = []
-        total = 0
-        for pattern, table in model.tables():
-            (count,) = self.engine.one(f"SELECT count(*) FROM {table}")
-            total += count
-            rows = self.engine.all(f"SELECT * FROM {table} LIMIT {MOST_PENDING - len(some)}")
-            some += [model.pending(pattern, row[:-2], tout) for row in sorted(rows, key=str)]
+        total, some = self._pending(tin, tout)
         if not self.deps.negated:
             some = [self._least(pending, tin) for pending in some]
             return self._verdict(self.possible, total, some, None)
@@ -64,6 +58,27 @@ class OpenAnswers(QueryOverData):
             reason = "no two ways to go on were found that differ"
         return Definitive(count == 0, exact, count, tuple(some), "" if exact else reason, updates)
 
+    def _pending(
+        self, tin: int, tout: int, forgotten: int | None = None
+    ) -> tuple[int, list[Pending]]:
+        """How many answers at tout are open, and some of them."""
+        model = self._possible(tin, Range(tout, tout), forgotten)
+        some: list[Pending] = []
+        total = 0
+        for pattern, table in model.tables():
+            (count,) = self.engine.one(f"SELECT count(*) FROM {table}")
+            total += count
+            rows = self.engine.all(f"SELECT * FROM {table} LIMIT {MOST_PENDING - len(some)}")
+            some += [model.pending(pattern, row[:-2], tout) for row in sorted(rows, key=str)]
+        return total, some
+
+    def updates(self, tin: int, tout: int, forgotten: int) -> list[tuple[Ground, ...]]:
+        """Updates that may tell what is forgotten: those that answers wait for, with and without
+        the facts up to there.
+        """
+        some = [p for f in (None, forgotten) for p in self._pending(tin, tout, f)[1]]
+        return [(), *islice(self._updates(some), MOST_REPLAYED)]
+
     def open_points(self, tin: int, from_: int, to: int, budget: float = 60.0) -> list[int]:
         """The time points from a tick to a tick that are not definitive yet."""
         if self.blocking:
@@ -75,13 +90,26 @@ class OpenAnswers(QueryOverData):
                 points.update(ticks_of(c, b))
         return sorted(p for p in points if from_ <= p <= to)
 
-    def _possible(self, tin: int, asked: Range) -> PossibleModel:
+    def _possible(self, tin: int, asked: Range, forgotten: int | None = None) -> PossibleModel:
         made = self.possible
         names = [made.name(self.query, p) for p in made.patterns[self.query]]
         whole = made.core(tin)
         plan = self.engine.plan_core(whole, [self.query, *names], asked, tin)
-        writer = self.engine.evaluate(plan)
+        kept = None
+        if forgotten is not None:
+            kept = self._without(forgotten, plan)
+        writer = self.engine.evaluate(plan, kept)
         return PossibleModel(self.engine, made, writer, tin)
+
+    def _without(self, forgotten: int, plan: Plan) -> dict[str, str]:
+        """Tables of the inputs without the facts up to a tick."""
+        clocks = self.engine.typed.clocks
+        timed = [p for p in plan.deps.core.inputs if p.temporal and p.base not in clocks]
+        tables = {p.name: f"kept_in{number}" for number, p in enumerate(timed)}
+        for p in timed:
+            view = self.engine.loaded[p.base].view
+            self.engine.view(tables[p.name], f"SELECT * FROM {view} WHERE t > {forgotten}")
+        return tables
 
     def _least(self, pending: Pending, tin: int) -> Pending:
         """The pending answer without what it need not wait for: other facts hold already."""
@@ -124,8 +152,10 @@ class OpenAnswers(QueryOverData):
             rows = replays.answers(facts, tout)
             if rows != first:
                 row = min(rows ^ first, key=str)
-                with_it, without_it = (facts, ()) if row in rows else ((), facts)
-                return TwoUpdates(Ground(self.query, row, tout), with_it, without_it)
+                comes = tuple(map(as_awaited, facts))
+                with_it, without_it = (comes, ()) if row in rows else ((), comes)
+                answer = as_awaited(Ground(self.query, row, tout))
+                return TwoUpdates(answer, with_it, without_it)
         return None
 
     def _updates(self, some: list[Pending]) -> Iterator[tuple[Ground, ...]]:
@@ -250,10 +280,19 @@ _FRESH: dict[Type | None, Value] = {
     Type.FLOAT: 2.0**62 + 1024,
     Type.BOOL: True,
 }
+_FRESH_TEXT = "\ufffe fresh"
 
 
 def _filled(args: PossibleArgs, types: tuple[Type | None, ...]) -> Row:
     """The arguments with one and the same fresh object for all that may be anything."""
     return tuple(
-        _FRESH.get(t, "\ufffe fresh") if a is None else a for a, t in zip(args, types, strict=True)
+        _FRESH.get(t, _FRESH_TEXT) if a is None else a for a, t in zip(args, types, strict=True)
     )
+
+
+def as_awaited(fact: Ground) -> Awaited:
+    """A fact of an update, with None for the fresh object."""
+    fresh = {_FRESH[Type.INT], _FRESH[Type.FLOAT], _FRESH_TEXT}
+    assert fact.time is not None
+    args = tuple(None if value in fresh else value for value in fact.args)
+    return Awaited(fact.predicate, args, fact.time)
