@@ -35,6 +35,7 @@ SLACK = 120
 def temporal_predicates(program: Program) -> set[str]:
     """Names of the predicates that have a time."""
     found = {name for name, d in program.declarations.items() if d.time is not None}
+    found |= set(program.clocks)
     return found | {atom.predicate for atom in _atoms(program) if atom.time is not None}
 
 
