@@ -41,14 +41,25 @@ class OpenAnswers(QueryOverData):
             made, pending = self._on_timeline(tin, Range(tout, tout), budget)
             pending.sort(key=str)
             return self._verdict(made, len(pending), pending[:MOST_PENDING], None)
-        total, some = self._pending(tin, tout)
-        if not self.deps.negated:
-            some = [self._least(pending, tin) for pending in some]
-            return self._verdict(self.possible, total, some, None)
-        # Only now: a replay makes tables of its own in place of the model's.
         replays = Replays(self.engine, self.deps, tin)
-        some = [self._fewest(pending, replays) for pending in some]
-        return self._verdict(self.possible, total, some, self._apart(some, replays, tout))
+        total, some = self._pending(tin, tout)
+        some = self._without_needless(some, replays)
+        updates = self._apart(some, replays, tout) if self.deps.negated and some else None
+        return self._verdict(self.possible, total, some, updates)
+
+    def pending(self, tin: int, tout: int) -> list[Pending]:
+        """Some of the open answers at tout, for queries that are not blocking."""
+        replays = Replays(self.engine, self.deps, tin)
+        return self._without_needless(self._pending(tin, tout)[1], replays)
+
+    def _without_needless(self, some: list[Pending], replays: Replays) -> list[Pending]:
+        """Pending answers without what they need not wait for.
+
+        All of them are known by now: replays make tables of their own in place of the model's.
+        """
+        if self.deps.negated:
+            return [self._fewest(pending, replays) for pending in some]
+        return [self._least(pending, replays.tin) for pending in some]
 
     def _verdict(
         self, made: Possible, count: int, some: list[Pending], updates: TwoUpdates | None
