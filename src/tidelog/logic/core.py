@@ -68,6 +68,11 @@ class Predicate:
         """Whether its facts come from outside."""
         return self.role is Role.INPUT or self.role is Role.GIVEN
 
+    @property
+    def shown(self) -> str:
+        """What people read: the user's own name; `given E` is the part of E that comes in."""
+        return f"given {self.base}" if self.role is Role.GIVEN else self.base
+
     def made(
         self, role: Role, label: str = "", types: tuple[Type | None, ...] | None = None
     ) -> Predicate:
