@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias, assert_never
 
 from tidelog.analysis.dependencies import Class, Dependencies
@@ -145,6 +145,9 @@ class Plan:
     ranges: dict[str, Range]  # where each temporal predicate is evaluated
     data: dict[str, Range]  # where each temporal input has facts
     asked: Range
+    # Of predicates that hang on themselves and on absence, the tick up to which what holds is
+    # given: of what they rest on there, not all is kept, and nothing is derived any more.
+    given: dict[str, int] = field(default_factory=dict)
 
 
 def plan(
