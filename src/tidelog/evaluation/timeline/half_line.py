@@ -14,7 +14,6 @@ from tidelog.evaluation.timeline.stretch import (
     Stretch,
 )
 
-
 # The place of a window on the line, modulo the period of what lower strata give, and its facts.
 Entry: TypeAlias = tuple[int, LineWindow]
 

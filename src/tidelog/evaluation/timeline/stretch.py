@@ -111,7 +111,7 @@ class Stretch:
             self.todo.append(fact)
 
     def take(self, name: str, tick: int | None, rows: SliceRows) -> None:
-        """All rows of a predicate at a tick: it is no head of the clauses, so that it keeps them."""
+        """All rows of a predicate at a tick. It is no head of the clauses: no more will come."""
         self.by_tick[name, tick] = rows
         self.todo += [(name, tick, row) for row in rows.rows]
 
