@@ -165,6 +165,11 @@ class _Shard:
         tin = -math.inf if turn.tin is None else turn.tin
         self.live = _between(facts, -math.inf, tin)
         self.new = _between(facts, tin, turn.to)
+        if turn.ticking is not None:
+            predicates = shards.deps.core.predicates
+            for name in shards.inputs:
+                if predicates[name].base in shards.program.clocks:
+                    self.new[name] = {turn.ticking: {()}}
         self.later = _between(facts, turn.to, math.inf)
         self.algorithm = self._blocking(rigid) if shards.whole else self._online(rigid)
 
