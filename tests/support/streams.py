@@ -56,10 +56,11 @@ def interrupted(
 
 def streams_what_is_evaluated(
     case: Case, lateness: int, random: Random, file: Path | None = None, **how: Any
-) -> None:
+) -> bool:
+    """Whether the program can be streamed that way; if so, its answers have been compared."""
     pushes = arrivals(case, lateness, random)
     if not pushes:
-        return
+        return True
 
     def made() -> Stream:
         with warnings.catch_warnings():
@@ -85,7 +86,7 @@ def streams_what_is_evaluated(
     try:
         stream = made()
     except (Blocking, Endless):
-        return
+        return False
     again = None if file is None else restored
     got: dict[str, list[Row]] = {query: [] for query in case.queries}
     steps = stream.run(pushes.items()) if again is None else interrupted(stream, pushes, again)
@@ -103,3 +104,4 @@ def streams_what_is_evaluated(
     for query in case.queries:
         assert len(got[query]) == len(set(got[query])), "an answer came twice"
         assert set(got[query]) == want[query]
+    return True
