@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidelog.analysis.canonical import Canonical, Exhausted, FrozenFact, splits
-from tidelog.analysis.containment import Budget, Ground, cases, constants_of, ground, objects
+from tidelog.analysis.containment import Budget, Ground, cases, ground
 from tidelog.analysis.dependencies import Class, Dependencies
+from tidelog.analysis.replay import constants_of, objects
 from tidelog.analysis.unfolding import Unfolded, Unfolder
 from tidelog.language.program import Constant, Operator, Term, Variable
 from tidelog.logic.clause import AT_HEAD, RIGID, Clause, Head, Offset, Premise
@@ -41,10 +42,10 @@ class Forgettable:
 
 
 def decidable(deps: Dependencies) -> bool:
-    """Whether the paper's decision applies: class 1, no explicit time points in rules."""
+    """Whether the paper's decision applies: class 1, no explicit time points in rules, no `not`."""
     points = any(e.point is not None for e in deps.edges)
     heads = any(not c.is_fact and c.head.point is not None for c in deps.core.clauses)
-    return deps.cls is Class.NONRECURSIVE and not points and not heads
+    return deps.cls is Class.NONRECURSIVE and not points and not heads and not deps.negated
 
 
 def forgettable(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from tidelog.analysis.analyze import Analysis
-from tidelog.analysis.containment import Cut, Ground, Verdict, Witness
+from tidelog.analysis.containment import Ground, Verdict, Witness
 from tidelog.analysis.definitive import Definitive, shown
 from tidelog.analysis.delay import Measure
 from tidelog.analysis.forgetting import Forgettable
+from tidelog.analysis.unfolding import Cut
 from tidelog.language.printer import print_literal, print_rule
 from tidelog.views.terminal import plural
 
