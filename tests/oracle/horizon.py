@@ -1,8 +1,10 @@
 """How far beyond the question an evaluation over bounded time must look.
 
-Both oracles forget every fact outside a horizon `[L, H]` of ticks. That never adds an answer, and
-loses none when every answer in the asked range has a derivation inside the horizon. The horizon is
-the hull of the data, the explicit times of the program and the asked range, widened by a margin:
+Both oracles forget every fact outside a horizon `[L, H]` of ticks. Without `not` that never adds
+an answer, and loses none when every answer in the asked range has a derivation inside the horizon.
+With `not` the absence of a forgotten fact may count: then every fact on which an answer hangs must
+be inside. The horizon is the hull of the data, the explicit times of the program and the asked
+range, widened by a margin:
 
 - Without recursion a derivation is at most as deep as there are rules, and each step moves by at
   most the largest span of a rule; so `rules * span` is enough.
@@ -12,6 +14,8 @@ the hull of the data, the explicit times of the program and the asked range, wid
   depends on all the periods together. No simple margin is enough for every such program; the
   default adds `SLACK`, enough for two or three periods up to 5. Compare with a larger margin
   where that matters.
+
+A clock counts as a rule that moves time by one tick.
 """
 
 from __future__ import annotations
@@ -31,6 +35,7 @@ SLACK = 120
 def temporal_predicates(program: Program) -> set[str]:
     """Names of the predicates that have a time."""
     found = {name for name, d in program.declarations.items() if d.time is not None}
+    found |= set(program.clocks)
     return found | {atom.predicate for atom in _atoms(program) if atom.time is not None}
 
 
@@ -38,6 +43,8 @@ def default_margin(program: Program) -> int:
     """See above; 0 when no rule moves time."""
     rules = sum(1 for rule in program.rules if rule.body)
     span = max(map(_span, program.rules), default=0)
+    if program.clocks:
+        return 2 * (rules + 1) * max(span, 1) + SLACK
     if not span:
         return 0
     if not _recursive(program):
@@ -55,6 +62,17 @@ def horizon(
     ticks += [int(row[-1]) for name, rows in facts.items() if name in temporal for row in rows]
     margin = default_margin(program) if margin is None else margin
     return min(ticks) - margin, max(ticks) + margin
+
+
+def ticking(program: Program, facts: Facts, last: int) -> range:
+    """When a clock holds: from the first tick of any input on."""
+    ticks = [
+        int(row[-1])
+        for name, declaration in program.declarations.items()
+        if declaration.time is not None
+        for row in facts.get(name, ())
+    ]
+    return range(min(ticks), last + 1) if ticks else range(0)
 
 
 def _atoms(program: Program) -> Iterator[Atom]:

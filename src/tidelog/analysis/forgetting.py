@@ -42,10 +42,11 @@ class Forgettable:
 
 
 def decidable(deps: Dependencies) -> bool:
-    """Whether the paper's decision applies: class 1, no explicit time points in rules, no `not`."""
+    """Whether the paper's decision applies: class 1, no `not` and no explicit times in rules."""
     points = any(e.point is not None for e in deps.edges)
     heads = any(not c.is_fact and c.head.point is not None for c in deps.core.clauses)
-    return deps.cls is Class.NONRECURSIVE and not points and not heads and not deps.negated
+    plain = not (points or heads or deps.negated)
+    return deps.cls is Class.NONRECURSIVE and plain
 
 
 def forgettable(

@@ -158,6 +158,7 @@ def definitive_command(
                 "tout": then,
                 "count": definitive.count,
                 "pending": [p.as_json() for p in definitive.pending],
+                **({} if definitive.updates is None else {"updates": definitive.updates.as_json()}),
             }
         )
     else:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import combinations
 
 from tidelog.analysis.containment import Ground
-from tidelog.analysis.definitive import Awaited, Definitive, Pending
+from tidelog.analysis.definitive import Awaited, Definitive, Pending, TwoUpdates
 from tidelog.analysis.possible import Pattern, Possible
 from tidelog.data.packed import ticks_of
 from tidelog.evaluation.duckdb import Engine
@@ -16,6 +17,7 @@ from tidelog.evaluation.goal_directed.model import FactModel
 from tidelog.evaluation.possible_derivations import PossibleArgs, PossibleDerivations
 from tidelog.evaluation.query_over_data import QueryOverData
 from tidelog.evaluation.ranges import Range
+from tidelog.evaluation.replay import Replays
 from tidelog.evaluation.sql import Writer
 from tidelog.evaluation.timeline import Limit, evaluate, history
 from tidelog.language.program import Row, Type, Value
@@ -24,6 +26,8 @@ from tidelog.logic.match import AnyTick
 
 # Pending answers that are explained one by one; all are counted.
 MOST_PENDING = 20
+# Updates that are replayed in search of two that differ.
+MOST_REPLAYED = 100
 
 
 class OpenAnswers(QueryOverData):
@@ -34,9 +38,7 @@ class OpenAnswers(QueryOverData):
         if self.blocking:
             made, pending = self._on_timeline(tin, Range(tout, tout), budget)
             pending.sort(key=str)
-            return Definitive(
-                not pending, made.exact or not pending, len(pending), tuple(pending[:MOST_PENDING])
-            )
+            return self._verdict(made, len(pending), pending[:MOST_PENDING], None)
         model = self._possible(tin, Range(tout, tout))
         some: list[Pending] = []
         total = 0
@@ -45,8 +47,22 @@ class OpenAnswers(QueryOverData):
             total += count
             rows = self.engine.all(f"SELECT * FROM {table} LIMIT {MOST_PENDING - len(some)}")
             some += [model.pending(pattern, row[:-2], tout) for row in sorted(rows, key=str)]
-        least = tuple(self._least(pending, tin) for pending in some)
-        return Definitive(total == 0, model.possible.exact or total == 0, total, least)
+        if not self.deps.negated:
+            some = [self._least(pending, tin) for pending in some]
+            return self._verdict(self.possible, total, some, None)
+        # Only now: a replay makes tables of its own in place of the model's.
+        replays = Replays(self.engine, self.deps, tin)
+        some = [self._fewest(pending, replays) for pending in some]
+        return self._verdict(self.possible, total, some, self._apart(some, replays, tout))
+
+    def _verdict(
+        self, made: Possible, count: int, some: list[Pending], updates: TwoUpdates | None
+    ) -> Definitive:
+        exact = made.exact or count == 0 or updates is not None
+        reason = "comparisons on values to come are taken to be met"
+        if self.deps.negated:
+            reason = "no two ways to go on were found that differ"
+        return Definitive(count == 0, exact, count, tuple(some), "" if exact else reason, updates)
 
     def open_points(self, tin: int, from_: int, to: int, budget: float = 60.0) -> list[int]:
         """The time points from a tick to a tick that are not definitive yet."""
@@ -72,14 +88,10 @@ class OpenAnswers(QueryOverData):
         waits = list(pending.waits_for)
         if len(waits) < 2:
             return pending
-        types = {p.base: p.types for p in self.deps.core.predicates.values()}
+        answer = self._ground(pending)
 
         def comes(awaited: Iterable[Awaited]) -> bool:
-            more = tuple(
-                Ground(p.predicate, _filled(p.args, types[p.predicate]), p.time) for p in awaited
-            )
-            answer = Ground(self.query, _filled(pending.args, types[self.query]), pending.time)
-            goal = Goal(self.engine, answer, more=more, until=tin)
+            goal = Goal(self.engine, answer, more=self._facts(awaited), until=tin)
             return goal.evaluate(goal.plan()).holds(answer)
 
         for one in pending.waits_for:
@@ -87,6 +99,56 @@ class OpenAnswers(QueryOverData):
             if comes(fewer):
                 waits = fewer
         return replace(pending, waits_for=tuple(waits))
+
+    # With absence: what differs is shown by evaluating it
+
+    def _fewest(self, pending: Pending, replays: Replays) -> Pending:
+        """The pending answer without what it need not wait for."""
+        waits = list(pending.waits_for)
+        answer = self._ground(pending)
+        for one in pending.waits_for if len(waits) > 1 else ():
+            fewer = [p for p in waits if p is not one]
+            if replays.count < MOST_REPLAYED and answer.args in replays.answers(
+                self._facts(fewer), pending.time
+            ):
+                waits = fewer
+        return replace(pending, waits_for=tuple(waits))
+
+    def _apart(self, some: list[Pending], replays: Replays, tout: int) -> TwoUpdates | None:
+        """Two updates after which the answers at a time differ, if they can be found."""
+        first = replays.answers((), tout)
+        most = replays.count + MOST_REPLAYED
+        for facts in self._updates(some):
+            if replays.count >= most:
+                break
+            rows = replays.answers(facts, tout)
+            if rows != first:
+                row = min(rows ^ first, key=str)
+                with_it, without_it = (facts, ()) if row in rows else ((), facts)
+                return TwoUpdates(Ground(self.query, row, tout), with_it, without_it)
+        return None
+
+    def _updates(self, some: list[Pending]) -> Iterator[tuple[Ground, ...]]:
+        """What may come, as far as pending answers speak of it: each answer's, then all subsets."""
+        for pending in some:
+            yield self._facts(pending.waits_for)
+            for way in pending.unless:
+                yield self._facts(way)
+                yield self._facts((*pending.waits_for, *way))
+        ways = (way for pending in some for way in (pending.waits_for, *pending.unless))
+        single = dict.fromkeys(fact for way in ways for fact in self._facts(way))
+        for size in range(1, len(single) + 1):
+            yield from combinations(single, size)
+
+    def _facts(self, awaited: Iterable[Awaited]) -> tuple[Ground, ...]:
+        types = {p.base: p.types for p in self.deps.core.predicates.values()}
+        return tuple(
+            Ground(p.predicate, _filled(p.args, types[p.predicate]), p.time) for p in awaited
+        )
+
+    def _ground(self, pending: Pending) -> Ground:
+        types = self.deps.core.predicates[self.query].types
+        return Ground(self.query, _filled(pending.args, types), pending.time)
 
     def _on_timeline(self, tin: int, asked: Range, budget: float) -> tuple[Possible, list[Pending]]:
         """The paper's critical query, fresh objects as arbitrary arguments, on the timeline."""
@@ -159,6 +221,8 @@ class PossibleModel:
         positions: tuple[int, ...],
         key: Row,
     ) -> Iterable[Row]:
+        if premise.predicate not in self._facts.tables:
+            return ()  # it can never hold
         later = isinstance(tick, int) and tick > self.tin
         if later and self._is_input(premise.predicate):
             return ()  # it may be among the data, but has not arrived
@@ -169,6 +233,9 @@ class PossibleModel:
 
     def is_settled(self, predicate: str, tick: int | None) -> bool:
         return self.possible.deps.settled(predicate, tick or 0) <= self.tin
+
+    def may_come(self, tick: int) -> bool:
+        return tick > self.tin
 
     def decided_at(self, query: str, time: int) -> int | None:
         return None

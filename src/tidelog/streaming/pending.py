@@ -47,6 +47,9 @@ class CellFacts:
     def is_settled(self, predicate: str, tick: int | None) -> bool:
         return False
 
+    def may_come(self, tick: int) -> bool:
+        return tick > self.model.tin
+
     def decided_at(self, query: str, time: int) -> int | None:
         settled = self.model.graph.deps.settled(query, time)
         return None if math.isinf(settled) else int(settled)

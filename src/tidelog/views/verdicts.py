@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidelog.analysis.analyze import Analysis
 from tidelog.analysis.containment import Ground, Verdict, Witness
-from tidelog.analysis.definitive import Definitive, shown
+from tidelog.analysis.definitive import Definitive, TwoUpdates, shown
 from tidelog.analysis.delay import Measure
 from tidelog.analysis.forgetting import Forgettable
 from tidelog.analysis.unfolding import Cut
@@ -97,12 +97,31 @@ def verdict_lines(verdict: Verdict, cut: Cut) -> list[str]:
 def definitive_lines(verdict: Definitive, tout: int) -> list[str]:
     if verdict.holds:
         return [f"yes: the answers at {tout} are final"]
-    perhaps = "" if verdict.exact else " (comparisons on values to come are taken to be met)"
-    lines = [f"no: {plural(verdict.count, 'answer')} at {tout} may still come{perhaps}"]
+    perhaps = "" if verdict.exact else f" ({verdict.reason})"
+    withdrawn = any(pending.unless for pending in verdict.pending)
+    what = "may still come or go" if withdrawn else "may still come"
+    lines = [f"no: {plural(verdict.count, 'answer')} at {tout} {what}{perhaps}"]
     lines += [f"  {pending}" for pending in verdict.pending]
     if verdict.count > len(verdict.pending):
         lines.append(f"  ... and {verdict.count - len(verdict.pending)} more")
-    return lines
+    return lines + ([] if verdict.updates is None else two_updates_lines(verdict.updates))
+
+
+def two_updates_lines(two: TwoUpdates) -> list[str]:
+    """Two ways to go on that differ."""
+    answer = _fact(two.answer)
+    return [
+        f"  {answer} is an answer if {_arriving(two.with_it)}",
+        f"  {answer} is no answer if {_arriving(two.without_it)}",
+    ]
+
+
+def _arriving(facts: tuple[Ground, ...]) -> str:
+    some = [_fact(fact) for fact in facts[:MOST_FACTS]]
+    if len(facts) > MOST_FACTS:
+        some.append(f"{plural(len(facts) - MOST_FACTS, 'fact')} more (--json)")
+    verb = "arrives" if len(facts) == 1 else "arrive"
+    return f"{' and '.join(some)} {verb} and no more" if facts else "nothing more arrives"
 
 
 def open_lines(query: str, tin: int, points: list[int]) -> list[str]:
