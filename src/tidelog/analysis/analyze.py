@@ -94,6 +94,7 @@ def witness_json(witness: Witness | None) -> dict[str, object] | None:
     return {
         "answer": witness.answer.as_json(),
         "facts": [fact.as_json() for fact in witness.facts],
+        "withdrawn": witness.withdrawn,
     }
 
 

@@ -89,11 +89,11 @@ class Witness:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Yes, no with a witness, or unknown (None): within the budget, or by any means at hand."""
+    """Yes, no with a witness, or unknown (None): within the budget, or whatever is spent."""
 
     holds: bool | None
     witness: Witness | None = None
-    out_of_budget: bool = False
+    beyond_proof: bool = False
 
 
 # Places and rows an evaluation may look at for one step of a budget.
@@ -136,6 +136,8 @@ class Searcher:
         """Whether everything that becomes of `start` is derived from what the cut leaves of it."""
         stack = [start]
         unknown = False
+        # Without `not` only the budget, or work beyond one evaluation's, leaves anything unknown.
+        spent = not (self.unfolder.absences or self.other.unfolder.absences)
         try:
             while stack:
                 budget.spend()
@@ -149,7 +151,7 @@ class Searcher:
                     derived, open_ = self.derived(unfolded, query, cut)
                     budget.spend(self.target.work // _WORK_PER_STEP)
                 except Exhausted:
-                    unknown = True
+                    unknown = spent = True
                     continue
                 if derived:
                     continue
@@ -162,8 +164,10 @@ class Searcher:
                 unknown = unknown or orders is None
                 stack.extend(replace(unfolded, order=order) for order in orders or ())
         except Exhausted:
-            return Verdict(None, out_of_budget=True)
-        return Verdict(None if unknown or not self.timeless else True)
+            return Verdict(None)
+        if unknown or not self.timeless:
+            return Verdict(None, beyond_proof=not spent)
+        return Verdict(True)
 
     def _left_open(
         self,

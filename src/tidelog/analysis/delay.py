@@ -38,7 +38,7 @@ class Measure:
     exact: bool
     witness: Witness | None = None
     reason: str = ""
-    out_of_budget: bool = False  # whether more time might have brought the bounds together
+    beyond_proof: bool = False  # whether more time would not have brought the bounds together
 
 
 def delay(deps: Dependencies, budget: Budget) -> Measure:
@@ -102,7 +102,7 @@ def least(test: Callable[[int], Verdict], lower: int, upper: int, reason: str) -
     """The least value for which a monotone test holds, `upper` being known to."""
     witness: Witness | None = None
     unknown: set[int] = set()
-    out_of_budget = False
+    beyond_proof = True
     at = upper - 1  # most bounds are tight: one test settles it
     while lower < upper:
         verdict = test(at)
@@ -112,14 +112,14 @@ def least(test: Callable[[int], Verdict], lower: int, upper: int, reason: str) -
             lower, witness = at + 1, verdict.witness
         else:
             unknown.add(at)
-            out_of_budget = out_of_budget or verdict.out_of_budget
+            beyond_proof = beyond_proof and verdict.beyond_proof
         choices = [(lower + upper) // 2, upper - 1, lower]
         open_ = [c for c in choices if lower <= c < upper and c not in unknown]
         if not open_:
             break
         at = open_[0]
     exact = lower == upper
-    return Measure(lower, upper, exact, witness, reason, out_of_budget and not exact)
+    return Measure(lower, upper, exact, witness, reason, beyond_proof and not exact)
 
 
 def endless(deps: Dependencies, *, ahead: bool) -> tuple[Edge, ...]:
