@@ -38,7 +38,7 @@ class FrozenFact:
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
+class PartialFact:
     """A fact some of whose values do not matter (None)."""
 
     predicate: str
@@ -115,7 +115,7 @@ class Canonical:
         }
 
     def derives(
-        self, facts: Iterable[FrozenFact], goal: FrozenFact | Pattern, order: Order
+        self, facts: Iterable[FrozenFact], goal: FrozenFact | PartialFact, order: Order
     ) -> tuple[bool, Assumption | None]:
         """Whether the goal follows; and if not, a comparison that the order left open."""
         run = _Run(self, [*facts, *self._facts], order)
@@ -125,7 +125,7 @@ class Canonical:
             self.work = run.work
         return holds, None if holds else run.open
 
-    def absent_below(self, facts: Iterable[FrozenFact], goal: Pattern) -> tuple[bool, set[Pattern]]:
+    def absent_below(self, facts: Iterable[FrozenFact], goal: PartialFact) -> tuple[bool, set[PartialFact]]:
         """Whether something of real values holds, and the absent facts that it hangs on."""
         run = _Run(self, [*facts, *self._facts], Order())
         try:
@@ -209,12 +209,11 @@ class _Run:
         self.tables: dict[_TimedName, IndexedRows[Object]] = {}
         self.work = 0
 
-    def holds(self, goal: FrozenFact | Pattern) -> bool:
+    def holds(self, goal: FrozenFact | PartialFact) -> bool:
         wanted = tuple(None if value is None else self.order.same(value) for value in goal.args)
+        partial = PartialFact(goal.predicate, wanted, goal.time)
         rows = self.solve((goal.predicate, goal.time))
-        if wanted in rows:
-            return True
-        if None in wanted and any(Pattern(goal.predicate, wanted).fits(row) for row in rows):
+        if any(partial.fits(row) for row in rows):
             return True
         for row in rows:
             for one, other in zip(wanted, row, strict=True):
@@ -284,9 +283,9 @@ class _Run:
         start = join.order.start(self.order.same, {}, at)
         return map(join.head, joined(join.order, self, start, self.compare))
 
-    def absent_below(self, facts: Iterable[FrozenFact]) -> set[Pattern]:
+    def absent_below(self, facts: Iterable[FrozenFact]) -> set[PartialFact]:
         """The absent facts that some ways to derive facts hang on."""
-        absent: set[Pattern] = set()
+        absent: set[PartialFact] = set()
         todo = list(facts) if self.canonical.deps.negated else []
         seen = set(todo)
         while todo:
@@ -299,7 +298,7 @@ class _Run:
                 for binding in islice(matches(order, self, start, self.compare), MOST_WAYS):
                     for premise in join.clause.premises:
                         args = tuple(order.known_value(term, binding) for term in premise.args)
-                        pattern = Pattern(premise.predicate, args, premise.tick(fact.time))
+                        pattern = PartialFact(premise.predicate, args, premise.tick(fact.time))
                         if _is_negative(premise):
                             absent.add(pattern)
                             continue

@@ -6,7 +6,7 @@ queries; with one it is Delay and Window. It answers yes, no with a counterexamp
 budget ended first.
 
 With `not` these problems are undecidable. What is shown of absence taken as input (`opaque`) holds,
-a counterexample is replayed on the program itself (`replay`), and there may be neither.
+a counterexample is replayed on the program itself (`differences`), and there may be neither.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from tidelog.analysis.canonical import Canonical, Exhausted, FrozenFact, Pattern, splits
+from tidelog.analysis.canonical import Canonical, Exhausted, FrozenFact, PartialFact, splits
 from tidelog.analysis.dependencies import Dependencies, dependencies
 from tidelog.analysis.opaque import Opaque
-from tidelog.analysis.replay import MOST_TRIES, Replay, Side, constants_of, real
+from tidelog.analysis.differences import MOST_TRIES, Replay, Side, constants_of, real
 from tidelog.analysis.unfolding import Cut, Unfolded, Unfolder
 from tidelog.errors import NoAnswer
 from tidelog.language.program import Constant, Value
@@ -273,7 +273,7 @@ class Searcher:
                 absent = FrozenFact(name, named, fact.time)
                 yield self._any(absence.pattern(absent)), absent
 
-    def _any(self, pattern: Pattern) -> FrozenFact:
+    def _any(self, pattern: PartialFact) -> FrozenFact:
         """A fact that fits, over fresh symbols."""
         (fact,) = self.unfolder.start_fact(pattern.predicate, pattern.args, pattern.time).facts
         return fact

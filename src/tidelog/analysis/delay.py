@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from tidelog.analysis.canonical import Exhausted, Pattern
+from tidelog.analysis.canonical import Exhausted, PartialFact
 from tidelog.analysis.containment import Budget, Searcher, Verdict, Witness
 from tidelog.analysis.dependencies import Class, Dependencies, Edge
-from tidelog.analysis.replay import Side, constants_of
+from tidelog.analysis.differences import Side, constants_of
 from tidelog.analysis.unfolding import Cut, Unfolded, Unfolder
 from tidelog.errors import NoAnswer
 from tidelog.language.program import Variable
@@ -220,7 +220,7 @@ def _lasting(deps: Dependencies, name: str, edges: list[Edge], ahead: bool) -> b
             for data in side.started(query, values, 0):
                 ticks = [f.time for f in data if f.time is not None]
                 tick = min(ticks, default=0) - far if ahead else max(ticks, default=0) + far
-                if ticks and side.evaluated(data, Pattern(name, anything, tick))[0]:
+                if ticks and side.evaluated(data, PartialFact(name, anything, tick))[0]:
                     return True
     except Exhausted:
         pass

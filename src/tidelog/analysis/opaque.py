@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from tidelog.analysis.canonical import FrozenFact, Pattern
+from tidelog.analysis.canonical import FrozenFact, PartialFact
 from tidelog.analysis.dependencies import Dependencies
 from tidelog.language.program import Constant
 from tidelog.logic.clause import Clause, Premise, Sign
@@ -39,11 +39,11 @@ class Absence:
             Role.ABSENT, self.predicate, "" if len(self.named) == self.arity else f"[{places}]"
         )
 
-    def pattern(self, row: FrozenFact) -> Pattern:
+    def pattern(self, row: FrozenFact) -> PartialFact:
         """The facts that a row of the input says are absent."""
         values: dict[int, Object] = dict(zip(self.named, row.args, strict=True))
         args = tuple(values.get(i) for i in range(self.arity))
-        return Pattern(self.predicate, args, row.time)
+        return PartialFact(self.predicate, args, row.time)
 
     @staticmethod
     def of(premise: Premise, clause: Clause) -> Absence:

@@ -16,7 +16,7 @@ from functools import cached_property
 from itertools import islice
 from typing import NamedTuple, TypeAlias
 
-from tidelog.analysis.canonical import Canonical, FrozenFact, Pattern
+from tidelog.analysis.canonical import Canonical, FrozenFact, PartialFact
 from tidelog.analysis.dependencies import Dependencies
 from tidelog.analysis.unfolding import Cut, Unfolded, Unfolder
 from tidelog.language.program import Constant, Value, type_of
@@ -58,7 +58,7 @@ class Side:
         """The inputs that hold at the first tick of the data, by what people call them."""
         return frozenset(self.deps.core.program.clocks)
 
-    def evaluated(self, data: Data, goal: Pattern) -> tuple[bool, set[Pattern]]:
+    def evaluated(self, data: Data, goal: PartialFact) -> tuple[bool, set[PartialFact]]:
         """Whether a goal holds, and on the absence of what."""
         inputs = self.deps.core.input_of
         facts = [
@@ -84,7 +84,7 @@ class Side:
         starts = [data]
         for given in inputs if ticks else ():
             if given.name not in clocks:
-                first = Pattern(given.name, (None,) * len(given.types), min(ticks))
+                first = PartialFact(given.name, (None,) * len(given.types), min(ticks))
                 starts += (data | more for more in self.bringing(first, Cut(), taken))
         return starts
 
@@ -100,14 +100,14 @@ class Side:
             if f.predicate not in self.unfolder.absences and name not in self._clocks
         )
 
-    def absent(self, query: Unfolded, values: dict[Symbol, Value], base: int) -> list[Pattern]:
+    def absent(self, query: Unfolded, values: dict[Symbol, Value], base: int) -> list[PartialFact]:
         """The facts that a conjunction asks to be absent."""
         facts = [real(f, values, base) for f in query.atoms]
         facts += [real(f, values, 0) for f in query.pinned]
         absences = self.unfolder.absences
         return [absences[f.predicate].pattern(f) for f in facts if f.predicate in absences]
 
-    def bringing(self, goal: Pattern, cut: Cut, taken: set[Constant]) -> Iterator[Data]:
+    def bringing(self, goal: PartialFact, cut: Cut, taken: set[Constant]) -> Iterator[Data]:
         """Facts that make something true, unless the absence of more is asked for."""
         unfolder = self.unfolder
         stack = [unfolder.start_fact(goal.predicate, goal.args, goal.time)]
@@ -146,13 +146,13 @@ class Replay:
         self, one: Side, other: Side, answer: FrozenFact, cut: Cut, tries: int = MOST_TRIES
     ) -> None:
         self.one, self.other = one, other
-        self.answer = Pattern(answer.predicate, answer.args, answer.time)
+        self.answer = PartialFact(answer.predicate, answer.args, answer.time)
         self.base = answer.time or 0
         self.cut = cut
         self.tries = tries
         self.work = 0
 
-    def search(self, start: Iterable[Data], absent: list[Pattern]) -> Difference | None:
+    def search(self, start: Iterable[Data], absent: list[PartialFact]) -> Difference | None:
         """`absent` is what the conjunction asks to be absent."""
         todo = list(dict.fromkeys(start))
         first = set(todo)
@@ -169,8 +169,8 @@ class Replay:
         return None
 
     def _compared(
-        self, data: Data, absent: list[Pattern]
-    ) -> tuple[bool | None, set[tuple[bool, Pattern]]]:
+        self, data: Data, absent: list[PartialFact]
+    ) -> tuple[bool | None, set[tuple[bool, PartialFact]]]:
         """Whether the answer is withdrawn (None: there is no difference); what to bring about to
         make one, in the other program or in this one.
         """
@@ -186,13 +186,13 @@ class Replay:
                 hanging_on |= {(False, p) for p in blocked_by}
         return None, hanging_on
 
-    def _added(self, data: Data, hanging_on: set[tuple[bool, Pattern]]) -> Iterator[Data]:
+    def _added(self, data: Data, hanging_on: set[tuple[bool, PartialFact]]) -> Iterator[Data]:
         """The facts with more of them, for each of the absent facts."""
         cut = Cut(self.cut.low + self.base, self.cut.high + self.base)
         taken = {v for f in data for v in f.args if isinstance(v, Constant)}
         taken |= {v for v in self.answer.args if isinstance(v, Constant)}
 
-        def distance(item: tuple[bool, Pattern]) -> tuple[float, str]:
+        def distance(item: tuple[bool, PartialFact]) -> tuple[float, str]:
             side = self.other if item[0] else self.one
             frozen = FrozenFact(item[1].predicate, (), item[1].time)
             return (-cut.beyond(side.unfolder.reach(frozen)), str(item))
@@ -214,7 +214,7 @@ class Replay:
         keeps = self.cut.keeps
         return frozenset(f for f in data if f.time is None or keeps(f.time - self.base))
 
-    def _evaluated(self, side: Side, data: Data, goal: Pattern) -> tuple[bool, set[Pattern]]:
+    def _evaluated(self, side: Side, data: Data, goal: PartialFact) -> tuple[bool, set[PartialFact]]:
         try:
             return side.evaluated(data, goal)
         finally:
