@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
-from tidelog.language.program import Atom, Program, Rule, TimeOffset, TimePoint, Value
+from tidelog.language.program import Atom, Program, Rule, Time, TimeOffset, TimePoint, Value
 
 # Rows by predicate; the time is the last value of a temporal row. Duplicates are harmless.
 Facts: TypeAlias = Mapping[str, Iterable[tuple[Value, ...]]]
@@ -103,4 +103,55 @@ def _recursive(program: Program) -> bool:
                 todo.append(body)
         if name in seen:
             return True
+    return False
+
+
+def runs_both_ways(program: Program, queries: Iterable[str]) -> bool:
+    """Whether recursion below the queries can go forwards for ever and backwards for ever.
+
+    By walking: from a predicate at tick 0, every rule leads to its body atoms at other ticks. A
+    walk of as many steps as there are predicates, times two, that returns to where it started has
+    gone round a cycle. Cycles that only go one way leave the range finite on the other side.
+    """
+    steps: dict[str, set[tuple[str, int | None]]] = {
+        clock: {(clock, -1)} for clock in program.clocks
+    }
+    for rule in program.rules:
+        head = rule.head.time
+        for atom in rule.atoms:
+            offset = _offset(head, atom.time)
+            steps.setdefault(rule.head.predicate, set()).add((atom.predicate, offset))
+    below = set(queries)
+    todo = list(below)
+    while todo:
+        for name, _ in steps.get(todo.pop(), set()):
+            if name not in below:
+                below.add(name)
+                todo.append(name)
+    forwards = any(_gains(name, steps, 1) for name in below)
+    backwards = any(_gains(name, steps, -1) for name in below)
+    # A predicate whose time is not tied to its head's is needed at every tick, both ways.
+    untied = any(offset is None for found in steps.values() for _, offset in found)
+    return (forwards and backwards) or (untied and (forwards or backwards))
+
+
+def _offset(head: Time | None, body: Time | None) -> int | None:
+    if not isinstance(head, TimeOffset) or not isinstance(body, TimeOffset):
+        return None
+    return body.offset - head.offset if head.variable == body.variable else None
+
+
+def _gains(start: str, steps: dict[str, set[tuple[str, int | None]]], sign: int) -> bool:
+    """Whether some cycle through a predicate adds up to more than 0, times the sign."""
+    best = {start: 0}
+    for _ in range(len(steps) + 1):
+        following: dict[str, int] = {}
+        for name, sum_ in best.items():
+            for body, offset in steps.get(name, set()):
+                if offset is not None:
+                    gain = sum_ + sign * offset
+                    following[body] = max(following.get(body, gain), gain)
+        if following.get(start, 0) > 0:
+            return True
+        best = following
     return False

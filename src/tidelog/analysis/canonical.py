@@ -125,7 +125,9 @@ class Canonical:
             self.work = run.work
         return holds, None if holds else run.open
 
-    def absent_below(self, facts: Iterable[FrozenFact], goal: PartialFact) -> tuple[bool, set[PartialFact]]:
+    def absent_below(
+        self, facts: Iterable[FrozenFact], goal: PartialFact
+    ) -> tuple[bool, set[PartialFact]]:
         """Whether something of real values holds, and the absent facts that it hangs on."""
         run = _Run(self, [*facts, *self._facts], Order())
         try:

@@ -19,8 +19,8 @@ from functools import cached_property
 
 from tidelog.analysis.canonical import Canonical, Exhausted, FrozenFact, PartialFact, splits
 from tidelog.analysis.dependencies import Dependencies, dependencies
-from tidelog.analysis.opaque import Opaque
 from tidelog.analysis.differences import MOST_TRIES, Replay, Side, constants_of, real
+from tidelog.analysis.opaque import Opaque
 from tidelog.analysis.unfolding import Cut, Unfolded, Unfolder
 from tidelog.errors import NoAnswer
 from tidelog.language.program import Constant, Value

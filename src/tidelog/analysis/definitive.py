@@ -19,7 +19,7 @@ MOST_WAYS = 5
 
 @dataclass(frozen=True)
 class Awaited:
-    """A fact an answer waits for; None stands for any value."""
+    """A fact that may come; None stands for any value."""
 
     predicate: str
     args: tuple[Value | None, ...]
@@ -86,11 +86,14 @@ class Pending:
 
 @dataclass(frozen=True)
 class TwoUpdates:
-    """Two ways to go on: an answer is there after one of them and not after the other."""
+    """Two ways to go on: an answer is there after one of them and not after the other.
 
-    answer: Ground
-    with_it: tuple[Ground, ...]
-    without_it: tuple[Ground, ...]
+    None stands for one and the same object, never seen before.
+    """
+
+    answer: Awaited
+    with_it: tuple[Awaited, ...]
+    without_it: tuple[Awaited, ...]
 
     def as_json(self) -> dict[str, object]:
         return {

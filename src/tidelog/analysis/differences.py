@@ -214,7 +214,9 @@ class Replay:
         keeps = self.cut.keeps
         return frozenset(f for f in data if f.time is None or keeps(f.time - self.base))
 
-    def _evaluated(self, side: Side, data: Data, goal: PartialFact) -> tuple[bool, set[PartialFact]]:
+    def _evaluated(
+        self, side: Side, data: Data, goal: PartialFact
+    ) -> tuple[bool, set[PartialFact]]:
         try:
             return side.evaluated(data, goal)
         finally:

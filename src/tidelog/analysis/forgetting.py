@@ -14,6 +14,7 @@ from typing import Any
 
 from tidelog.analysis.canonical import Canonical, Exhausted, FrozenFact, splits
 from tidelog.analysis.containment import Budget, Ground, cases, ground
+from tidelog.analysis.definitive import Awaited
 from tidelog.analysis.dependencies import Class, Dependencies
 from tidelog.analysis.differences import constants_of, objects
 from tidelog.analysis.unfolding import Unfolded, Unfolder
@@ -25,10 +26,19 @@ from tidelog.logic.order import Object, Order, Symbol
 
 @dataclass(frozen=True)
 class Update:
-    """Later facts that make the difference: with them an answer is lost if tmem is forgotten."""
+    """Later facts that make the difference: with them an answer is lost if tmem is forgotten.
 
-    facts: tuple[Ground, ...]
-    answer: Ground
+    Or it is there only then, which is no less wrong. None stands for an object not seen before.
+    """
+
+    facts: tuple[Ground | Awaited, ...]
+    answer: Ground | Awaited
+    lost: bool = True
+
+    def as_json(self) -> dict[str, object]:
+        facts = [fact.as_json() for fact in self.facts]
+        more = {} if self.lost else {"lost": False}
+        return {"facts": facts, "answer": self.answer.as_json(), **more}
 
 
 @dataclass(frozen=True)

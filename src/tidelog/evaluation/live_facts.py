@@ -9,23 +9,26 @@ certain, the instance never fires as long as that one stays, and only that one i
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import assert_never
 
 import pyarrow as pa
 
+from tidelog.analysis.canonical import Exhausted
 from tidelog.analysis.containment import Budget, Ground
 from tidelog.analysis.dependencies import Dependencies
-from tidelog.analysis.forgetting import Forgettable, decidable, forgettable
+from tidelog.analysis.forgetting import Forgettable, Update, decidable, forgettable
 from tidelog.analysis.possible import DUE, Open, Possible, PossibleClause, could_match, narrow
 from tidelog.data.packed import columns
 from tidelog.data.schema import schemas
+from tidelog.evaluation.open_answers import OpenAnswers, as_awaited
 from tidelog.evaluation.plan import Unbounded
 from tidelog.evaluation.query_over_data import QueryOverData
 from tidelog.evaluation.ranges import Range
+from tidelog.evaluation.replay import Replays
 from tidelog.evaluation.timeline import history
-from tidelog.language.program import Constant, Variable
+from tidelog.language.program import Constant, Value, Variable
 from tidelog.logic.clause import (
     AT_HEAD,
     Clause,
@@ -43,6 +46,8 @@ from tidelog.logic.core import Core, Predicate, Role
 
 # Output times that are listed one by one when explicit times matter.
 MOST_DUE = 1_000
+# Output times at which an update is looked for that shows what forgetting would change.
+MOST_TIMES = 5
 
 
 class LiveFacts(QueryOverData):
@@ -106,17 +111,49 @@ class LiveFacts(QueryOverData):
     def forgettable(self, tin: int, tout: int, tmem: int, budget: Budget) -> Forgettable:
         """Whether everything up to tmem may be forgotten once all before tout is answered."""
         used = self.live(tin, tout)
-        needed = any(
-            self.engine.one(f"SELECT count(*) FROM ({select}) AS l WHERE t <= {tmem}")[0]
+        needed = [
+            row
             for select in used.values()
-        )
+            for row in self.engine.all(f"SELECT * FROM ({select}) AS l WHERE t <= {tmem} LIMIT 5")
+        ]
         if not needed:
             return Forgettable(True, True, "no possible answer uses those facts")
         if self.blocking:
             return Forgettable(False, False, f"{self.query} is blocking: any fact may matter later")
+        if self.deps.negated:
+            values = dict.fromkeys(value for row in needed for value in row[:-1])
+            update = self._telling(tin, tout, tmem, values, budget)
+            if update is not None:
+                return Forgettable(False, True, "an update shows the difference", update)
         if not decidable(self.deps):
             return Forgettable(False, False, "a possible answer uses those facts")
         return forgettable(self.deps, self._history(tin, tout), tin, tout, tmem, budget)
+
+    def _telling(
+        self, tin: int, tout: int, tmem: int, values: Iterable[Value], budget: Budget
+    ) -> Update | None:
+        """An update after which the answers with and without the facts up to tmem differ.
+
+        Some values of those facts are given, which may come again.
+        """
+        low = self.deps.input_offsets[self.query].low
+        last = tout + MOST_TIMES - 1 if math.isinf(low) else tmem - int(low)
+        answers = OpenAnswers(self.engine, self.query)
+        whole = Replays(self.engine, self.deps, tin)
+        less = Replays(self.engine, self.deps, tin, kept_after=tmem)
+        try:
+            for at in range(tout, min(last, tout + MOST_TIMES - 1) + 1):
+                for facts in answers.updates(tin, at, tmem, values):
+                    budget.spend()
+                    rows, left = whole.answers(facts, at), less.answers(facts, at)
+                    if rows != left:
+                        row = min(rows ^ left, key=str)
+                        comes = tuple(map(as_awaited, facts))
+                        answer = as_awaited(Ground(self.query, row, at))
+                        return Update(comes, answer, lost=row in rows)
+        except Exhausted:
+            pass
+        return None
 
     def _history(self, tin: int, tout: int) -> list[Ground]:
         """The facts up to tin that answers from tout on can look at, and all rigid ones."""

@@ -20,7 +20,8 @@ class CellFacts:
         self._lookups = {
             lookup.name: lookup
             for component in model.graph.components
-            for clause in component.possible
+            for stage in component.stages
+            for clause in (*stage.possible, *stage.certain)
             for lookup in clause.lookups
         }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidelog.analysis.analyze import Analysis
 from tidelog.analysis.containment import Ground, Verdict, Witness
-from tidelog.analysis.definitive import Definitive, TwoUpdates, shown
+from tidelog.analysis.definitive import Awaited, Definitive, TwoUpdates, shown
 from tidelog.analysis.delay import Measure
 from tidelog.analysis.forgetting import Forgettable
 from tidelog.analysis.unfolding import Cut
@@ -115,15 +115,15 @@ def definitive_lines(verdict: Definitive, tout: int) -> list[str]:
 
 def two_updates_lines(two: TwoUpdates) -> list[str]:
     """Two ways to go on that differ."""
-    answer = _fact(two.answer)
+    answer = two.answer
     return [
         f"  {answer} is an answer if {_arriving(two.with_it)}",
         f"  {answer} is no answer if {_arriving(two.without_it)}",
     ]
 
 
-def _arriving(facts: tuple[Ground, ...]) -> str:
-    some = [_fact(fact) for fact in facts[:MOST_FACTS]]
+def _arriving(facts: tuple[Awaited, ...]) -> str:
+    some = list(map(str, facts[:MOST_FACTS]))
     if len(facts) > MOST_FACTS:
         some.append(f"{plural(len(facts) - MOST_FACTS, 'fact')} more (--json)")
     verb = "arrives" if len(facts) == 1 else "arrive"
@@ -154,11 +154,12 @@ def forgettable_lines(verdict: Forgettable, tmem: int) -> list[str]:
     lines = [f"no: the facts up to {tmem} are needed; {verdict.reason}{perhaps}"]
     if verdict.update is not None:
         lines += [f"  then {_fact(fact)}" for fact in verdict.update.facts]
-        lines.append(f"  and {_fact(verdict.update.answer)} would be lost")
+        change = "would be lost" if verdict.update.lost else "would be there, which is wrong"
+        lines.append(f"  and {_fact(verdict.update.answer)} {change}")
     return lines
 
 
-def _fact(fact: Ground) -> str:
+def _fact(fact: Ground | Awaited) -> str:
     return shown(fact.predicate, fact.args, fact.time)
 
 
