@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidelog.analysis.containment import Budget, Witness
+from tidelog.analysis.containment import Budget, Verdict, Witness, contained
 from tidelog.analysis.delay import Measure, delay
 from tidelog.analysis.dependencies import Dependencies, dependencies
 from tidelog.analysis.passes import passes
@@ -74,6 +74,16 @@ def simplified(deps: Dependencies, budget: Budget) -> tuple[Dependencies, list[R
     """The same query without redundant rules and atoms, which would only hide what is least."""
     needed, redundant = reduced(deps.core, deps.queries, budget)
     return dependencies(needed, deps.queries), redundant
+
+
+def inside(one: Dependencies, other: Dependencies, query: str, budget: Budget) -> Verdict:
+    """Whether the answers of a query in one program are always among those in another.
+
+    Under `not` two rules of the other may cover together what neither covers, unless they are one.
+    """
+    if other.negated:
+        other, _ = simplified(other, budget.share(0.3))
+    return contained(one, other, query, budget)
 
 
 def measure_json(measure: Measure | None) -> dict[str, object] | None:

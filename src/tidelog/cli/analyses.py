@@ -227,7 +227,8 @@ def contained_command(
     one: str, other: str, query: str | None, budget: float, as_json: bool
 ) -> None:
     """Say whether ONE's answers are always among OTHER's."""
-    from tidelog.analysis.containment import Budget, contained
+    from tidelog.analysis.analyze import inside
+    from tidelog.analysis.containment import Budget
     from tidelog.analysis.dependencies import Class
     from tidelog.analysis.passes import passes
     from tidelog.analysis.unfolding import Cut
@@ -243,7 +244,7 @@ def contained_command(
                 " queries"
             )
     with terminal.Progress():
-        verdict = contained(deps[0], deps[1], asked, Budget(budget))
+        verdict = inside(deps[0], deps[1], asked, Budget(budget))
     _print_verdict(verdict, Cut(), as_json, {"query": asked})
 
 
