@@ -372,7 +372,7 @@ def test_generated_programs_with_not_are_worth_running() -> None:
     seen: Counter[str] = Counter()
 
     @given(programs_with_not(huge=True))
-    @examples(300)
+    @examples(150)
     def look(case: Case) -> None:
         _, program, facts, queries, low, high = case
         deps = dependencies(core(program), queries)

@@ -106,7 +106,7 @@ def every_update_agrees(case: Case, facts: brute.Facts, reach: int | None) -> No
 
 
 @given(st.data())
-@examples(60)
+@examples(40)
 def test_every_update(data: st.DataObject) -> None:
     case = data.draw(programs(NEGATED))
     every_update_agrees(case, data.draw(histories(case.program, TIN)), None)

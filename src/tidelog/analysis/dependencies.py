@@ -436,6 +436,18 @@ class Dependencies:
         return partition_key(self.core)
 
 
+def refuse_blocking_cycles(deps: Dependencies) -> None:
+    """A cycle through `not` goes from the past to the future: it cannot be had where something
+    else may look ahead without end.
+    """
+    if deps.cls is Class.BLOCKING and deps.cycles_through_not:
+        (name, *_) = deps.cycles_through_not[0]
+        raise NoAnswer(
+            f"`{name}` hangs on its own absence, and {deps.reason.message}: the two cannot be"
+            " evaluated together"
+        )
+
+
 def dependencies(core: Core, queries: Iterable[str]) -> Dependencies:
     """The dependencies below the queries.
 

@@ -9,7 +9,7 @@ certain, the instance never fires as long as that one stays, and only that one i
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import assert_never
 
@@ -28,7 +28,7 @@ from tidelog.evaluation.query_over_data import QueryOverData
 from tidelog.evaluation.ranges import Range
 from tidelog.evaluation.replay import Replays
 from tidelog.evaluation.timeline import history
-from tidelog.language.program import Constant, Variable
+from tidelog.language.program import Constant, Value, Variable
 from tidelog.logic.clause import (
     AT_HEAD,
     Clause,
@@ -111,24 +111,31 @@ class LiveFacts(QueryOverData):
     def forgettable(self, tin: int, tout: int, tmem: int, budget: Budget) -> Forgettable:
         """Whether everything up to tmem may be forgotten once all before tout is answered."""
         used = self.live(tin, tout)
-        needed = any(
-            self.engine.one(f"SELECT count(*) FROM ({select}) AS l WHERE t <= {tmem}")[0]
+        needed = [
+            row
             for select in used.values()
-        )
+            for row in self.engine.all(f"SELECT * FROM ({select}) AS l WHERE t <= {tmem} LIMIT 5")
+        ]
         if not needed:
             return Forgettable(True, True, "no possible answer uses those facts")
         if self.blocking:
             return Forgettable(False, False, f"{self.query} is blocking: any fact may matter later")
         if self.deps.negated:
-            update = self._telling(tin, tout, tmem, budget)
+            values = dict.fromkeys(value for row in needed for value in row[:-1])
+            update = self._telling(tin, tout, tmem, values, budget)
             if update is not None:
                 return Forgettable(False, True, "an update shows the difference", update)
         if not decidable(self.deps):
             return Forgettable(False, False, "a possible answer uses those facts")
         return forgettable(self.deps, self._history(tin, tout), tin, tout, tmem, budget)
 
-    def _telling(self, tin: int, tout: int, tmem: int, budget: Budget) -> Update | None:
-        """An update after which the answers with and without the facts up to tmem differ."""
+    def _telling(
+        self, tin: int, tout: int, tmem: int, values: Iterable[Value], budget: Budget
+    ) -> Update | None:
+        """An update after which the answers with and without the facts up to tmem differ.
+
+        Some values of those facts are given, which may come again.
+        """
         low = self.deps.input_offsets[self.query].low
         last = tout + MOST_TIMES - 1 if math.isinf(low) else tmem - int(low)
         answers = OpenAnswers(self.engine, self.query)
@@ -136,7 +143,7 @@ class LiveFacts(QueryOverData):
         less = Replays(self.engine, self.deps, tin, kept_after=tmem)
         try:
             for at in range(tout, min(last, tout + MOST_TIMES - 1) + 1):
-                for facts in answers.updates(tin, at, tmem):
+                for facts in answers.updates(tin, at, tmem, values):
                     budget.spend()
                     rows, left = whole.answers(facts, at), less.answers(facts, at)
                     if rows != left:

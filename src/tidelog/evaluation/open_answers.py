@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, islice
+from typing import TypeAlias
 
-from tidelog.analysis.containment import Ground
+from tidelog.analysis.containment import Ground, constants_of
 from tidelog.analysis.definitive import Awaited, Definitive, Pending, TwoUpdates
 from tidelog.analysis.possible import Pattern, Possible
 from tidelog.data.packed import ticks_of
@@ -21,7 +22,7 @@ from tidelog.evaluation.ranges import Range
 from tidelog.evaluation.replay import Replays
 from tidelog.evaluation.sql import Writer
 from tidelog.evaluation.timeline import Limit, evaluate, history
-from tidelog.language.program import Row, Type, Value
+from tidelog.language.program import Row, Type, Value, type_of
 from tidelog.logic.clause import Premise
 from tidelog.logic.match import AnyTick
 
@@ -40,14 +41,25 @@ class OpenAnswers(QueryOverData):
             made, pending = self._on_timeline(tin, Range(tout, tout), budget)
             pending.sort(key=str)
             return self._verdict(made, len(pending), pending[:MOST_PENDING], None)
-        total, some = self._pending(tin, tout)
-        if not self.deps.negated:
-            some = [self._least(pending, tin) for pending in some]
-            return self._verdict(self.possible, total, some, None)
-        # Only now: a replay makes tables of its own in place of the model's.
         replays = Replays(self.engine, self.deps, tin)
-        some = [self._fewest(pending, replays) for pending in some]
-        return self._verdict(self.possible, total, some, self._apart(some, replays, tout))
+        total, some = self._pending(tin, tout)
+        some = self._without_needless(some, replays)
+        updates = self._apart(some, replays, tout) if self.deps.negated and some else None
+        return self._verdict(self.possible, total, some, updates)
+
+    def pending(self, tin: int, tout: int) -> list[Pending]:
+        """Some of the open answers at tout, for queries that are not blocking."""
+        replays = Replays(self.engine, self.deps, tin)
+        return self._without_needless(self._pending(tin, tout)[1], replays)
+
+    def _without_needless(self, some: list[Pending], replays: Replays) -> list[Pending]:
+        """Pending answers without what they need not wait for.
+
+        All of them are known by now: replays make tables of their own in place of the model's.
+        """
+        if self.deps.negated:
+            return [self._fewest(pending, replays) for pending in some]
+        return [self._least(pending, replays.tin) for pending in some]
 
     def _verdict(
         self, made: Possible, count: int, some: list[Pending], updates: TwoUpdates | None
@@ -72,12 +84,15 @@ class OpenAnswers(QueryOverData):
             some += [model.pending(pattern, row[:-2], tout) for row in sorted(rows, key=str)]
         return total, some
 
-    def updates(self, tin: int, tout: int, forgotten: int) -> list[tuple[Ground, ...]]:
+    def updates(
+        self, tin: int, tout: int, forgotten: int, values: Iterable[Value]
+    ) -> list[tuple[Ground, ...]]:
         """Updates that may tell what is forgotten: those that answers wait for, with and without
-        the facts up to there.
+        the facts up to there. Some values of theirs may come again.
         """
         some = [p for f in (None, forgotten) for p in self._pending(tin, tout, f)[1]]
-        return [(), *islice(self._updates(some), MOST_REPLAYED)]
+        fillings = [{type_of(value): value} for value in values]
+        return [(), *islice(self._updates(some, [*fillings, {}]), MOST_REPLAYED)]
 
     def open_points(self, tin: int, from_: int, to: int, budget: float = 60.0) -> list[int]:
         """The time points from a tick to a tick that are not definitive yet."""
@@ -146,7 +161,7 @@ class OpenAnswers(QueryOverData):
         """Two updates after which the answers at a time differ, if they can be found."""
         first = replays.answers((), tout)
         most = replays.count + MOST_REPLAYED
-        for facts in self._updates(some):
+        for facts in self._updates(some, self._fillings()):
             if replays.count >= most:
                 break
             rows = replays.answers(facts, tout)
@@ -158,22 +173,41 @@ class OpenAnswers(QueryOverData):
                 return TwoUpdates(answer, with_it, without_it)
         return None
 
-    def _updates(self, some: list[Pending]) -> Iterator[tuple[Ground, ...]]:
+    def _updates(
+        self, some: list[Pending], fillings: Iterable[Filling]
+    ) -> Iterator[tuple[Ground, ...]]:
         """What may come, as far as pending answers speak of it: each answer's, then all subsets."""
-        for pending in some:
-            yield self._facts(pending.waits_for)
-            for way in pending.unless:
-                yield self._facts(way)
-                yield self._facts((*pending.waits_for, *way))
+        for filling in fillings:
+            for pending in some:
+                waits = self._facts(pending.waits_for, filling)
+                yield waits
+                for way in pending.unless:
+                    facts = self._facts(way, filling)
+                    yield facts
+                    yield (*waits, *facts)
         ways = (way for pending in some for way in (pending.waits_for, *pending.unless))
         single = dict.fromkeys(fact for way in ways for fact in self._facts(way))
         for size in range(1, len(single) + 1):
             yield from combinations(single, size)
 
-    def _facts(self, awaited: Iterable[Awaited]) -> tuple[Ground, ...]:
+    def _fillings(self) -> Iterator[Filling]:
+        """What values to come may be: new ones, and those that comparisons speak of."""
+        yield {}
+        yield {Type.INT: -_FRESH_INT, Type.FLOAT: -_FRESH_FLOAT}
+        for constant in sorted(constants_of(self.deps.core), key=str):
+            value = constant.value
+            yield {constant.type: value}
+            if not isinstance(value, str | bool):
+                yield {constant.type: value - 1}
+                yield {constant.type: value + 1}
+
+    def _facts(
+        self, awaited: Iterable[Awaited], filling: Filling | None = None
+    ) -> tuple[Ground, ...]:
         types = {p.base: p.types for p in self.deps.core.predicates.values()}
         return tuple(
-            Ground(p.predicate, _filled(p.args, types[p.predicate]), p.time) for p in awaited
+            Ground(p.predicate, _filled(p.args, types[p.predicate], filling), p.time)
+            for p in awaited
         )
 
     def _ground(self, pending: Pending) -> Ground:
@@ -274,25 +308,26 @@ class PossibleModel:
         return self.writer.plan.deps.core.predicates[name].input
 
 
-# An object that no one has seen yet, by type.
-_FRESH: dict[Type | None, Value] = {
-    Type.INT: 2**62 + 1,
-    Type.FLOAT: 2.0**62 + 1024,
-    Type.BOOL: True,
-}
-_FRESH_TEXT = "\ufffe fresh"
+# Values for what may be anything, by type; else it is an object that no one has seen yet.
+Filling: TypeAlias = Mapping[Type | None, Value]
+
+_FRESH_INT, _FRESH_FLOAT, _FRESH_TEXT = 2**62 + 1, 2.0**62 + 1024, "\ufffe fresh"
+_FRESH: Filling = {Type.INT: _FRESH_INT, Type.FLOAT: _FRESH_FLOAT, Type.BOOL: True}
 
 
-def _filled(args: PossibleArgs, types: tuple[Type | None, ...]) -> Row:
+def _filled(
+    args: PossibleArgs, types: tuple[Type | None, ...], filling: Filling | None = None
+) -> Row:
     """The arguments with one and the same fresh object for all that may be anything."""
+    values = {**_FRESH, **(filling or {})}
     return tuple(
-        _FRESH.get(t, _FRESH_TEXT) if a is None else a for a, t in zip(args, types, strict=True)
+        values.get(t, _FRESH_TEXT) if a is None else a for a, t in zip(args, types, strict=True)
     )
 
 
 def as_awaited(fact: Ground) -> Awaited:
     """A fact of an update, with None for the fresh object."""
-    fresh = {_FRESH[Type.INT], _FRESH[Type.FLOAT], _FRESH_TEXT}
+    fresh = {_FRESH_INT, _FRESH_FLOAT, _FRESH_TEXT}
     assert fact.time is not None
     args = tuple(None if value in fresh else value for value in fact.args)
     return Awaited(fact.predicate, args, fact.time)

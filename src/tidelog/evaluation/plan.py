@@ -12,9 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias, assert_never
 
-from tidelog.analysis.dependencies import Class, Dependencies
+from tidelog.analysis.dependencies import Dependencies, refuse_blocking_cycles
 from tidelog.data.ticks import ALWAYS, EMPTY, Range
-from tidelog.errors import NoAnswer
 from tidelog.evaluation.ranges import ranges
 from tidelog.language.program import Comparison, Constant, Term, Variable
 from tidelog.logic.clause import AT_HEAD, Clause, Free, Head, Offset, Premise, Sign
@@ -189,12 +188,7 @@ class _Planner:
     def __init__(
         self, deps: Dependencies, ranges_: dict[str, Range], data: dict[str, Range], asked: Range
     ) -> None:
-        if deps.cls is Class.BLOCKING and deps.cycles_through_not:
-            (name, *_) = deps.cycles_through_not[0]
-            raise NoAnswer(
-                f"`{name}` hangs on its own absence, and {deps.reason.message}: the two cannot be"
-                " evaluated together"
-            )
+        refuse_blocking_cycles(deps)
         self.deps = deps
         self.core = deps.core
         self.ranges = ranges_

@@ -430,6 +430,7 @@ _ANSWER_STYLES = (
     (re.compile(r"^\S+(?=: class )"), "bold"),
     (re.compile(r"<- without this$"), "red"),
     (re.compile(r"(?<= waits for ).*"), "yellow"),
+    (re.compile(r"(?<= holds unless ).*"), "yellow"),
     (re.compile(r"\([^()\s]+:\d+\)"), "dim"),
 )
 
