@@ -129,7 +129,7 @@ class _InProcess:
             terminal.stderr().print(visible(str(change)), markup=False, highlight=False)
         late = sum(len(rows) for rows in step.late.values())
         for name, queries in step.could_change.items() if self.stream.deps.negated else ():
-            said = f"late: facts of {name} might have changed what is published of {', '.join(queries)}"
+            said = f"late: facts of {name} could have changed answers given of {', '.join(queries)}"
             terminal.stderr().print(visible(said), markup=False, highlight=False)
         now = {
             "batch": self.log.batches,

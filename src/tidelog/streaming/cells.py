@@ -173,9 +173,9 @@ def in_order(
         return
     needs: dict[str, list[str]] = {}
     for edge in deps.edges:
-        if edge.head in component and edge.body in component and edge.offset is not None:
-            if edge.offset + phi[edge.body] == phi[edge.head]:
-                needs.setdefault(edge.head, []).append(edge.body)
+        inside = edge.head in component and edge.body in component
+        if inside and edge.offset == phi[edge.head] - phi[edge.body]:
+            needs.setdefault(edge.head, []).append(edge.body)
     yield from map(tuple, components(component, needs))
 
 

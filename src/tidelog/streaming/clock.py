@@ -115,9 +115,7 @@ def could_change(deps: Dependencies, name: str, ticks: Iterable[int], published:
     if any(edge.offset is None and deps.phi[edge.body] > -math.inf for edge in deps.edges):
         return True
     reach = deps.offsets[name]
-    return any(
-        not (Range(tick - reach.high, tick - reach.low) & published).empty for tick in ticks
-    )
+    return any(not (Range(tick - reach.high, tick - reach.low) & published).empty for tick in ticks)
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from tidelog.analysis.dependencies import Class, Dependencies
 from tidelog.analysis.passes import passes
 from tidelog.data.readers.memory import RowsLike
 from tidelog.data.schema import resolve, schemas
-from tidelog.data.types import arrow_type
 from tidelog.data.ticks import Range
+from tidelog.data.types import arrow_type
 from tidelog.errors import DataError
 from tidelog.language.printer import print_program
 from tidelog.language.program import TIME_COLUMN, TIME_MAX, Program, Row
