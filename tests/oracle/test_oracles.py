@@ -223,6 +223,7 @@ def test_the_default_margin_is_enough_where_time_runs_one_way(case: Case) -> Non
 # The generator
 
 
+@pytest.mark.grows
 def test_generated_programs_are_worth_running() -> None:
     """Most have answers, and every kind of program is among them."""
     seen: Counter[str] = Counter()
