@@ -268,7 +268,15 @@ class Program:
     @cached_property
     def heads(self) -> tuple[str, ...]:
         """The predicates that have a rule or a fact, in order of appearance."""
-        return tuple(dict.fromkeys(rule.head.predicate for rule in self.rules))
+        return tuple(self.heads_of)
+
+    @cached_property
+    def heads_of(self) -> dict[str, list[Atom]]:
+        """The heads of its rules and facts, by predicate."""
+        heads: dict[str, list[Atom]] = {}
+        for rule in self.rules:
+            heads.setdefault(rule.head.predicate, []).append(rule.head)
+        return heads
 
     @cached_property
     def inputs(self) -> tuple[str, ...]:
@@ -309,7 +317,7 @@ class Program:
                 return item.columns
         if predicate in self.declarations:
             return _unique([column.name for column in self.declarations[predicate].columns])
-        heads = [rule.head for rule in self.rules if rule.head.predicate == predicate]
+        heads = self.heads_of.get(predicate, [])
         names: list[str] = []
         for i in range(len(heads[0].args) if heads else 0):
             variables = (
