@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from hypothesis import event
+from hypothesis import currently_in_test_context, event
 from oracle import naive
 from oracle.generate import Case
 from pyspark.sql import SparkSession
@@ -103,14 +103,17 @@ def check(
                 trigger=NOW,
             )
         except Blocking:
-            event("blocking")
+            if currently_in_test_context():
+                event("blocking")
             return
         shape = running.plan.rows
         if isinstance(shape, Layout):
-            event(", ".join(stage.kind.value for stage in shape.stages))
+            if currently_in_test_context():
+                event(", ".join(stage.kind.value for stage in shape.stages))
         else:
             keyed = getattr(shape, "positions", None) is not None
-            event("online, keyed" if keyed else "online, whole")
+            if currently_in_test_context():
+                event("online, keyed" if keyed else "online, whole")
         # In the driver or in the partitions: it must make no difference.
         some = random.choice((-1, 100_000, 100_000)) if little is None else little
         with patch.object(pipeline, "LITTLE", some):

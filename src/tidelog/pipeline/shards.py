@@ -33,7 +33,6 @@ from tidelog.streaming.cell_graph import fits
 from tidelog.streaming.clock import ShardReport, Turn
 from tidelog.streaming.joins import at
 from tidelog.streaming.online import OnlineAlgorithm
-from tidelog.streaming.schedule import check_streamed
 from tidelog.streaming.slices import packed_table
 
 
@@ -45,9 +44,6 @@ class Shards:
     deps: Dependencies
     eager: bool
     budget: float = 10.0
-
-    def __post_init__(self) -> None:
-        check_streamed(self.deps)
 
     @property
     def whole(self) -> bool:
