@@ -87,7 +87,7 @@ class OfflineWork:
         if "window" in self.settled:
             known: int | None = self.settled["window"]
             return known
-        return enough_window(self.program, self.delays) if self.options.strict else None
+        return enough_window(self.program, self.schedule, self.delays) if self.options.strict else None
 
     @property
     def emission(self) -> Emission:
