@@ -341,8 +341,8 @@ def enough_window(program: Program, schedule: Schedule, delays: Mapping[str, int
         if query not in delays and not math.isinf(schedule.pins[query]):
             ticks = ", ".join(str(tick) for _, tick in schedule.deps.pinned)
             raise Endless(
-                f"no window is enough for {query}, which looks at fixed ticks ({ticks}); the derived"
-                " style keeps what holds there"
+                f"no window is enough for {query}, which looks at fixed ticks ({ticks});"
+                " the derived style keeps what holds there"
             )
     windows = [0]
     for query, delay_ in delays.items():
