@@ -15,7 +15,6 @@ from tidelog.analysis.containment import Budget, contained
 from tidelog.analysis.delay import delay
 from tidelog.analysis.dependencies import Class, Dependencies, dependencies, unsupported
 from tidelog.analysis.partition import partition_key
-from tidelog.analysis.possible import possible
 from tidelog.analysis.redundancy import reduced
 from tidelog.analysis.stages import staged
 from tidelog.analysis.window import window
@@ -144,7 +143,6 @@ def _deps() -> Dependencies:
     [
         (lambda: delay(_deps(), Budget()), "delay and window"),
         (lambda: window(_deps(), 0, Budget()), "delay and window"),
-        (lambda: possible(_deps()), "what may still come"),
         (lambda: contained(_deps(), _deps(), "Q", Budget()), "unfolding"),
     ],
 )
