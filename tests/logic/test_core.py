@@ -15,6 +15,7 @@ from tidelog.analysis.containment import Budget, contained
 from tidelog.analysis.delay import delay
 from tidelog.analysis.dependencies import Class, Dependencies, dependencies, unsupported
 from tidelog.analysis.partition import partition_key
+from tidelog.analysis.possible import possible
 from tidelog.analysis.redundancy import reduced
 from tidelog.analysis.stages import staged
 from tidelog.analysis.window import window
