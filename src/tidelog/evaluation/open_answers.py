@@ -8,8 +8,9 @@ from functools import cached_property
 from itertools import combinations, islice
 from typing import TypeAlias
 
-from tidelog.analysis.containment import Ground, constants_of
+from tidelog.analysis.containment import Ground
 from tidelog.analysis.definitive import Awaited, Definitive, Pending, TwoUpdates
+from tidelog.analysis.differences import constants_of
 from tidelog.analysis.possible import Pattern, Possible
 from tidelog.data.packed import ticks_of
 from tidelog.evaluation.duckdb import Engine
