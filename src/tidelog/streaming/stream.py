@@ -27,7 +27,7 @@ from tidelog.streaming import offline
 from tidelog.streaming.algorithm import Algorithm, AnswerRows, RowsByTime
 from tidelog.streaming.blocking import BlockingAlgorithm
 from tidelog.streaming.cell_graph import fits
-from tidelog.streaming.clock import Pace, could_change, first_in_time
+from tidelog.streaming.clock import Pace, first_in_time, ticks_that_matter
 from tidelog.streaming.intake import Intake, by_time
 from tidelog.streaming.joins import at
 from tidelog.streaming.offline import OfflineAlgorithm
@@ -387,12 +387,15 @@ class Stream:
         for name, rows in late.items():
             if self.tin is not None and name in self._sources:
                 published = Range(self._low(), self.tin)
-                passed = sorted({at(row) for row in rows if at(row) <= self.tin})
-                source = self._sources[name]
+                passed = {at(row) for row in rows if at(row) <= self.tin}
+                ticks = {
+                    query: ticks_that_matter(deps, self._sources[name], published)
+                    for query, deps in self._apart.items()
+                }
                 changed[name] = tuple(
                     query
-                    for query, deps in self._apart.items()
-                    if could_change(deps, source, passed, published)
+                    for query, range_ in ticks.items()
+                    if any(range_.low <= tick <= range_.high for tick in passed)
                 )
         return {name: queries for name, queries in changed.items() if queries}
 
