@@ -92,7 +92,7 @@ class OpenAnswers(QueryOverData):
         the facts up to there. Some values of theirs may come again.
         """
         some = [p for f in (None, forgotten) for p in self._pending(tin, tout, f)[1]]
-        fillings = [{type_of(value): value} for value in values]
+        fillings: list[Filling] = [{type_of(value): value} for value in values]
         return [(), *islice(self._updates(some, [*fillings, {}]), MOST_REPLAYED)]
 
     def open_points(self, tin: int, from_: int, to: int, budget: float = 60.0) -> list[int]:

@@ -22,6 +22,7 @@ from tidelog.data.types import arrow_type
 from tidelog.errors import DataError
 from tidelog.language.printer import print_program
 from tidelog.language.program import TIME_COLUMN, TIME_MAX, Program, Row
+from tidelog.logic.clause import Sign
 from tidelog.streaming import offline
 from tidelog.streaming.algorithm import Algorithm, AnswerRows, RowsByTime
 from tidelog.streaming.blocking import BlockingAlgorithm
@@ -37,8 +38,16 @@ from tidelog.streaming.snapshot import State, as_facts, plain, plain_facts, read
 Late: TypeAlias = list[Row]
 
 
-class Growing(UserWarning):
+class StreamWarning(UserWarning):
+    """Something to know about a stream before it runs."""
+
+
+class Growing(StreamWarning):
     """The history of a stream may grow without end, and why."""
+
+
+class Overtaken(StreamWarning):
+    """The absence of an input's facts is believed though time does not wait for them."""
 
 
 @dataclass(frozen=True)
@@ -429,4 +438,31 @@ def warn_growing(deps: Dependencies, stacklevel: int) -> None:
     )
 
 
-__all__ = ["Growing", "Step", "Stream", "warn_growing"]
+def warn_overtaken(deps: Dependencies, sparse: Iterable[str], stacklevel: int) -> None:
+    """Warn of rules that ask for the absence of something that sparse inputs bring."""
+    predicates, sparse = deps.core.predicates, set(sparse)
+    told: dict[tuple[str, str], None] = {}
+    for edge in deps.edges:
+        if edge.sign is Sign.NEGATIVE:
+            below = deps.core.below([edge.body]).predicates
+            names = sorted({predicates[name].base for name in below} & sparse)
+            asked = f"`not {predicates[edge.body].base}` ({edge.premise.origin})"
+            told |= dict.fromkeys((name, asked) for name in names)
+    for name, asked in told:
+        warnings.warn(
+            f"{asked} is believed without waiting for `{name}`, which is sparse: a fact of it that"
+            " comes after the other inputs have moved on is late",
+            Overtaken,
+            stacklevel=stacklevel,
+        )
+
+
+__all__ = [
+    "Growing",
+    "Overtaken",
+    "Step",
+    "Stream",
+    "StreamWarning",
+    "warn_growing",
+    "warn_overtaken",
+]
