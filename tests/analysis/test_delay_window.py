@@ -9,9 +9,10 @@ from support.deep import examples
 from support.programs import Case, Shape, programs
 
 import tidelog
-from tidelog.analysis.containment import Budget, Cut, Verdict, Witness
+from tidelog.analysis.containment import Budget, Verdict, Witness
 from tidelog.analysis.delay import Measure, delay_holds
 from tidelog.analysis.dependencies import Class, Dependencies, dependencies
+from tidelog.analysis.unfolding import Cut
 from tidelog.analysis.window import window_holds
 from tidelog.logic.normalise import core
 

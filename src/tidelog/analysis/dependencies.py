@@ -73,6 +73,11 @@ class Edge:
         return self.premise.sign
 
     @property
+    def negated(self) -> bool:
+        """Whether the absence of the body is asked for."""
+        return self.premise.sign is Sign.NEGATIVE
+
+    @property
     def distance(self) -> str:
         """How far the body lies from the head, for people: `+1`, `0`, `@ 5`, `any` or `rigid`."""
         when = self.premise.when
@@ -357,11 +362,12 @@ class Dependencies:
         where a cycle through `not` looks strictly back.
         """
         layer: dict[str, int] = {}
+        inputs = {predicate.name for predicate in self.core.inputs}
         for component in self.components:
             own = [e for e in self.edges if e.head in component and e.body not in component]
-            below = [layer[e.body] + (e.sign is Sign.NEGATIVE) for e in own]
+            below = [layer[e.body] + (e.negated and e.body not in inputs) for e in own]
             layer.update(dict.fromkeys(component, max(below, default=0)))
-        derived = [name for name in layer if not self.core.predicates[name].input]
+        derived = [name for name in layer if name not in inputs]
         count = 1 + max((layer[name] for name in derived), default=-1)
         return tuple(tuple(n for n in derived if layer[n] == i) for i in range(count))
 
@@ -428,6 +434,20 @@ class Dependencies:
     @cached_property
     def key(self) -> PartitionKey:
         return partition_key(self.core)
+
+
+def refuse_blocking_cycles(deps: Dependencies, *, only_below: bool = False) -> None:
+    """A cycle through `not` goes from the past to the future: it cannot be had where something
+    else may look ahead without end.
+
+    With `only_below` that is asked of the cycle and what it hangs on, not of what hangs on it.
+    """
+    for name, *_ in deps.cycles_through_not:
+        if deps.cls is Class.BLOCKING and not (only_below and deps.phi[name] < math.inf):
+            raise NoAnswer(
+                f"`{name}` hangs on its own absence, and {deps.reason.message}: the two cannot be"
+                " evaluated together"
+            )
 
 
 def dependencies(core: Core, queries: Iterable[str]) -> Dependencies:

@@ -210,15 +210,15 @@ def _certain(made: Possible, clause: Clause) -> tuple[Clause, bool]:
                 absent.append(Premise(FUTURE, (), premise.when, Sign.NEGATIVE, premise.origin))
             continue
         for pattern in made.patterns[premise.predicate]:
-            match = _could_match(premise, pattern, bound)
+            match = could_match(premise, pattern, bound)
             if match is not None:
                 exact = exact and match
-                absent.append(_narrow(premise, pattern))
+                absent.append(narrow(premise, pattern))
     premises = (*clause.positive, *dict.fromkeys(absent))
     return replace(clause, premises=premises, written=None), exact
 
 
-def _could_match(premise: Premise, pattern: Pattern, bound: set[str]) -> bool | None:
+def could_match(premise: Premise, pattern: Pattern, bound: set[str]) -> bool | None:
     """Whether a negated premise can be what a pattern says: None no, True surely, False perhaps.
 
     Equal labels stand for equal values. A variable that nothing binds is any value.
@@ -235,7 +235,7 @@ def _could_match(premise: Premise, pattern: Pattern, bound: set[str]) -> bool | 
     return surely
 
 
-def _narrow(premise: Premise, pattern: Pattern) -> Premise:
+def narrow(premise: Premise, pattern: Pattern) -> Premise:
     """The premise on what is possible under a pattern: only the known arguments are there."""
     labelled = zip(premise.args, pattern, strict=True)
     kept = tuple(arg for arg, label in labelled if label is None)
@@ -400,7 +400,7 @@ def _assembled(
             meaning.append(Open(whole))
         else:
             is_input = deps.core.predicates[premise.predicate].input
-            premises.append(whole if is_input else _narrow(whole, pattern))
+            premises.append(whole if is_input else narrow(whole, pattern))
             meaning.append(whole)
     tests, dropped = _divided(clause, joined)
     exact = _satisfiable(deps.core, clause, joined, dropped)

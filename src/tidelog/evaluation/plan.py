@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias, assert_never
 
-from tidelog.analysis.dependencies import Class, Dependencies
+from tidelog.analysis.dependencies import Dependencies, refuse_blocking_cycles
 from tidelog.data.ticks import ALWAYS, EMPTY, Range
-from tidelog.errors import NoAnswer
 from tidelog.evaluation.ranges import ranges
 from tidelog.language.program import Comparison, Constant, Term, Variable
 from tidelog.logic.clause import AT_HEAD, Clause, Free, Head, Offset, Premise, Sign
@@ -145,6 +144,9 @@ class Plan:
     ranges: dict[str, Range]  # where each temporal predicate is evaluated
     data: dict[str, Range]  # where each temporal input has facts
     asked: Range
+    # Of predicates that hang on themselves and on absence, the tick up to which what holds is
+    # given: of what they rest on there, not all is kept, and nothing is derived any more.
+    given: dict[str, int] = field(default_factory=dict)
 
 
 def plan(
@@ -186,12 +188,7 @@ class _Planner:
     def __init__(
         self, deps: Dependencies, ranges_: dict[str, Range], data: dict[str, Range], asked: Range
     ) -> None:
-        if deps.cls is Class.BLOCKING and deps.cycles_through_not:
-            (name, *_) = deps.cycles_through_not[0]
-            raise NoAnswer(
-                f"`{name}` hangs on its own absence, and {deps.reason.message}: the two cannot be"
-                " evaluated together"
-            )
+        refuse_blocking_cycles(deps, only_below=True)
         self.deps = deps
         self.core = deps.core
         self.ranges = ranges_

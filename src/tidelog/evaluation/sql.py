@@ -9,6 +9,7 @@ with `& ~`, where several rows would do harm.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from textwrap import indent
@@ -372,10 +373,17 @@ class Writer:
     def start(self, step: Fixpoint, index: int) -> str:
         predicate = step.predicates[index]
         joins = [j for j in step.start if j.clause.head.predicate == predicate.name]
-        return self.union(predicate, joins, self.clip(predicate))
+        return self.union(predicate, joins, self._new(predicate))
 
     def clip(self, predicate: Predicate) -> Range | None:
         return self.plan.ranges[predicate.name] if predicate.temporal else None
+
+    def _new(self, predicate: Predicate, before: int = 0) -> Range | None:
+        """Where a predicate is derived: after what is given of it, less some ticks `before`."""
+        clip, given = self.clip(predicate), self.plan.given.get(predicate.name)
+        if clip is None or given is None:
+            return clip
+        return clip & Range(given + 1 - before, math.inf)
 
     def candidates(self, step: Fixpoint, index: int, fills: Iterable[str]) -> str | None:
         """What the rules derive from what is new; `fills` are tables already carried on."""
@@ -390,7 +398,7 @@ class Writer:
         ]
         names = ", ".join(self.names(predicate))
         parts += [f"SELECT {names} FROM {table}" for table in fills]
-        return self.merge(predicate, parts, self.clip(predicate)) if parts else None
+        return self.merge(predicate, parts, self._new(predicate)) if parts else None
 
     def news(self, predicate: Predicate, table: str, candidates: str) -> str:
         """The candidates that the table does not hold yet."""
@@ -415,11 +423,18 @@ class Writer:
         return self.merge(predicate, [f"SELECT {names} FROM {t}" for t in tables], None)
 
     def fill_start(self, fill: Fill, table: str) -> str:
-        """What a fill carries on: the new facts that its filter lets pass."""
-        if fill.filter is None:
-            return f"SELECT * FROM {table}"
+        """What a fill carries on: the new facts that its filter lets pass.
+
+        Of those that are given only the last ones lead to ticks at which something is derived.
+        """
         predicate = self.plan.deps.core.predicates[fill.predicate]
-        return self.merge(predicate, [self.join(fill.filter, {0: table})], self.clip(predicate))
+        if fill.filter is not None:
+            passing = self.join(fill.filter, {0: table})
+        elif fill.predicate in self.plan.given:
+            passing = f"SELECT {', '.join(self.names(predicate))} FROM {table}"
+        else:
+            return f"SELECT * FROM {table}"
+        return self.merge(predicate, [passing], self._new(predicate, fill.step))
 
     def fill_ever(self, fill: Fill, table: str) -> str:
         """Every tick from the first one on, or up to the last one: one row per chunk."""

@@ -7,7 +7,7 @@ same order, wherever they were read from.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import TypeAlias, TypeVar, assert_never
@@ -342,6 +342,25 @@ def _by_predicate(declarations: Iterator[_Declaration]) -> dict[str, _Declaratio
     for declaration in declarations:
         first.setdefault(declaration.predicate, declaration)
     return first
+
+
+def ticking_from(program: Program, first: int) -> Program:
+    """The program with its clocks written out: a fact at the first tick, and a rule.
+
+    >>> print(ticking_from(Program((Clock("Tick"),)), 7), end="")
+    Tick @ 7.
+    Tick @ T+1 :- Tick @ T.
+    """
+    statements: list[Statement] = []
+    for statement in program.statements:
+        if isinstance(statement, Clock):
+            name, origin, time = statement.predicate, statement.origin, Variable("T")
+            statements.append(Rule(Atom(name, (), TimePoint(first)), (), origin))
+            later = Atom(name, (), TimeOffset(time, 1))
+            statements.append(Rule(later, (Atom(name, (), TimeOffset(time)),), origin))
+        else:
+            statements.append(statement)
+    return replace(program, statements=tuple(statements))
 
 
 # The last column of every temporal answer.

@@ -240,7 +240,7 @@ def _names(deps: Dependencies) -> dict[str, str]:
 
 def _phi_lines(deps: Dependencies) -> list[str]:
     names = _names(deps)
-    rows = [("predicate", "phi", "keep", "offsets", "input offsets")]
+    rows: list[tuple[str, ...]] = [("predicate", "phi", "keep", "offsets", "input offsets")]
     for name in deps.predicates:
         above, below = deps.offsets[name], deps.input_offsets[name]
         rows.append(
@@ -252,6 +252,9 @@ def _phi_lines(deps: Dependencies) -> list[str]:
                 _interval(below.low, below.high),
             )
         )
+    if deps.negated:
+        safe = ["psi", *(_bound(deps.psi[name]) for name in deps.predicates)]
+        rows = [(*row[:2], psi, *row[2:]) for row, psi in zip(rows, safe, strict=True)]
     return table(rows)
 
 
@@ -260,13 +263,23 @@ def _graph_lines(deps: Dependencies) -> list[str]:
     order = {name: i for i, name in enumerate(deps.predicates)}
     names = _names(deps)
     rows += [
-        (names[edge.head], edge.distance, names[edge.body], str(edge.clause.origin))
+        (
+            names[edge.head],
+            edge.distance,
+            ("not " if edge.negated else "") + names[edge.body],
+            str(edge.clause.origin),
+        )
         for edge in sorted(deps.edges, key=lambda e: order[e.head])
     ]
     lines = table(rows)
+    if deps.negated:
+        for number, layer in enumerate(deps.strata, 1):
+            lines.append(f"stratum {number}: {', '.join(names[name] for name in layer)}")
     for component in deps.components:
         if component[0] in deps.recursive:
-            lines.append(f"recursive together: {', '.join(names[name] for name in component)}")
+            back = ", through `not`, strictly back" if component in deps.cycles_through_not else ""
+            together = ", ".join(names[name] for name in component)
+            lines.append(f"recursive together: {together}{back}")
     return lines
 
 
@@ -346,10 +359,12 @@ def explain_json(deps: Dependencies) -> dict[str, object]:
         "no_key": key.reason or None,
         "components": [[names[name] for name in c] for c in deps.components],
         "predicates": [_predicate_json(deps, name) for name in deps.predicates],
+        "strata": [[names[name] for name in layer] for layer in deps.strata],
         "edges": [
             {
                 "head": names[e.head],
                 "needs": names[e.body],
+                "negated": e.negated,
                 "offset": e.offset,
                 "time": e.point,
                 "file": e.clause.origin.file,
@@ -415,6 +430,7 @@ _ANSWER_STYLES = (
     (re.compile(r"^\S+(?=: class )"), "bold"),
     (re.compile(r"<- without this$"), "red"),
     (re.compile(r"(?<= waits for ).*"), "yellow"),
+    (re.compile(r"(?<= holds unless ).*"), "yellow"),
     (re.compile(r"\([^()\s]+:\d+\)"), "dim"),
 )
 
