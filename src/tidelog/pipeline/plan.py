@@ -87,7 +87,9 @@ class OfflineWork:
         if "window" in self.settled:
             known: int | None = self.settled["window"]
             return known
-        return enough_window(self.program, self.delays) if self.options.strict else None
+        if not self.options.strict:
+            return None
+        return enough_window(self.program, self.schedule, self.delays)
 
     @property
     def emission(self) -> Emission:

@@ -16,7 +16,7 @@ from tidelog.analysis.definitive import shown
 from tidelog.analysis.dependencies import Dependencies
 from tidelog.data.ticks import Ticks
 from tidelog.explain.record import Record, Waiting, objects_of
-from tidelog.explain.text import comparison_text, fact_text, moment, place
+from tidelog.explain.text import absence_text, comparison_text, fact_text, moment, place
 from tidelog.language.diagnostics import visible
 from tidelog.language.printer import print_rule, print_value
 from tidelog.language.program import Value
@@ -207,7 +207,8 @@ def _proved(
         lane = -1
         if predicate.temporal:
             lane = lanes.get((predicate.base, objects_of(predicate, fact)), -1)
-        compared = [comparison_text(*c) for c in recorded.comparisons]
+        compared = [absence_text(absence, ticks) for absence in recorded.absent]
+        compared += [comparison_text(*c) for c in recorded.comparisons]
         about: list[object] = [fact_text(fact, ticks), lane, fact.time, rule]
         facts.append([*about, list(recorded.premises), *([compared] if compared else [])])
     return written, facts
