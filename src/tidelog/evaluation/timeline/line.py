@@ -77,8 +77,11 @@ class _Line:
             lower = {name: known[name] for name in sorted(stratum.lower) if name in known}
             first = min([low, *(one.low for one in lower.values())])
             last = max([high, *(one.high for one in lower.values())])
-            kind = Forward if stratum.through_not else TwoWay
-            part: Part = kind(stratum, lower, first, last, limit)
+            part: Part
+            if stratum.through_not:
+                part = Forward(stratum, lower, first, last, limit)
+            else:
+                part = TwoWay(stratum, lower, first, last, limit)
             self.parts.update(dict.fromkeys(stratum.heads, part))
             if used := stratum.heads & frozenset().union(*(s.lower for s in layers[i + 1 :])):
                 known.update(settled(part, used))
