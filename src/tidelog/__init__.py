@@ -171,7 +171,8 @@ class Program(_program.Program):
             facts, slices = cast("Stream", facts).kept()
             kept = {**slices, **(kept or {})}
         program, given = (self, facts) if kept is None else keeping(self, facts, kept)
-        with Engine(program, given, ticks) as engine:
+        asked = read_fact(program, fact, ticks).predicate
+        with Engine(program, given, ticks, queries=(asked,)) as engine:
             return why(engine, read_fact(engine.typed, fact, ticks), all, budget)
 
     def _repr_html_(self) -> str:
@@ -322,17 +323,19 @@ def live(
 
 def _dependencies(program: _program.Program, query: str) -> Dependencies:
     from tidelog.analysis.passes import passes
+    from tidelog.data.schema import expect_program, expect_queries
 
-    if query not in (*program.heads, *program.inputs):
-        raise ValueError(f"no predicate {query} in the rules")
+    expect_program(program)
+    (query,) = expect_queries(program, query)
     return passes(program, [query]).dependencies
 
 
 @contextmanager
 def _loaded(program: _program.Program, query: str, facts: FactsLike) -> Iterator[Engine]:
+    from tidelog.data.schema import expect_program, expect_queries
     from tidelog.evaluation.duckdb import Engine
 
-    if query not in (*program.heads, *program.inputs):
-        raise ValueError(f"no predicate {query} in the rules")
-    with Engine(program, facts) as engine:
+    expect_program(program)
+    (query,) = expect_queries(program, query)
+    with Engine(program, facts, queries=(query,)) as engine:
         yield engine

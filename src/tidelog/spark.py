@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -16,6 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tidelog.analysis.definitive import Pending
+from tidelog.data.readers.places import PathText
+from tidelog.data.schema import schemas
 from tidelog.data.ticks import Ticks
 from tidelog.errors import DataError, Refused
 from tidelog.evaluation.engine import Moment, Question, as_tick
@@ -44,8 +46,8 @@ def stream(
     program: Program,
     queries: Iterable[str] | None = None,
     *,
-    inputs: Mapping[str, DataFrame] | str | os.PathLike[str],
-    rigid: Mapping[str, Any] | str | os.PathLike[str] | None = None,
+    inputs: Mapping[str, DataFrame | PathText] | PathText | Sequence[PathText],
+    rigid: Mapping[str, Any] | PathText | Sequence[PathText] | None = None,
     sink: str | Callable[[int, Mapping[str, DataFrame]], None] | Sink = "memory",
     checkpoint: str | os.PathLike[str] | None = None,
     lateness: int = 0,
@@ -77,8 +79,15 @@ def stream(
         mode, emit, history, lateness, tuple(sparse), max_jump, from_, tick, origin, timestamps
     )
     asked = tuple(queries) if queries is not None else program.outputs
-    frames, folder = streams_of(inputs)
-    given = Given.of(program, asked, frames, folder, folder if rigid is None else rigid)
+    frames, paths = streams_of(inputs)
+    if rigid is None and paths:
+        known = schemas(program)
+        rigid = (
+            {n: path for n, path in inputs.items() if n in known and known[n].time is None}
+            if isinstance(inputs, Mapping)
+            else [str(path) for path in paths]
+        )
+    given = Given.of(program, asked, frames, paths, rigid)
     temporary = _temporary() if checkpoint is None else None
     point = Checkpoint(Store(spark, str(checkpoint) if temporary is None else temporary.name))
     plan = pipeline_plan(
@@ -89,19 +98,32 @@ def stream(
         settled=point.identity(),
     )
     _warn(plan)
-    source = source_of(spark, plan, frames, folder, files_per_batch)
+    source = source_of(spark, plan, frames, paths, files_per_batch, point.seen())
     arriving, target = source.stream(), _sink(spark, sink)
     published = None if metrics is None else publisher(metrics)
     with _closed_on_error(published):
         pipeline = start(
-            spark, plan, given, point, target, told, partitions=partitions, memory=memory
+            spark,
+            plan,
+            given,
+            point,
+            target,
+            told,
+            partitions=partitions,
+            memory=memory,
+            finite=files_per_batch is None and _is_finite(trigger),
         )
     return Running(pipeline, source, arriving, trigger, temporary, published)
 
 
+def _is_finite(trigger: Mapping[str, Any] | None) -> bool:
+    """Whether a stream ends with what is there when it starts."""
+    return bool(trigger) and not {"once", "availableNow"}.isdisjoint(trigger or ())
+
+
 def _warn(plan: PipelinePlan) -> None:
     if isinstance(plan.work, OnlineWork) and plan.work.shards.whole:
-        warn_growing(plan.work.shards.deps, stacklevel=4)
+        warn_growing(plan.work.shards.deps)
 
 
 @contextmanager
@@ -131,7 +153,7 @@ def query(
     spark: SparkSession,
     program: Program,
     query: str,
-    inputs: Mapping[str, Any] | str | os.PathLike[str],
+    inputs: Mapping[str, Any] | PathText | Sequence[PathText],
     *,
     from_: Moment | None = None,
     to: Moment | None = None,
@@ -150,10 +172,9 @@ def query(
     once, within a budget of seconds.
     """
     ticks = None if tick is None else Ticks.of(tick, origin)
-    facts = inputs if isinstance(inputs, Mapping) else str(inputs)
     low, high = as_tick(from_, ticks), as_tick(to, ticks)
     question = Question(
-        program, (query,), facts, low, high, ticks, timestamps, budget, lambda _: None
+        program, (query,), inputs, low, high, ticks, timestamps, budget, lambda _: None
     )
     return answer_frame(spark, question, query, partitions, memory)
 
@@ -190,7 +211,7 @@ class Running:
 
     def _batch(self, frame: DataFrame, number: int) -> None:
         try:
-            self._pipeline.batch(self._source.batch(frame), number)
+            self._pipeline.batch(self._source.batch(frame, self._pipeline.limits), number)
         except BaseException as error:
             self._error = error
             # Spark keeps the error: what its frames hold would be with us to the very end.

@@ -40,10 +40,11 @@ def test_bad_python_rows() -> None:
         (2, 1, "1 is not bool"),
         (3, b"a", "b'a' is not text"),
         (4, 2**62, "time 4611686018427387904 does not fit 62 bits"),
-        (4, datetime(2014, 1, 1), "datetime.datetime(2014, 1, 1, 0, 0) is not int"),
+        (4, datetime(2014, 1, 1), f"`2014-01-01 00:00:00` {NEEDS_TICK}"),
     ]:
         bad = (*good[:i], value, *good[i + 1 :])
         name = ("n", "x", "ok", "s", "at")[i]
         wanted = [f"facts of `E`, row 2: column `{name}`: {problem}"]
         assert refused(TYPED, {"E": [good, bad]}) == wanted
-    assert refused(TYPED, {"E": "a.csv"}) == ["facts of `E`: rows are tuples or a table, not text"]
+    assert refused(TYPED, {"E": "a.csv"}) == ["a.csv: no such file or folder"]
+    assert refused(TYPED, {"E": b"a"}) == ["facts of `E`: rows are tuples or a table, not text"]

@@ -45,7 +45,7 @@ def test_a_subfolder_of_files(tmp_path: Path, write: Writer) -> None:
     assert ask(DECLARED, tmp_path) == in_order(ROWS)
 
 
-@pytest.mark.parametrize("name", ["E.CSV", "E.json", "E.csv.gz", "E"])
+@pytest.mark.parametrize("name", ["E.CSV", "E.json", "E.csv.zip", "E"])
 def test_a_file_that_would_be_overlooked(tmp_path: Path, name: str) -> None:
     (tmp_path / "notes.txt").write_text("not about an input")
     (tmp_path / name).write_text("")

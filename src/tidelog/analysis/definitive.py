@@ -6,6 +6,7 @@ possible is *pending*, and waits for the open atoms of a possible derivation.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tidelog.analysis.containment import Ground
@@ -22,7 +23,10 @@ class Awaited:
     time: int
 
     def __str__(self) -> str:
-        return shown(self.predicate, self.args, self.time)
+        return self.text()
+
+    def text(self, time: Callable[[int], str] = str) -> str:
+        return shown(self.predicate, self.args, self.time, time)
 
     def as_json(self) -> dict[str, object]:
         return {"predicate": self.predicate, "args": list(self.args), "time": self.time}
@@ -40,8 +44,12 @@ class Pending:
     until: int | None = None  # the input time by which it is decided, where that is known
 
     def __str__(self) -> str:
-        answer = shown(self.predicate, self.args, self.time)
-        waits = " and ".join(map(str, self.waits_for))
+        return self.text()
+
+    def text(self, time: Callable[[int], str] = str) -> str:
+        """In words; `time` says how times are written."""
+        answer = shown(self.predicate, self.args, self.time, time)
+        waits = " and ".join(awaited.text(time) for awaited in self.waits_for)
         return f"{answer} waits for {waits}" if waits else f"{answer} may still come"
 
     def as_json(self) -> dict[str, object]:
@@ -69,8 +77,13 @@ class Definitive:
     pending: tuple[Pending, ...]
 
 
-def shown(predicate: str, args: tuple[Value | None, ...], time: int | None) -> str:
+def shown(
+    predicate: str,
+    args: tuple[Value | None, ...],
+    time: int | None,
+    written: Callable[[int], str] = str,
+) -> str:
     """A fact as the language writes it; None stands for any value."""
     values = ", ".join("_" if a is None else print_value(a) for a in args)
     atom = f"{predicate}({values})" if args else predicate
-    return atom if time is None else f"{atom} @ {time}"
+    return atom if time is None else f"{atom} @ {written(time)}"

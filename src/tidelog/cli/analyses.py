@@ -117,7 +117,7 @@ def window_command(
 @common.json_option
 def definitive_command(
     rules: str,
-    facts: str | None,
+    facts: common.FactPaths,
     query: str | None,
     tin: str,
     tout: str | None,
@@ -176,7 +176,7 @@ def definitive_command(
 @common.json_option
 def forgettable_command(
     rules: str,
-    facts: str | None,
+    facts: common.FactPaths,
     query: str | None,
     tin: str,
     tout: str,
@@ -310,7 +310,7 @@ def _time(option: str, text: str, ticks: Ticks | None) -> int:
 
 @contextmanager
 def _loaded(
-    rules: str, facts: str | None, query: str | None, ticks: Ticks | None
+    rules: str, facts: common.FactPaths, query: str | None, ticks: Ticks | None
 ) -> Iterator[tuple[Engine, str]]:
     """The facts, loaded, and the query asked about."""
     from tidelog.evaluation.duckdb import Engine
@@ -321,7 +321,7 @@ def _loaded(
         common.data_errors(),
         _refusals(),
         terminal.Progress() as progress,
-        Engine(program, facts, ticks, True, progress) as engine,
+        Engine(program, facts, ticks, True, progress, None, (asked,)) as engine,
     ):
         yield engine, asked
 

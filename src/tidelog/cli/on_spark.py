@@ -10,10 +10,12 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tidelog.cli.common import FactPaths
 from tidelog.cli.running import RunLog, StreamTask, starting
+from tidelog.data.letters import SHOWN
+from tidelog.data.readers.places import paths_of
 from tidelog.errors import DataError
 from tidelog.language.program import Program
 
@@ -30,8 +32,8 @@ def on_spark(
     task: StreamTask, log: RunLog, *, follow: bool, master: str, **spark_options: Any
 ) -> list[Pending] | None:
     """Run to the end; what is pending then, if that is asked for."""
-    if not Path(task.facts).exists():
-        raise DataError(f"{task.facts}: no such file or folder")
+    for path in paths_of(task.facts):
+        path.matches()  # before Spark is started
     spark = started(master, log.show)
     from py4j.protocol import Py4JNetworkError
     from pyspark.errors import PySparkException
@@ -47,6 +49,7 @@ def on_spark(
             "by_query": done.answers,
             "state_bytes": done.state_bytes,
         }
+        log.unused += done.unused[: SHOWN - len(log.unused)]
         counts = {"facts": done.facts, "late": done.late, "dead": done.dead}
         log.batch(now, **counts, answers=sum(done.answers.values()))
 
@@ -90,7 +93,7 @@ def on_spark(
 def query_on_spark(
     program: Program,
     asked: tuple[str, ...],
-    facts: str | None,
+    facts: FactPaths,
     master: str,
     progress: Callable[[str], None],
     from_: int | float | None,

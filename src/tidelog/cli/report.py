@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @common.json_option
 def report_command(
     rules: str,
-    facts: str | None,
+    facts: common.FactPaths,
     queries: tuple[str, ...],
     from_: str | None,
     to: str | None,
@@ -47,9 +47,8 @@ def report_command(
     from tidelog.explain.record import record, waiting
     from tidelog.views.report import page
 
-    for option, path in (("--facts", facts), ("--out", out)):
-        if path == "":
-            raise click.UsageError(f"{option} names no file or folder")
+    if out == "":
+        raise click.UsageError("--out names no file or folder")
     if facts is None and (from_ is not None or to is not None):
         raise click.UsageError("--from and --to go with --facts")
     ticks = common.ticks_of(tick, origin, False)
@@ -59,7 +58,7 @@ def report_command(
     with common.data_errors(), terminal.Progress() as progress:
         recorded, pending = None, None
         if facts is not None:
-            with Engine(report.program, facts, ticks, True, progress) as engine:
+            with Engine(report.program, facts, ticks, True, progress, None, asked) as engine:
                 recorded = record(engine, asked, low, high, budget)
                 pending = waiting(engine, asked, recorded.range, budget)
         analyses = []
@@ -93,10 +92,14 @@ def _finite(
     return low, high
 
 
-def _why_command(rules: str, facts: str, tick: str | None, origin: str | None) -> str:
+def _why_command(
+    rules: str, facts: str | tuple[str, ...], tick: str | None, origin: str | None
+) -> str:
     """How to ask about one of the facts shown."""
     times = [*(["--tick", tick] if tick else []), *(["--origin", origin] if origin else [])]
-    return shlex.join(["tidelog", "why", rules, "--facts", facts, *times])
+    paths = [facts] if isinstance(facts, str) else facts
+    given = [word for path in paths for word in ("--facts", path)]
+    return shlex.join(["tidelog", "why", rules, *given, *times])
 
 
 def _say(out: str, text: str, outputs: int, recorded: Record | None, as_json: bool) -> None:

@@ -141,7 +141,7 @@ class PipelinePlan:
     @cached_property
     def inputs(self) -> dict[str, Schema]:
         """The inputs with a time that the queries need."""
-        known = schemas(self.program)
+        known = schemas(self.program, self.queries)
         return {p.base: known[p.base] for p in self.work.core.inputs if p.temporal}
 
     @property

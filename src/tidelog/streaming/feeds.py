@@ -8,13 +8,19 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from tidelog.data.readers.json import parse_line, predicate_of, tick_value, typed_values
+from tidelog.data.letters import DeadLetter
+from tidelog.data.readers.json import (
+    line_as_json,
+    parse_line,
+    predicate_of,
+    tick_value,
+    typed_values,
+)
 from tidelog.data.schema import Schema
 from tidelog.data.ticks import Ticks
-from tidelog.errors import DataError
 from tidelog.evaluation.duckdb import Engine
 from tidelog.language.program import TIME_COLUMN
-from tidelog.streaming.clock import Pace
+from tidelog.streaming.clock import Pace, came_late, first_in_time
 
 Push: TypeAlias = "tuple[int, dict[str, pa.Table | list[tuple[Any, ...]]]]"
 
@@ -50,7 +56,8 @@ def from_files(
 class Lines:
     """JSON lines as they come; a tick is complete once every input has lines of a later one.
 
-    `{"time": 7}` alone says that everything before 7 has arrived.
+    `{"time": 7}` alone says that everything before 7 has arrived. Lines that cannot be used, or
+    that come too late, go `aside`.
     """
 
     inputs: Mapping[str, Schema]
@@ -60,6 +67,8 @@ class Lines:
     seen: dict[str, int] = field(default_factory=dict)
     tin: int | None = None
     taken: int = 0  # lines that are in a push
+    aside: list[DeadLetter] = field(default_factory=list)
+    late: int = 0  # so many of those put aside came too late
 
     def pushes(self, lines: Iterable[bytes]) -> Iterator[Push]:
         """A push whenever time moves on; what is left at the end comes with the last tick."""
@@ -68,12 +77,12 @@ class Lines:
             if not line.strip() or number <= self.taken:
                 continue
             read = self._line(line, f"<stdin>:{number}")
+            if read is None:
+                continue
             if isinstance(read, int):
                 tin: int | None = read - 1
             else:
                 name, row = read
-                if name not in self.inputs:
-                    continue
                 rows = waiting.setdefault(name, [])
                 assert isinstance(rows, list)
                 rows.append(row)
@@ -88,8 +97,9 @@ class Lines:
             before = [] if self.tin is None else [self.tin + self.pace.lateness]
             yield max([last, *before]), waiting
 
-    def _line(self, line: bytes, where: str) -> int | tuple[str, tuple[Any, ...]]:
+    def _line(self, line: bytes, where: str) -> int | tuple[str, tuple[Any, ...]] | None:
         """A fact and what it is of, or the tick before which everything has arrived."""
+        name = None
         try:
             record = parse_line(line)
             if list(record) == [TIME_COLUMN]:
@@ -101,8 +111,13 @@ class Lines:
             if schema.time is None:
                 raise ValueError(f"`{name}` is rigid: give its facts with --rigid")
             row = typed_values(record, schema, self.ticks)
-            if row[-1] is None:
-                raise ValueError(f"column `{schema.time}`: no value")
+            if name not in self.inputs:
+                return None
+            if row[-1] < first_in_time(self.tin):
+                self.late += 1
+                what = f"tick {row[-1]}" if self.ticks is None else "its time"
+                raise ValueError(f"late: {what} {came_late(self.tin, self.ticks)}")
             return name, row
         except ValueError as error:
-            raise DataError(f"{where}: {error}") from None
+            self.aside.append(DeadLetter(name, str(error), where, line_as_json(line)))
+            return None

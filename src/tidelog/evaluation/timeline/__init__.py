@@ -7,8 +7,8 @@ is kept in a table that is iterated to its least fixpoint. Going on tick by tick
 so that answers are periodic from somewhere on.
 """
 
-from tidelog.evaluation.timeline.answers import PERIOD_COLUMN, answers, history
+from tidelog.evaluation.timeline.answers import answers, history
 from tidelog.evaluation.timeline.limit import Limit, TooHard
 from tidelog.evaluation.timeline.line import Timeline, evaluate
 
-__all__ = ["PERIOD_COLUMN", "Limit", "Timeline", "TooHard", "answers", "evaluate", "history"]
+__all__ = ["Limit", "Timeline", "TooHard", "answers", "evaluate", "history"]

@@ -11,12 +11,14 @@ from tidelog.analysis.dependencies import positive_only
 from tidelog.evaluation.ranges import Range
 from tidelog.evaluation.timeline.clauses import mirrored, separated, span
 from tidelog.evaluation.timeline.half_line import HalfLine
-from tidelog.evaluation.timeline.limit import Limit
+from tidelog.evaluation.timeline.limit import Limit, TooHard
 from tidelog.evaluation.timeline.stretch import Firings, LineFact, LineWindow, Stretch
 from tidelog.language.program import Row
 from tidelog.logic.core import Core
 from tidelog.logic.match import IndexedRows
 
+# Ticks that a rule may reach: a line is followed at least that far.
+MOST_TICKS = 2_000_000
 # Arguments, first time and period: the answer holds there and every period further on.
 Repeated: TypeAlias = tuple[Row, int, int]
 
@@ -59,6 +61,13 @@ class _Line:
         self.firings = Firings(clauses)
         self.mirrored = Firings(mirrored(clauses))
         self.width = max([1, *map(span, clauses)])
+        if self.width > MOST_TICKS:
+            clause = max(clauses, key=span)
+            raise TooHard(
+                f"{clause.origin}: the rule reaches {self.width} ticks through time, and a range"
+                " without end, or rules that run both ways through time, are followed tick by tick:"
+                " ask for a finite range with --from and --to"
+            )
         given = [(name, tick, row) for name, rows in facts.items() for row, tick in rows]
         ticks = [tick for _, tick, _ in given if tick is not None]
         ticks += [tick for clause in clauses for tick in clause.fixed_ticks]
