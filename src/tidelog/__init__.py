@@ -167,12 +167,13 @@ class Program(_program.Program):
         if all < 1:
             raise ValueError("ask for one proof or more")
         ticks = None if tick is None else Ticks.of(tick, origin)
-        if hasattr(facts, "push"):  # a stream, which is not imported for the question
+        streamed = hasattr(facts, "push")
+        if streamed:  # a stream, which is not imported for the question
             facts, slices = cast("Stream", facts).kept()
             kept = {**slices, **(kept or {})}
         program, given = (self, facts) if kept is None else keeping(self, facts, kept)
-        asked = read_fact(program, fact, ticks).predicate
-        with Engine(program, given, ticks, queries=(asked,)) as engine:
+        asked = () if streamed else (read_fact(program, fact, ticks).predicate,)
+        with Engine(program, given, ticks, queries=asked) as engine:
             return why(engine, read_fact(engine.typed, fact, ticks), all, budget)
 
     def _repr_html_(self) -> str:

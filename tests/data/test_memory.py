@@ -7,6 +7,8 @@ from datetime import datetime
 import pyarrow as pa
 from support.facts import COLUMNS, DECLARED, ROWS, TYPED, arrow, ask, in_order, refused
 
+from tidelog.data.ticks import NEEDS_TICK
+
 
 def test_python_rows_and_tables() -> None:
     wanted = in_order(ROWS)

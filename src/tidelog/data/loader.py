@@ -184,6 +184,8 @@ class Loader:
             if missing and not whole:
                 count = f"SELECT count(*) FROM {view}_all WHERE {missing}"
                 ((loaded.nulls,),) = self._all(count)
+            if schema.unread and not self._wide.isdisjoint(loaded.sources):
+                self._all(f"SELECT max(COLUMNS(*)) FROM {view}_all")  # an error if one is too large
         except duckdb.Error as error:
             raise DataError(*self.unreadable(loaded) or [first_line(error)]) from None
         if loaded.nulls and self.aside is not None and schema.time is not None:
