@@ -16,9 +16,9 @@ from functools import cached_property
 
 from tidelog.analysis.canonical import Canonical, Exhausted, FrozenFact, splits
 from tidelog.analysis.dependencies import Dependencies
-from tidelog.language.graph import Bound
 from tidelog.analysis.unfolding import Unfolded, Unfolder
 from tidelog.errors import NoAnswer
+from tidelog.language.graph import Bound
 from tidelog.language.program import Constant, Value, type_of
 from tidelog.logic.clause import Clause
 from tidelog.logic.core import Core
@@ -99,7 +99,7 @@ class Verdict:
     """Yes, no with a witness, or unknown (None)."""
 
     holds: bool | None
-    witness: Witness | None = None
+    witness: Witness | None = field(default=None, repr=False)
 
 
 # Places and rows an evaluation may look at for one step of a budget.

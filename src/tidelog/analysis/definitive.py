@@ -7,7 +7,7 @@ possible is *pending*, and waits for the open atoms of a possible derivation.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tidelog.analysis.containment import Ground
 from tidelog.language.printer import print_value
@@ -74,7 +74,7 @@ class Definitive:
     holds: bool
     exact: bool
     count: int
-    pending: tuple[Pending, ...]
+    pending: tuple[Pending, ...] = field(repr=False)
 
 
 def shown(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tidelog.analysis.canonical import Exhausted
 from tidelog.analysis.containment import Budget, Cut, Searcher, Verdict, Witness
@@ -30,7 +30,7 @@ class Measure:
     lower: int | None
     upper: int | None
     exact: bool
-    witness: Witness | None = None
+    witness: Witness | None = field(default=None, repr=False)
     reason: str = ""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping
@@ -73,6 +74,7 @@ class _InProcess:
         self.lines = feeds.Lines(self.inputs, known, pace, options.ticks, aside=self.aside)
         self.letters = 0  # bytes of dead letters in the checkpoint
         self.resumed = False
+        self.read: int | None = 0  # rows of files up to the last tick pushed, where known
         self.useless: Counter[str | None] = Counter()  # rows that are not used, by input
         self.pushed: int | None = None
         self._begin()
@@ -125,7 +127,32 @@ class _InProcess:
             self._count_aside()
             loaded = engine.loaded
             self._refuse_useless([name for name in only if not loaded[name].range.empty])
-            self._push(feeds.from_files(engine, self.inputs, self.pushed))
+            self._count_late_files(engine)
+            until = self._until(engine)
+            self._push(feeds.from_files(engine, self.inputs, self.pushed, until))
+            self.read = self._counted(engine)
+
+    def _until(self, engine: Engine) -> float:
+        """The last tick to push: a stream that goes on later may get more facts of the last one."""
+        if self.folder is None or not self.task.keep_open:
+            return math.inf
+        ranges = {name: engine.loaded[name].range for name in self.inputs}
+        tin = self.lines.pace.tin({n: int(r.high) for n, r in ranges.items() if not r.empty})
+        return -math.inf if tin is None else tin + self.task.options.lateness
+
+    def _counted(self, engine: Engine) -> int:
+        """How many rows there are up to the last tick pushed."""
+        if self.pushed is None:
+            return 0
+        views = [engine.loaded[name].view for name in self.inputs]
+        counts = (f"SELECT count(*) FROM {view} WHERE t <= {self.pushed}" for view in views)
+        return sum(engine.one(count)[0] for count in counts)
+
+    def _count_late_files(self, engine: Engine) -> None:
+        """Tell of rows that came since the run before, and lie where that one had been already."""
+        late = 0 if self.read is None else self._counted(engine) - self.read
+        if self.resumed and late > 0:
+            self.log.totals["late"] = self.log.totals.get("late", 0) + late
 
     def _push(self, pushes: Iterable[feeds.Push]) -> None:
         for tick, facts in pushes:
@@ -211,6 +238,7 @@ class _InProcess:
             "tin": self.lines.tin,
             "lines": self.lines.taken,
             "letters": self.letters,
+            "read": self.read,
         }
         self.stream.snapshot(folder.file, note)
         folder.taken()
@@ -227,6 +255,6 @@ class _InProcess:
         self.pushed, self.resumed = note["pushed"], note["pushed"] is not None
         self.lines.seen, self.lines.tin = note["seen"], note["tin"]
         self.lines.taken = note["lines"]
-        self.letters = note.get("letters", 0)
+        self.letters, self.read = note.get("letters", 0), note.get("read")
         written: dict[str, Any] = note["written"]
         return written

@@ -40,12 +40,7 @@ def report_command(
     as_json: bool,
 ) -> None:
     """Draw RULES, and with --facts what holds when and why, as one self-contained HTML page."""
-    from tidelog.analysis.analyze import analyze
-    from tidelog.analysis.containment import Budget
-    from tidelog.analysis.passes import passes
-    from tidelog.evaluation.duckdb import Engine
-    from tidelog.explain.record import record, waiting
-    from tidelog.views.report import page
+    from tidelog.views.report import Looked, report_page
 
     if out == "":
         raise click.UsageError("--out names no file or folder")
@@ -55,20 +50,13 @@ def report_command(
     low, high = _finite(from_, to, ticks)
     report = common.accepted(rules)
     asked = common.chosen_queries(report.program, queries)
-    with common.data_errors(), terminal.Progress() as progress:
-        recorded, pending = None, None
-        if facts is not None:
-            with Engine(report.program, facts, ticks, True, progress, None, asked) as engine:
-                recorded = record(engine, asked, low, high, budget)
-                pending = waiting(engine, asked, recorded.range, budget)
-        analyses = []
-        for query in asked:
-            progress(f"analysing {query}")
-            analyses.append(analyze(report.program, query, Budget(budget / max(len(asked), 1))))
-    deps = passes(report.program, asked).dependencies
     name = common.name_of(rules)
     command = "" if facts is None else _why_command(name, facts, tick, origin)
-    text = page(name, report.source.text, deps, analyses, recorded, pending, ticks, command)
+    with common.data_errors(), terminal.Progress() as progress:
+        source, program = report.source.text, report.program
+        times = (low, high, ticks, budget)
+        looked = Looked(name, source, program, asked, facts, *times, command, progress)
+        text, recorded = report_page(looked)
     try:
         Path(out).parent.mkdir(parents=True, exist_ok=True)
         Path(out).write_text(text, "utf-8", errors="replace")

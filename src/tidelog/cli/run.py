@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -191,6 +192,10 @@ def run_command(
             left = on_spark(task, log, master=master, metrics=published, **spark_only)
             _tell_pending(() if as_json else left or (), options.ticks)
     _report(log, as_json, checkpoint, left)
+    totals = log.totals
+    if totals.get("dead") and not totals.get("facts") and log.now.get("tin") is None:
+        terminal.stderr().print("error: no row could be used")
+        sys.exit(1)
 
 
 def _is_in_process(facts: str | tuple[str, ...], rules: str, engine: str | None) -> bool:

@@ -40,13 +40,12 @@ def letter_text(letter: dict[str, Any]) -> str:
     """A dead letter in a line, for people.
 
     >>> letter_text({"predicate": "P", "reason": "late", "file": "a.csv", "row": {"x": 1}})
-    'P: late: {"x": 1} (a.csv)'
+    'a.csv: late: {"x": 1}'
     """
     came = letter.get("text") or letter.get("row")
     shown = came if isinstance(came, str) else json.dumps(came, ensure_ascii=False)
-    of = "" if letter["predicate"] is None else f"{letter['predicate']}: "
-    place = "" if letter["file"] is None else f" ({letter['file'].removeprefix('file://')})"
-    return f"{of}{letter['reason']}: {shown[:120]}{place}"
+    place = letter["file"] or letter["predicate"] or "a row"
+    return f"{place.removeprefix('file://')}: {letter['reason']}: {shown[:120]}"
 
 
 def refuse_useless(rows: Mapping[str, int], first: Iterable[dict[str, Any]]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -29,9 +30,12 @@ PUSH = 100_000
 
 
 def from_files(
-    engine: Engine, inputs: Mapping[str, Schema], after: int | None = None
+    engine: Engine,
+    inputs: Mapping[str, Schema],
+    after: int | None = None,
+    until: float = math.inf,
 ) -> Iterator[Push]:
-    """The facts of a loaded engine, many ticks a push; those after a tick, if one is given."""
+    """The facts of a loaded engine, many ticks a push; those after a tick and up to one."""
     ranges = [engine.loaded[name].range for name in inputs if not engine.loaded[name].range.empty]
     if not ranges:
         return
@@ -39,6 +43,7 @@ def from_files(
     total = sum(engine.one(f"SELECT count(*) FROM {engine.loaded[n].view}")[0] for n in inputs)
     width = max(1, (high - low + 1) * PUSH // max(total, 1))
     low = low if after is None else max(low, after + 1)
+    high = int(min(high, until))
     while low <= high:
         last = min(high, low + width - 1)
         facts: dict[str, pa.Table | list[tuple[Any, ...]]] = {}

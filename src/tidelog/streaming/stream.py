@@ -17,7 +17,7 @@ from tidelog.analysis.passes import passes
 from tidelog.data import writers
 from tidelog.data.readers.memory import RowsLike
 from tidelog.data.schema import expect_program, expect_queries, resolve, schema_of, schemas
-from tidelog.data.ticks import Duration
+from tidelog.data.ticks import Duration, Ticks, time_text
 from tidelog.data.types import arrow_type
 from tidelog.errors import DataError, TidelogWarning, warn, warn_missing
 from tidelog.evaluation.engine import Moment, as_tick
@@ -55,6 +55,22 @@ class Step:
     tout: int | None
     history: int
     late: dict[str, Late] = field(default_factory=dict)
+    ticks: Ticks | None = field(default=None, compare=False)
+
+    def __repr__(self) -> str:
+        """Where the stream stands, and how many answers came, in a line."""
+        counts = [f"{table.num_rows} {query}" for query, table in self.answers.items()]
+        return f"<step: {', '.join(counts)}; {stands(self.tin, self.tout, self.ticks)}>"
+
+
+def stands(tin: int | None, tout: int | None, ticks: Ticks | None) -> str:
+    """How far a stream has come, in words."""
+    if tin is None:
+        return "nothing is complete yet"
+    answered = (
+        "nothing answered yet" if tout is None else f"answered up to {time_text(tout, ticks)}"
+    )
+    return f"complete up to {time_text(tin, ticks)}, {answered}"
 
 
 class Stream:
@@ -193,7 +209,13 @@ class Stream:
             answers = self._advance(self._last)
         for query, rows in self._algorithm.close(self._last, self._low()).items():
             answers[query] = answers.get(query, set()) | rows
-        return Step(self._tables(answers), self._last, self._last, self._algorithm.history)
+        return Step(
+            self._tables(answers),
+            self._last,
+            self._last,
+            self._algorithm.history,
+            ticks=self.options.ticks,
+        )
 
     def _timeless(self) -> AnswerRows:
         """The answers that there are without any facts that have a time: those of rigid queries."""
@@ -256,6 +278,12 @@ class Stream:
         [('Hot(a) @ 0 waits for Temp(a, high) @ 1', 1)]
         """
         return self._algorithm.pending(most)
+
+    def __repr__(self) -> str:
+        """What it answers, and how far it has come, in a line."""
+        told = "closed" if self.closed else stands(self.tin, self._tout(), self.options.ticks)
+        names = ", ".join(self.queries)
+        return f"<{self.options.mode} stream of {names}: {told}; {self.history} facts kept>"
 
     # Snapshots
 
@@ -370,7 +398,8 @@ class Stream:
         return self._algorithm.advance(tin, new, self._low())
 
     def _step(self, answers: AnswerRows, late: dict[str, Late]) -> Step:
-        return Step(self._tables(answers), self.tin, self._tout(), self.history, late)
+        ticks = self.options.ticks
+        return Step(self._tables(answers), self.tin, self._tout(), self.history, late, ticks)
 
     def _tout(self) -> int | None:
         if self.tin is None or self._first is None or self._low() > self.tin:
