@@ -146,7 +146,7 @@ def definitive_command(
         if as_json:
             common.print_json({"query": asked, "tin": now, "open": points})
         else:
-            terminal.print_answer(verdicts.open_lines(asked, now, points))
+            terminal.print_answer(verdicts.open_lines(asked, now, points, ticks))
     elif as_json:
         common.print_json(
             {
@@ -160,7 +160,7 @@ def definitive_command(
             }
         )
     else:
-        terminal.print_answer(verdicts.definitive_lines(definitive, then))
+        terminal.print_answer(verdicts.definitive_lines(definitive, then, ticks))
 
 
 @click.command("forgettable")
@@ -218,7 +218,7 @@ def forgettable_command(
             }
         )
     else:
-        terminal.print_answer(verdicts.forgettable_lines(verdict, memory))
+        terminal.print_answer(verdicts.forgettable_lines(verdict, memory, ticks))
 
 
 @click.command("contained")

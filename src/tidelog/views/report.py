@@ -175,13 +175,16 @@ def analysis_html(analysis: Analysis) -> str:
 _LANES = (
     '<div class="tools">'
     '<label>filter <input id="filter" type="search" placeholder="predicate or object"></label>'
-    '<label>tin <input id="tin" type="range"></label>'
-    '<input id="number" type="number" aria-label="tin as a tick">'
+    '<label>complete up to <input id="tin" type="range"></label>'
+    '<output id="when" for="tin"></output>'
+    '<input id="number" type="number" aria-label="complete up to this tick">'
     '<span class="zoom"><button id="out" type="button" aria-label="zoom out">&minus;</button>'
     '<button id="in" type="button" aria-label="zoom in">+</button>'
-    '<button id="all" type="button">all</button></span></div>'
+    '<button id="all" type="button">all</button></span>'
+    '<button id="fold" type="button">show or hide inputs</button></div>'
     '<p id="status" role="status" aria-live="polite"></p>'
-    '<ul class="legend"><li class="final">final</li><li class="open">not final yet</li>'
+    '<ul class="legend"><li class="final">answer, final</li><li class="derived">derived</li>'
+    '<li class="input">input</li><li class="open">not final yet</li>'
     '<li class="kept">kept</li><li class="gone">forgotten</li><li class="later">to come</li></ul>'
     '<div class="split"><div id="scroll"><canvas id="canvas" tabindex="0" role="application"'
     ' aria-label="lanes of facts: arrows move, Enter explains, plus and minus zoom"></canvas>'
@@ -220,6 +223,7 @@ def record_data(record: Record, ticks: Ticks | None) -> dict[str, object]:
                 place_of[lane.predicate],
                 ", ".join(map(_value, lane.objects)),
                 [n for stretch in lane.stretches for n in stretch],
+                *([[n for point in lane.numbers for n in point]] if lane.numbers else []),
             ]
             for lane in record.lanes
         ],
