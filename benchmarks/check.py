@@ -52,6 +52,14 @@ def integers(n: int) -> str:
     return rules + "Top(X) @ T :- Level(X, V, _) @ T, V >= 2.5.\n"
 
 
+def absence(n: int) -> str:
+    """A `not` in every rule, and one cycle through all of them."""
+    lines = ["input Beat(device: text) @ time."]
+    for i in range(n):
+        lines.append(f"Quiet{i}(X) @ T+1 :- Beat(X) @ T, not Quiet{(i + 1) % n}(X) @ T.")
+    return "\n".join(lines)
+
+
 def one_line(n: int) -> str:
     """Everything on one line, with a mistake in every rule."""
     return " ".join(f"P{i}(X, Y) @ T :- E{i}(X) @ T." for i in range(n))
@@ -62,7 +70,7 @@ def syntax(n: int) -> str:
     return "\n".join(f"P{i}(X) @ T :- E{i}(X) @ T" for i in range(n))
 
 
-KINDS = (plant, predicates, mistakes, integers, one_line, syntax)
+KINDS = (plant, predicates, mistakes, integers, absence, one_line, syntax)
 
 
 def job(raw: bytes) -> Callable[[], None]:

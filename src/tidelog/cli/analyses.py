@@ -157,6 +157,7 @@ def definitive_command(
                 "tout": then,
                 "count": definitive.count,
                 "pending": [p.as_json() for p in definitive.pending],
+                **({} if definitive.updates is None else {"updates": definitive.updates.as_json()}),
             }
         )
     else:
@@ -199,7 +200,6 @@ def forgettable_command(
     with _loaded(rules, facts, query, ticks) as (engine, asked):
         verdict = LiveFacts(engine, asked).forgettable(now, then, memory, Budget(budget))
     if as_json:
-        update = verdict.update
         common.print_json(
             {
                 "holds": verdict.holds,
@@ -209,12 +209,7 @@ def forgettable_command(
                 "tin": now,
                 "tout": then,
                 "tmem": memory,
-                "update": None
-                if update is None
-                else {
-                    "facts": [f.as_json() for f in update.facts],
-                    "answer": update.answer.as_json(),
-                },
+                "update": None if verdict.update is None else verdict.update.as_json(),
             }
         )
     else:

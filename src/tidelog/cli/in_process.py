@@ -64,6 +64,9 @@ class _InProcess:
         rigid = self._rigid()
         below = passes(task.program, asked).dependencies.core.inputs
         needed = sorted({predicate.base for predicate in below if predicate.temporal})
+        if any(name in task.program.clocks for name in needed):
+            # Clocks start at the first fact of any input.
+            needed = [name for name, schema in known.items() if schema.time is not None]
         self.inputs = {name: known[name] for name in needed}
         with starting():
             self.stream = Stream(task.program, asked, rigid=rigid, **options.pushed())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from tidelog.data.packed import columns
 from tidelog.errors import DataError
@@ -24,7 +25,7 @@ class Schema:
     declared: bool
     unread: frozenset[int] = frozenset()  # positions of columns that no rule looks at
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         names = tuple(column.name for column in self.columns)
         return names if self.time is None else (*names, self.time)
@@ -116,7 +117,7 @@ def expect_queries(program: Program, queries: object) -> tuple[str, ...]:
     if not isinstance(queries, Iterable) or isinstance(queries, (bytes, Mapping)):
         raise ValueError(f"a query is the name of a predicate, not {type(queries).__name__}")
     names = tuple(dict.fromkeys(queries))
-    known = list(dict.fromkeys([*program.outputs, *program.heads, *program.inputs]))
+    known = list(dict.fromkeys([*program.outputs, *program.predicates]))
     for name in names:
         if not isinstance(name, str):
             raise ValueError(f"a query is the name of a predicate, not {type(name).__name__}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ def filled_sql(column: str, type_: Type) -> str:
     return f"CASE WHEN {missing} THEN CAST({value} AS {SQL_TYPES[type_]}) ELSE {column} END"
 
 
+@cache
 def arrow_type(type_: Type | None) -> pa.DataType:
     """The Arrow type of a column; what no rule and no data settles is text."""
     import pyarrow as pa

@@ -79,6 +79,7 @@ class Engine(Database):
             types = {name: loaded.types for name, loaded in self.loaded.items()}
             self.typed = resolve_and_check(self.program, types)
             self._warn()
+            self.loaded |= self.loader.clocks(self.program, self.loaded)
         except BaseException:
             self.connection.close()
             raise

@@ -10,9 +10,10 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeAlias
 
 from tidelog.analysis.containment import Ground
+from tidelog.analysis.definitive import Awaited
 from tidelog.analysis.dependencies import Class, Dependencies, dependencies
 from tidelog.analysis.passes import passes
 from tidelog.data.packed import columns, unpack_sql
@@ -40,6 +41,9 @@ MOST_FACTS = 20_000_000
 # Ticks of a history for which pending answers are recorded at every one of them.
 MOST_TICKS = 48
 
+# A fact that may come: predicate, arguments (None stands for any value) and time.
+PossibleFact: TypeAlias = tuple[str, tuple[Value | None, ...], int]
+
 
 @dataclass(frozen=True)
 class Lane:
@@ -63,11 +67,15 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Waiting:
-    """An answer that is pending once everything up to tin has arrived, and what it waits for."""
+    """An answer that is pending once everything up to tin has arrived.
+
+    With what it waits for, and in which ways it would not hold after all.
+    """
 
     tin: int
-    answer: tuple[str, tuple[Value | None, ...], int]
-    waits_for: tuple[tuple[str, tuple[Value | None, ...], int], ...]
+    answer: PossibleFact
+    waits_for: tuple[PossibleFact, ...]
+    unless: tuple[tuple[PossibleFact, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -310,8 +318,12 @@ def waiting(
             for tout in answers.open_points(tin, int(asked.low), tin):
                 if time.monotonic() > end:
                     return None
-                for pending in answers.definitive(tin, tout).pending:
-                    waits = tuple((p.predicate, p.args, p.time) for p in pending.waits_for)
+                for pending in answers.pending(tin, tout):
                     answer = (pending.predicate, pending.args, pending.time)
-                    all_waiting.append(Waiting(tin, answer, waits))
+                    unless = tuple(map(_parts, pending.unless))
+                    all_waiting.append(Waiting(tin, answer, _parts(pending.waits_for), unless))
     return tuple(all_waiting)
+
+
+def _parts(facts: Iterable[Awaited]) -> tuple[PossibleFact, ...]:
+    return tuple((fact.predicate, fact.args, fact.time) for fact in facts)

@@ -282,7 +282,7 @@ def _checked(program: Program, rule: Rule, text: str) -> Ground:
     time = head.time.tick if isinstance(head.time, TimePoint) else None
     if rule.body or len(args) < len(head.args) or (head.time is not None and time is None):
         raise ValueError(f"`{text}` is not a fact: it has {_variables(rule)}")
-    known = (*program.heads, *program.inputs)
+    known = program.predicates
     if head.predicate not in known:
         near = Similar(known).to(head.predicate)
         remedy = f"did you mean {near}?" if near else f"there are {', '.join(known[:10])}"

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from typing import TypeAlias, assert_never
+from typing import TypeAlias, TypeVar, assert_never
 
 # Times, offsets and integers are 64-bit everywhere they are stored.
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
@@ -263,11 +263,7 @@ class Program:
     @cached_property
     def declarations(self) -> dict[str, Input]:
         """The declared inputs; the first one where a name is declared twice."""
-        inputs: dict[str, Input] = {}
-        for statement in self.statements:
-            if isinstance(statement, Input):
-                inputs.setdefault(statement.predicate, statement)
-        return inputs
+        return _by_predicate(s for s in self.statements if isinstance(s, Input))
 
     @cached_property
     def heads(self) -> tuple[str, ...]:
@@ -286,11 +282,12 @@ class Program:
     @cached_property
     def clocks(self) -> dict[str, Clock]:
         """The declared clocks; the first one where a name is declared twice."""
-        clocks: dict[str, Clock] = {}
-        for statement in self.statements:
-            if isinstance(statement, Clock):
-                clocks.setdefault(statement.predicate, statement)
-        return clocks
+        return _by_predicate(s for s in self.statements if isinstance(s, Clock))
+
+    @cached_property
+    def predicates(self) -> tuple[str, ...]:
+        """What can be asked for: heads, inputs and clocks."""
+        return tuple(dict.fromkeys([*self.heads, *self.inputs, *self.clocks]))
 
     @cached_property
     def outputs(self) -> tuple[str, ...]:
@@ -327,6 +324,16 @@ class Program:
         from tidelog.language.printer import print_program
 
         return print_program(self)
+
+
+_Declaration = TypeVar("_Declaration", Input, Clock)
+
+
+def _by_predicate(declarations: Iterator[_Declaration]) -> dict[str, _Declaration]:
+    first: dict[str, _Declaration] = {}
+    for declaration in declarations:
+        first.setdefault(declaration.predicate, declaration)
+    return first
 
 
 # The last column of every temporal answer.

@@ -25,6 +25,7 @@ class Role(Enum):
     SENT = "sent"  # what a clause derives for another stage to receive
     STEP = "step"  # what is known after some premises of a long clause
     POSSIBLE = "possible"  # what may come to hold, some arguments being arbitrary
+    LOOSE = "loose"  # what may come to hold if nothing had to be absent
     USED = "used"  # what a possible answer rests on
     FUTURE = "future"  # every tick after the last one that is known
     DUE = "due"  # every tick still to be answered
@@ -36,6 +37,7 @@ _KEYS = {
     Role.SENT: "{name}>{label}",
     Role.STEP: "{name}[{label}]",
     Role.POSSIBLE: "{name}?{label}",
+    Role.LOOSE: "{name}~",
     Role.USED: "{name}!",
     Role.FUTURE: "[future]",
     Role.DUE: "[due]",
@@ -65,6 +67,11 @@ class Predicate:
     def input(self) -> bool:
         """Whether its facts come from outside."""
         return self.role is Role.INPUT or self.role is Role.GIVEN
+
+    @property
+    def shown(self) -> str:
+        """What people read: the user's own name; `given E` is the part of E that comes in."""
+        return f"given {self.base}" if self.role is Role.GIVEN else self.base
 
     def made(
         self, role: Role, label: str = "", types: tuple[Type | None, ...] | None = None

@@ -82,7 +82,7 @@ def _suggested(document: Document, scanner: Scanner, words: list[Word]) -> Itera
         for name in program.heads:
             yield Completion(name, Sort.PREDICATE, name, facts.kind(program, name))
     elif scanner.part is StatementPart.BODY and before in (":-", ","):
-        yield from _predicates(program, tuple(dict.fromkeys((*program.inputs, *program.heads))))
+        yield from _predicates(program, program.predicates)
         for name in _variables(scanner, words, WordRole.VARIABLE):
             yield Completion(name, Sort.VARIABLE, name, "compare it")
 

@@ -12,7 +12,7 @@ from tidelog.analysis.analyze import Analysis
 from tidelog.analysis.delay import Measure
 from tidelog.errors import NoAnswer
 from tidelog.language.printer import print_type
-from tidelog.language.program import Input, Outputs, Program, Rule, Statement, Type
+from tidelog.language.program import Clock, Input, Outputs, Program, Rule, Statement, Type
 from tidelog.language.tokens import Kind
 from tidelog.language.types import infer
 from tidelog.lsp.document import Document
@@ -36,11 +36,15 @@ def is_temporal(program: Program, predicate: str) -> bool:
     declared = program.declarations.get(predicate)
     if declared is not None:
         return declared.time is not None
+    if predicate in program.clocks:
+        return True
     atoms = (atom for rule in program.rules for atom in (rule.head, *rule.atoms))
     return any(atom.time is not None for atom in atoms if atom.predicate == predicate)
 
 
 def kind(program: Program, predicate: str) -> str:
+    if predicate in program.clocks:
+        return "clock"
     parts = ["input"] if predicate in program.inputs else []
     parts += ["output"] if predicate in program.outputs else []
     return " and ".join(parts) or "derived predicate"
@@ -70,7 +74,7 @@ def comment_of(document: Document, predicate: str) -> str:
 
 def _defines(statement: Statement, predicate: str) -> bool:
     match statement:
-        case Input():
+        case Input() | Clock():
             return statement.predicate == predicate
         case Rule():
             return statement.head.predicate == predicate

@@ -25,7 +25,7 @@ import tidelog
 from tidelog.language.diagnostics import Code, Diagnostic, ProgramError, Severity
 from tidelog.language.formatter import format_source
 from tidelog.language.printer import print_literal
-from tidelog.language.program import Input, Origin, Outputs, Rule
+from tidelog.language.program import Clock, Input, Origin, Outputs, Rule
 from tidelog.lsp import colours, facts
 from tidelog.lsp.completion import Sort, completions
 from tidelog.lsp.document import Document
@@ -125,6 +125,11 @@ class Server(LanguageServer):
         document = Document.of(item.uri, item.text, self.units, item.version)
         self.open[item.uri] = Opened(document)
         self.look_together(item.uri)
+        # What is made now lives until the file is closed. The collector leaves it alone from here
+        # on: going through it would take longer than a keystroke may. It is freed all the same
+        # when nothing refers to it any more.
+        gc.collect()
+        gc.freeze()
 
     def edited(self, params: types.DidChangeTextDocumentParams) -> None:
         state = self.open.get(params.text_document.uri)
@@ -172,8 +177,8 @@ class Server(LanguageServer):
         self.tell(state)
 
     def tell(self, state: Opened) -> None:
-        state.told = state.document.findings(state.common)
-        shown = [diagnostic(state.document, d) for d in state.told[:MOST_FINDINGS]]
+        state.told = state.document.findings(state.common, MOST_FINDINGS)
+        shown = [diagnostic(state.document, d) for d in state.told]
         self.publish(state.document.uri, state.document.version, shown)
 
     def publish(self, uri: str, version: int | None, diagnostics: list[types.Diagnostic]) -> None:
@@ -522,6 +527,8 @@ def _symbols(document: Document) -> list[types.DocumentSymbol]:
             match statement:
                 case Input():
                     name, kind = f"input {statement.predicate}", types.SymbolKind.Interface
+                case Clock():
+                    name, kind = f"clock {statement.predicate}", types.SymbolKind.Interface
                 case Outputs():
                     names = ", ".join(item.predicate for item in statement.items)
                     name, kind = f"output {names}", types.SymbolKind.Event

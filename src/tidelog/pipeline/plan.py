@@ -26,7 +26,7 @@ from tidelog.pipeline.shards import Shards
 from tidelog.streaming.clock import Emission, Pace
 from tidelog.streaming.offline import enough_window, least_delays
 from tidelog.streaming.options import StreamOptions
-from tidelog.streaming.schedule import Schedule
+from tidelog.streaming.schedule import Schedule, check_streamed
 
 
 class RowFormat(Protocol):
@@ -191,6 +191,7 @@ def pipeline_plan(
     stream wrote down.
     """
     options, settled = options or StreamOptions(), settled or {}
+    check_streamed(passes(program, queries).lean)
     work: Work
     if options.online:
         work = _online(program, queries, options)

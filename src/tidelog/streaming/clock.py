@@ -7,12 +7,15 @@ past its time by the query's delay.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from tidelog.analysis.dependencies import Dependencies
 from tidelog.data.ticks import Ticks, time_text
 from tidelog.evaluation.ranges import EMPTY, Range
+from tidelog.language.graph import Bound
 from tidelog.language.program import TIME_MAX
 from tidelog.streaming.schedule import Schedule
 
@@ -80,6 +83,50 @@ class Emission:
         if tin < schedule.pins[query]:
             return start - schedule.phi[query]
         return tin - self.delays[query]
+
+    def until(self, schedule: Schedule, query: str, tin: int, start: int) -> int:
+        """The time up to which answers are given at tin, those that may be given early included.
+
+        What rests on absence is given early only if no later fact can withdraw it.
+        """
+        until = tin if self.eager else tin - self.delays[query]
+        final = self.final(schedule, query, tin, start)
+        return int(min(until, max(final, last_safe(schedule.deps, query, tin))))
+
+
+def last_safe(deps: Dependencies, query: str, tin: int) -> Bound:
+    """The last time at which an answer that is derived at tin cannot be withdrawn any more.
+
+    >>> from tidelog.analysis.dependencies import dependencies
+    >>> from tidelog.language.checks import check
+    >>> from tidelog.logic.normalise import core
+    >>> program = check("Q @ T :- E @ T, not F @ T+1. P @ T :- E @ T.").program
+    >>> deps = dependencies(core(program), ["P", "Q"])
+    >>> last_safe(deps, "Q", 10), last_safe(deps, "P", 10)
+    (9, inf)
+    """
+    last = -deps.psi[query] if math.isinf(deps.psi[query]) else tin - deps.psi[query]
+    return last if deps.safe_at(query, -TIME_MAX) <= tin else -math.inf
+
+
+def could_change(deps: Dependencies, name: str, ticks: Iterable[int], published: Range) -> bool:
+    """Whether one more fact of an input, at some tick, could change what is published of a query.
+
+    >>> from tidelog.analysis.dependencies import dependencies
+    >>> from tidelog.language.checks import check
+    >>> from tidelog.logic.normalise import core
+    >>> program = check("P @ T :- F @ T, not E @ T-3.").program
+    >>> deps = dependencies(core(program), ["P"])
+    >>> could_change(deps, "E", [5], Range(0, 7)), could_change(deps, "E", [5], Range(0, 8))
+    (False, True)
+    """
+    if name not in deps.core.predicates:
+        return False
+    # Over a fixed tick, or without a time, a fact reaches answers at any time.
+    if any(edge.offset is None and deps.phi[edge.body] > -math.inf for edge in deps.edges):
+        return True
+    reach = deps.offsets[name]
+    return any(not (Range(tick - reach.high, tick - reach.low) & published).empty for tick in ticks)
 
 
 @dataclass(frozen=True)
@@ -183,7 +230,8 @@ class Clock:
             after = emission.final(schedule, query, done, start)
             until = emission.final(schedule, query, to, start)
             if emission.eager:
-                early[query], until = until, self.tin
+                early[query] = until
+                until = self.tin if self.closed else emission.until(schedule, query, to, start)
             asked[query] = Range(after + 1, until) & emit if after < until else EMPTY
             ahead = max(ahead, schedule.phi[query] - (0 if emission.eager else delay))
         span = Span(start, done, to, asked, 0 if self.closed else ahead, early)

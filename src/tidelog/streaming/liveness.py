@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from tidelog.language.graph import Bound
 from tidelog.language.program import Row
 from tidelog.streaming.cell_model import CellModel
-from tidelog.streaming.cells import LATE, NO_TIME, Cell, CellKey, Component, PlacedClause
+from tidelog.streaming.cells import LATE, NO_TIME, Cell, CellKey, Component, Lookup, PlacedClause
 from tidelog.streaming.joins import EMPTY, IndexedSlice
 
 
@@ -75,7 +75,7 @@ class Liveness:
         used: dict[str, set[Row]] = {}
         everything = component.carrying and not cell.frozen
         for name, slice_ in cell.slices.items():
-            if name in component.grounds and not component.input:
+            if name in component.follows:
                 continue  # certain rows follow those that are possible
             query = component.queries.get(name)
             rows: set[Row] = set()
@@ -112,13 +112,13 @@ class Liveness:
         grew = True
         while grew:
             grew = False
-            for clause in component.possible:
+            for clause in component.telling:
                 time = layer - component.shifts[clause.head]
                 if clause.point is not None and clause.point != time:
                     continue
                 heads = used.get(clause.head)
                 marks = self._marks(clause, time, cell, heads) if heads else None
-                if marks and clause.inside and not closed:
+                if marks and clause.within and not closed:
                     grew = _use_more(clause, marks, used) or grew
                 self._tell(clause, time, layer, marks, changed)
         return changed
@@ -129,14 +129,23 @@ class Liveness:
         """Per premise, the rows that some heads at a time rest on; None if there are none."""
         slices: list[IndexedSlice] = []
         for lookup in clause.lookups:
-            if lookup.inside:
-                slice_ = cell.slices.get(lookup.name, EMPTY)
-            else:
-                slice_ = self.model.read(lookup, lookup.time(time))
+            slice_ = self._read(lookup, time, cell)
             if not slice_.rows:
                 return None
             slices.append(slice_)
-        return clause.compiled.mark(heads, slices)
+        absence = clause.absence
+        if absence is None:
+            return clause.compiled.mark(heads, slices)
+        slices += (self._read(look, time, cell) for look in (*absence.checks, *absence.ways))
+        marks = absence.marks.mark(heads, slices)
+        ways = len(clause.lookups) + len(absence.checks)
+        return [*marks[: len(clause.lookups)], *marks[ways:]]
+
+    def _read(self, lookup: Lookup, time: int, cell: Cell) -> IndexedSlice:
+        """What a premise of a head at a time, in a cell, finds."""
+        if lookup.inside:
+            return cell.slices.get(lookup.name, EMPTY)
+        return self.model.read(lookup, lookup.time(time))
 
     def _tell(
         self,
@@ -148,7 +157,7 @@ class Liveness:
     ) -> None:
         """Enter the rows that a clause uses, head at a time, in the cells below."""
         cells = self.model.cells
-        for i, lookup in enumerate(clause.lookups):
+        for i, lookup in enumerate(clause.told):
             if lookup.inside or lookup.component < 0:
                 continue
             at = lookup.time(time)
@@ -181,11 +190,11 @@ class Liveness:
             del model.cells[key]
             return
         for name, slice_ in list(cell.slices.items()):
-            ground = component.grounds.get(name)
-            rows = used.get(name if ground is None else ground)
+            other = component.follows.get(name)
+            rows = used.get(name if other is None else other)
             if not rows:
                 del cell.slices[name]
-            elif ground is None and len(rows) == len(slice_.rows):
+            elif other is None and len(rows) == len(slice_.rows):
                 continue  # all of it is used
             elif not slice_.rows <= rows:
                 cell.slices[name] = IndexedSlice(slice_.rows & rows)
@@ -208,10 +217,10 @@ class Liveness:
 def _use_more(clause: PlacedClause, marks: list[set[Row]], used: dict[str, set[Row]]) -> bool:
     """Add the marked rows of the cell itself to those that are used; whether any is new."""
     grew = False
-    for i in clause.inside:
-        name = clause.lookups[i].name
-        known = used.get(name, set())
-        if marks[i] and not marks[i] <= known:
-            used[name] = known | marks[i]
-            grew = True
+    for lookup, rows in zip(clause.told, marks, strict=True):
+        if lookup.inside and rows:
+            known = used.get(lookup.name, set())
+            if not rows <= known:
+                used[lookup.name] = known | rows
+                grew = True
     return grew

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cached_property
 from os import PathLike
 from typing import TypeAlias
 
@@ -17,7 +18,7 @@ from tidelog.analysis.passes import passes
 from tidelog.data import writers
 from tidelog.data.readers.memory import RowsLike
 from tidelog.data.schema import expect_program, expect_queries, resolve, schema_of, schemas
-from tidelog.data.ticks import Duration, Ticks, time_text
+from tidelog.data.ticks import Duration, Range, Ticks, time_text
 from tidelog.data.types import arrow_type
 from tidelog.errors import DataError, TidelogWarning, warn, warn_missing
 from tidelog.evaluation.engine import Moment, as_tick
@@ -27,12 +28,12 @@ from tidelog.streaming import offline
 from tidelog.streaming.algorithm import Algorithm, AnswerRows, RowsByTime
 from tidelog.streaming.blocking import BlockingAlgorithm
 from tidelog.streaming.cell_graph import fits
-from tidelog.streaming.clock import Pace, first_in_time
+from tidelog.streaming.clock import Pace, could_change, first_in_time
 from tidelog.streaming.intake import Intake, by_time
+from tidelog.streaming.joins import at
 from tidelog.streaming.offline import OfflineAlgorithm
 from tidelog.streaming.online import OnlineAlgorithm
 from tidelog.streaming.options import Emit, History, StreamMode, StreamOptions
-from tidelog.streaming.schedule import check_streamed
 from tidelog.streaming.snapshot import State, as_facts, plain, plain_facts, read, write
 
 Late: TypeAlias = list[Row]
@@ -47,7 +48,8 @@ class Step:
     """What one push brought: answers, and where the stream stands.
 
     Everything up to `tin` has arrived, everything up to `tout` is answered and final. `history`
-    counts the facts kept, `late` hands facts back that came too late, or too far ahead.
+    counts the facts kept, `late` hands facts back that came too late, or too far ahead, and
+    `could_change` names, by their input, the queries whose published answers they might change.
     """
 
     answers: dict[str, pa.Table]
@@ -55,6 +57,7 @@ class Step:
     tout: int | None
     history: int
     late: dict[str, Late] = field(default_factory=dict)
+    could_change: dict[str, tuple[str, ...]] = field(default_factory=dict)
     ticks: Ticks | None = field(default=None, compare=False)
 
     def __repr__(self) -> str:
@@ -134,12 +137,16 @@ class Stream:
         self._first: int | None = None  # first and last tick seen
         self._last: int | None = None
         self._begun = False
+        self._first_fact: int | None = None  # where clocks start
+        self._ticking = False  # and whether that is settled
         self._waiting: dict[str, RowsByTime] = {}  # facts after tin
         self._came: set[str] | None = set()  # inputs of which facts have come; None: not known
         self._rigid = self._rigid_facts({} if rigid is None else rigid)
         self.deps = passes(self.program, self.queries).lean
-        check_streamed(self.deps)
-        self._sources = {p.base: p.name for p in self.deps.core.inputs if p.temporal}
+        temporal = [p for p in self.deps.core.inputs if p.temporal]
+        clocks = self.program.clocks
+        self._sources = {p.base: p.name for p in temporal if p.base not in clocks}
+        self._clocks = [p.name for p in temporal if p.base in clocks]
         for predicate in self.deps.core.inputs:
             if not predicate.temporal and predicate.base not in (*self._rigid, *program.heads):
                 warn_missing(predicate.base, self.queries)
@@ -150,6 +157,10 @@ class Stream:
         }
         self._shapes = {query: self._shape(query) for query in self.queries}
         self._algorithm: Algorithm = self._start(self.deps)
+        if self._clocks and isinstance(self._algorithm, BlockingAlgorithm):
+            # There clocks are found anew in all facts, those that nothing else needs included.
+            inputs = passes(self.program, self.queries).core.input_of
+            self._sources |= {name: inputs[name].name for name in self._intakes}
 
     def _start(self, deps: Dependencies) -> Algorithm:
         rigid = {p.name: self._rigid.get(p.base, set()) for p in deps.core.inputs}
@@ -249,9 +260,11 @@ class Stream:
     def facts(self) -> dict[str, RowsByTime]:
         """The input facts kept, by input and time."""
         facts = {name: dict(times) for name, times in self._waiting.items()}
+        bases = {p.name: p.base for p in passes(self.program, self.queries).core.inputs}
         for name, times in self._algorithm.facts().items():
-            source = self.deps.core.predicates[name].base
-            facts.setdefault(source, {}).update(times)
+            source = bases[name]
+            if source not in self.program.clocks:
+                facts.setdefault(source, {}).update(times)
         return {name: times for name, times in facts.items() if times}
 
     def kept(self) -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
@@ -301,6 +314,7 @@ class Stream:
         state = read(path, self._identity())
         self.tin, self.closed, self._came = state["tin"], state["closed"], None
         self._first, self._last, self._begun = state["first"], state["last"], state["begun"]
+        self._first_fact, self._ticking = state.get("clock", (None, False))
         self._waiting = as_facts(state["waiting"])
         if self._begun:
             self._algorithm.resume(state["algorithm"])
@@ -313,6 +327,7 @@ class Stream:
             "first": self._first,
             "last": self._last,
             "begun": self._begun,
+            **({"clock": [self._first_fact, self._ticking]} if self._clocks else {}),
             "waiting": plain_facts(self._waiting),
             "algorithm": self._algorithm.state() if self._begun else None,
         }
@@ -355,6 +370,7 @@ class Stream:
                 if low <= times["min"] and times["max"] <= high and not self._algorithm.strict:
                     self._algorithm.large[self._sources[name]] = table
                     self._seen(times["min"], times["max"])
+                    self._see_fact(times["min"])
                     return {}
             return by_time(table)
         return intake.times(rows, tick)
@@ -370,6 +386,7 @@ class Stream:
                 known = waiting.get(time)
                 waiting[time] = set(rows) if known is None else known.union(rows)
                 self._seen(time, time)
+                self._see_fact(time)
             else:
                 late += [(*row, time) for row in rows]
         return late
@@ -377,6 +394,11 @@ class Stream:
     def _seen(self, first: int, last: int) -> None:
         self._first = first if self._first is None else min(self._first, first)
         self._last = last if self._last is None else max(self._last, last)
+
+    def _see_fact(self, tick: int) -> None:
+        """Clocks start at the first fact; one that comes later can only be a later one."""
+        if not self._ticking and (self._first_fact is None or tick < self._first_fact):
+            self._first_fact = tick
 
     # Answers out
 
@@ -391,6 +413,9 @@ class Stream:
             facts = {t: times.pop(t) for t in due}
             if facts and name in self._sources:
                 new[self._sources[name]] = facts
+        if not self._ticking and self._first_fact is not None and self._first_fact <= tin:
+            self._ticking = True
+            new |= {name: {self._first_fact: {()}} for name in self._clocks}
         if not self._begun:
             assert self._first is not None
             self._algorithm.begin(min(self._first, tin + 1))
@@ -398,8 +423,29 @@ class Stream:
         return self._algorithm.advance(tin, new, self._low())
 
     def _step(self, answers: AnswerRows, late: dict[str, Late]) -> Step:
+        tables, changed = self._tables(answers), self._could_change(late)
         ticks = self.options.ticks
-        return Step(self._tables(answers), self.tin, self._tout(), self.history, late, ticks)
+        return Step(tables, self.tin, self._tout(), self.history, late, changed, ticks)
+
+    @cached_property
+    def _apart(self) -> dict[str, Dependencies]:
+        """What each query needs on its own."""
+        return {q: Dependencies((q,), self.deps.core.below([q])) for q in self.queries}
+
+    def _could_change(self, late: Mapping[str, Late]) -> dict[str, tuple[str, ...]]:
+        """By input, the queries of which late facts could have changed what is published."""
+        changed: dict[str, tuple[str, ...]] = {}
+        for name, rows in late.items():
+            if self.tin is not None and name in self._sources:
+                published = Range(self._low(), self.tin)
+                passed = sorted({at(row) for row in rows if at(row) <= self.tin})
+                source = self._sources[name]
+                changed[name] = tuple(
+                    query
+                    for query, deps in self._apart.items()
+                    if could_change(deps, source, passed, published)
+                )
+        return {name: queries for name, queries in changed.items() if queries}
 
     def _tout(self) -> int | None:
         if self.tin is None or self._first is None or self._low() > self.tin:

@@ -267,7 +267,9 @@ def _waits(waiting: Waiting, ticks: Ticks | None) -> list[object]:
     def said(predicate: str, args: tuple[Value | None, ...], time: int) -> str:
         return visible(f"{shown(predicate, args, None)} @ {moment(time, ticks)}")
 
-    return [waiting.tin, said(*waiting.answer), [said(*p) for p in waiting.waits_for]]
+    waits = [said(*p) for p in waiting.waits_for]
+    unless = [[said(*p) for p in way] for way in waiting.unless]
+    return [waiting.tin, said(*waiting.answer), waits, *([unless] if unless else [])]
 
 
 def _number(value: float, least: int | None) -> int | None:

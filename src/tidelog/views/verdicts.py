@@ -6,7 +6,7 @@ from functools import partial
 
 from tidelog.analysis.analyze import Analysis
 from tidelog.analysis.containment import Cut, Ground, Verdict, Witness
-from tidelog.analysis.definitive import Definitive, shown
+from tidelog.analysis.definitive import Awaited, Definitive, TwoUpdates, shown
 from tidelog.analysis.delay import Measure
 from tidelog.analysis.forgetting import Forgettable
 from tidelog.data.ticks import Ticks, time_text
@@ -100,12 +100,31 @@ def definitive_lines(verdict: Definitive, tout: int, ticks: Ticks | None = None)
     time = partial(time_text, ticks=ticks)
     if verdict.holds:
         return [f"yes: the answers at {time(tout)} are final"]
-    perhaps = "" if verdict.exact else " (comparisons on values to come are taken to be met)"
-    lines = [f"no: {plural(verdict.count, 'answer')} at {time(tout)} may still come{perhaps}"]
+    perhaps = "" if verdict.exact else f" ({verdict.reason})"
+    withdrawn = any(pending.unless for pending in verdict.pending)
+    what = "may still come or go" if withdrawn else "may still come"
+    lines = [f"no: {plural(verdict.count, 'answer')} at {time(tout)} {what}{perhaps}"]
     lines += [f"  {pending.text(time)}" for pending in verdict.pending]
     if verdict.count > len(verdict.pending):
         lines.append(f"  ... and {verdict.count - len(verdict.pending)} more")
-    return lines
+    return lines + ([] if verdict.updates is None else two_updates_lines(verdict.updates))
+
+
+def two_updates_lines(two: TwoUpdates) -> list[str]:
+    """Two ways to go on that differ."""
+    answer = two.answer
+    return [
+        f"  {answer} is an answer if {_arriving(two.with_it)}",
+        f"  {answer} is no answer if {_arriving(two.without_it)}",
+    ]
+
+
+def _arriving(facts: tuple[Awaited, ...]) -> str:
+    some = list(map(str, facts[:MOST_FACTS]))
+    if len(facts) > MOST_FACTS:
+        some.append(f"{plural(len(facts) - MOST_FACTS, 'fact')} more (--json)")
+    verb = "arrives" if len(facts) == 1 else "arrive"
+    return f"{' and '.join(some)} {verb} and no more" if facts else "nothing more arrives"
 
 
 def open_lines(query: str, tin: int, points: list[int], ticks: Ticks | None = None) -> list[str]:
@@ -135,11 +154,12 @@ def forgettable_lines(verdict: Forgettable, tmem: int, ticks: Ticks | None = Non
     lines = [f"no: the facts up to {until} are needed; {verdict.reason}{perhaps}"]
     if verdict.update is not None:
         lines += [f"  then {_fact(fact, ticks)}" for fact in verdict.update.facts]
-        lines.append(f"  and {_fact(verdict.update.answer, ticks)} would be lost")
+        change = "would be lost" if verdict.update.lost else "would be there, which is wrong"
+        lines.append(f"  and {_fact(verdict.update.answer, ticks)} {change}")
     return lines
 
 
-def _fact(fact: Ground, ticks: Ticks | None = None) -> str:
+def _fact(fact: Ground | Awaited, ticks: Ticks | None = None) -> str:
     return shown(fact.predicate, fact.args, fact.time, partial(time_text, ticks=ticks))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -84,6 +85,7 @@ def _arranged(table: pa.Table, schema: Schema, where: str) -> Table:
     return Table(table.select(chosen).rename_columns(schema.sql_names()), where, False)
 
 
+@lru_cache(1_000)
 def arrow_schema(schema: Schema) -> pa.Schema:
     """The columns of an input's facts, under the names and of the types that SQL expects."""
     types = [arrow_type(column.type) for column in schema.columns]
@@ -101,7 +103,8 @@ def typed_table(facts: Table, schema: Schema, ticks: Ticks | None = None) -> pa.
         times = _ticked(table.column(-1), facts.origin, schema.time, ticks)
         table = table.set_column(table.num_columns - 1, table.column_names[-1], times)
     try:
-        table = table.cast(arrow_schema(schema))
+        wanted = arrow_schema(schema)
+        table = table if table.schema.equals(wanted) else table.cast(wanted)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise DataError(f"{facts.origin}: {error}") from None
     rows = table.num_rows
@@ -111,8 +114,10 @@ def typed_table(facts: Table, schema: Schema, ticks: Ticks | None = None) -> pa.
             values = pc.if_else(pc.is_nan(values), None, values)
         if values.null_count and i in schema.unread:
             values = pc.fill_null(values, ANY_VALUE[type_])
-        table = table.set_column(i, table.field(i), values)
-    table = table.drop_null()
+        if values is not table.column(i):
+            table = table.set_column(i, table.field(i), values)
+    if any(column.null_count for column in table.columns):
+        table = table.drop_null()
     if table.num_rows < rows:
         warn_left_out(schema.predicate, rows - table.num_rows)
     return table
