@@ -49,6 +49,9 @@ class Given:
         for name in frames:
             if schema_of(name, program, known, "inputs").time is None:
                 raise DataError(f"`{name}` is not a temporal input of the rules")
+        for place in paths:
+            if place.input is not None:
+                schema_of(place.input, program, known, str(place))
         facts: FactsLike = None
         if isinstance(rigid, Mapping):
             for name in rigid:
