@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -45,7 +47,8 @@ def letter_text(letter: dict[str, Any]) -> str:
     came = letter.get("text") or letter.get("row")
     shown = came if isinstance(came, str) else json.dumps(came, ensure_ascii=False)
     place = letter["file"] or letter["predicate"] or "a row"
-    return f"{place.removeprefix('file://')}: {letter['reason']}: {shown[:120]}"
+    place = re.sub(r"\Afile:(//)?(?=/)", "", place).removeprefix(f"{os.getcwd()}/")
+    return f"{place}: {letter['reason']}: {shown[:120]}"
 
 
 def refuse_useless(rows: Mapping[str, int], first: Iterable[dict[str, Any]]) -> None:

@@ -77,8 +77,10 @@ def _unread(program: Program, asked: Iterable[str]) -> dict[str, frozenset[int]]
             for i, term in enumerate(atom.args):
                 if isinstance(term, Constant) or times[term.name] > 1:
                     positions.add(i)
-    # Of what is asked for itself, and of what no rule looks at, every column counts.
+    # Of what is asked for itself every column counts, and of what is negated: a row without a value
+    # is no fact, and its absence may be what a rule looks for.
     whole = {*program.outputs, *asked}
+    whole |= {atom.predicate for rule in program.rules for atom in rule.negative}
     return {
         name: frozenset(range(arity[name])) - read[name]
         for name in program.inputs
