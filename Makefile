@@ -44,8 +44,8 @@ FAST := src tests/test_cases.py $(wildcard $(addprefix tests/,language logic ana
 test-fast: $(READY)  ## while you work: no Spark, no processes, a tenth of the generated examples
 	TIDELOG_DEEP=0.1 $(BIN)/pytest -q -n 2 -m "not slow" $(FAST)
 
-test-deep: $(READY)  ## the generated tests, twenty times as many
-	TIDELOG_DEEP=20 $(BIN)/pytest -q -n 2 --dist loadgroup tests
+test-deep: $(READY)  ## the generated tests only, ten times as many
+	TIDELOG_DEEP=10 $(BIN)/pytest -q -n 2 --dist loadgroup tests
 
 test-crash: $(READY)  ## streams on Spark killed at every write and at random moments
 	TIDELOG_CRASH=1 $(BIN)/pytest -q tests/crash

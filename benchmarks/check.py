@@ -54,10 +54,8 @@ def integers(n: int) -> str:
 
 def absence(n: int) -> str:
     """A `not` in every rule, and one cycle through all of them."""
-    lines = ["input Beat(device: text) @ time."]
-    for i in range(n):
-        lines.append(f"Quiet{i}(X) @ T+1 :- Beat(X) @ T, not Quiet{(i + 1) % n}(X) @ T.")
-    return "\n".join(lines)
+    rules = (f"Quiet{i}(X) @ T+1 :- Beat(X) @ T, not Quiet{(i + 1) % n}(X) @ T." for i in range(n))
+    return "\n".join(["input Beat(device: text) @ time.", *rules])
 
 
 def one_line(n: int) -> str:

@@ -2,7 +2,7 @@
 
 A statement is typed and erased again in the middle of a file, letter by letter, through the
 server's own messages, answers written out included. After each letter come the look at all
-statements together, which waits for a pause, and what editors ask for: colours, lenses, symbols.
+statements together, which waits for a pause, and what editors ask for: colours, completion, lenses.
 One file has nothing wrong with it; the other has a finding in every rule. Processor time, so that
 other programs on the machine do not count.
 """
@@ -15,8 +15,6 @@ import statistics
 import time
 from collections.abc import Callable
 from typing import Any
-
-from lsprotocol import types
 
 from benchmarks.check import plant
 from benchmarks.harness import Result, print_table
@@ -59,10 +57,10 @@ class Session:
         self.server.protocol.set_writer(self.sink)
         self.text, self.sent = text, 0
         self.spent: dict[str, list[float]] = {}
-        self.colours = ""
         self.send("initialize", {"capabilities": {}, "processId": None, "rootUri": None})
         document = {"uri": URI, "languageId": "tidelog", "version": 1, "text": text}
         self.send("textDocument/didOpen", {"textDocument": document})
+        self.colours: str = self.ask("semanticTokens/full")["result"]["resultId"]
 
     def send(self, method: str, params: dict[str, Any]) -> None:
         self.sent += 1
@@ -72,7 +70,7 @@ class Session:
         protocol = self.server.protocol
         protocol.handle_message(protocol.structure_message(message))
 
-    def ask(self, method: str, **more: str) -> dict[str, Any]:
+    def ask(self, method: str, **more: object) -> dict[str, Any]:
         self.send(f"textDocument/{method}", {"textDocument": {"uri": URI}, **more})
         answer: dict[str, Any] = json.loads(self.sink.written.partition(b"\r\n\r\n")[2])
         assert "result" in answer, answer
@@ -84,25 +82,27 @@ class Session:
         self.spent.setdefault(what, []).append((time.process_time() - started) * 1000)
 
     def edit(self, at: int, gone: int, new: str) -> None:
-        before = self.text[:at]
-        place = types.Position(before.count("\n"), at - before.rfind("\n") - 1)
-        end = {"line": place.line, "character": place.character + gone}
-        if self.text[at : at + gone] == "\n":
-            end = {"line": place.line + 1, "character": 0}
-        start = {"line": place.line, "character": place.character}
+        start, end = self.place(at), self.place(at + gone)
         change = {"range": {"start": start, "end": end}, "text": new}
-        self.text = before + new + self.text[at + gone :]
+        self.text = self.text[:at] + new + self.text[at + gone :]
+        cursor = self.place(at + len(new))
         version = {"uri": URI, "version": self.sent + 1}
         params = {"textDocument": version, "contentChanges": [change]}
         self.timed("typing", lambda: self.send("textDocument/didChange", params))
         self.timed("pause", lambda: self.server.look_together(URI))
-        if not self.colours:
-            self.colours = self.ask("semanticTokens/full")["result"]["resultId"]
-        delta = "semanticTokens/full/delta"
-        self.timed("colours", lambda: self.ask(delta, previousResultId=self.colours))
-        self.colours = json.loads(self.sink.written.partition(b"\r\n\r\n")[2])["result"]["resultId"]
+        self.timed("colours", self.colour)
+        self.timed("completion", lambda: self.ask("completion", position=cursor))
+        self.timed("highlight", lambda: self.ask("documentHighlight", position=cursor))
         self.timed("lenses", lambda: self.ask("codeLens"))
         self.timed("symbols", lambda: self.ask("documentSymbol"))
+
+    def place(self, at: int) -> dict[str, int]:
+        before = self.text[:at]
+        return {"line": before.count("\n"), "character": at - before.rfind("\n") - 1}
+
+    def colour(self) -> None:
+        more = {"previousResultId": self.colours}
+        self.colours = self.ask("semanticTokens/full/delta", **more)["result"]["resultId"]
 
 
 async def session(text: str, edits: int) -> dict[str, list[float]]:

@@ -364,10 +364,11 @@ def contained(
     one: _program.Program, other: _program.Program, query: str, *, budget: float = 10.0
 ) -> Verdict:
     """Whether the answers of a query in one program are always among those in another."""
-    from tidelog.analysis.containment import Budget, contained
+    from tidelog.analysis.analyze import inside
+    from tidelog.analysis.containment import Budget
 
     _attach()
-    return contained(_dependencies(one, query), _dependencies(other, query), query, Budget(budget))
+    return inside(_dependencies(one, query), _dependencies(other, query), query, Budget(budget))
 
 
 def definitive(

@@ -41,6 +41,8 @@ def deps(case: Case) -> Dependencies:
 @st.composite
 def asked(draw: st.DrawFn, shape: Shape) -> tuple[Case, Facts]:
     case = draw(programs(shape))
+    for _ in range(3):  # most programs should have something absent
+        case = case if deps(case).negated else draw(programs(shape))
     assume(deps(case).cls is not Class.BLOCKING)
     return case, draw(histories(case.program, TIN))
 
@@ -200,47 +202,47 @@ def compared(case: Case, facts: Facts, tout: int, *, theory: bool = True) -> Non
     assert verdict.exact or verdict.reason
 
 
-tout = st.integers(-1, TIN)
+tout = st.sampled_from((TIN, TIN, TIN - 1, 0))
 
 
-@examples(60)
+@examples(30)
 @given(asked(NEGATED), tout)
 def test_definitive(given_: tuple[Case, Facts], tout: int) -> None:
     compared(*given_, tout, theory=False)
 
 
-@examples(30)
+@examples(15)
 @given(asked(PAIRS), tout)
 def test_definitive_of_pairs(given_: tuple[Case, Facts], tout: int) -> None:
     compared(*given_, tout, theory=False)
 
 
-@examples(30)
+@examples(15)
 @given(asked(Shape(types=("text",), arity=0, negated=2, atoms=2)), tout)
 def test_definitive_without_objects(given_: tuple[Case, Facts], tout: int) -> None:
     """No values, no comparisons: exact wherever every input has one sign."""
     compared(*given_, tout)
 
 
-@examples(30)
+@examples(15)
 @given(asked(RECURSIVE), tout)
 def test_definitive_with_recursion(given_: tuple[Case, Facts], tout: int) -> None:
     compared(*given_, tout, theory=False)
 
 
-@examples(20)
+@examples(10)
 @given(asked(CLOCKED), tout)
 def test_definitive_with_clocks(given_: tuple[Case, Facts], tout: int) -> None:
     compared(*given_, tout, theory=False)
 
 
-@examples(20)
+@examples(10)
 @given(asked(COMPARED), tout)
 def test_definitive_with_comparisons(given_: tuple[Case, Facts], tout: int) -> None:
     compared(*given_, tout, theory=False)
 
 
-@examples(20)
+@examples(10)
 @given(asked(LONG), tout)
 def test_definitive_with_long_rules(given_: tuple[Case, Facts], tout: int) -> None:
     compared(*given_, tout, theory=False)
@@ -290,7 +292,7 @@ class Models:
         return False
 
 
-@examples(40)
+@examples(20)
 @given(st.one_of(asked(NEGATED), asked(RECURSIVE), asked(PAIRS)))
 def test_certain_answers_grow_and_possible_ones_shrink(given_: tuple[Case, Facts]) -> None:
     case, facts = given_
@@ -304,7 +306,7 @@ def test_certain_answers_grow_and_possible_ones_shrink(given_: tuple[Case, Facts
         assert all(after.may(row, t) for row, t in after.certain)
 
 
-@examples(40)
+@examples(20)
 @given(st.one_of(asked(NEGATED), asked(PAIRS)))
 def test_certain_and_possible_answers_are_as_by_definition(given_: tuple[Case, Facts]) -> None:
     case, facts = given_
@@ -346,25 +348,25 @@ def live_is_enough(case: Case, facts: Facts, tout: int) -> None:
 next_tout = st.integers(0, TIN + 1)
 
 
-@examples(60)
+@examples(30)
 @given(asked(NEGATED), next_tout)
 def test_live_facts_are_enough(given_: tuple[Case, Facts], tout: int) -> None:
     live_is_enough(*given_, tout)
 
 
-@examples(30)
+@examples(15)
 @given(asked(PAIRS), next_tout)
 def test_live_facts_of_pairs_are_enough(given_: tuple[Case, Facts], tout: int) -> None:
     live_is_enough(*given_, tout)
 
 
-@examples(30)
+@examples(15)
 @given(asked(RECURSIVE), next_tout)
 def test_live_facts_are_enough_with_recursion(given_: tuple[Case, Facts], tout: int) -> None:
     live_is_enough(*given_, tout)
 
 
-@examples(20)
+@examples(10)
 @given(asked(LONG), next_tout)
 def test_live_facts_are_enough_with_long_rules(given_: tuple[Case, Facts], tout: int) -> None:
     live_is_enough(*given_, tout)
@@ -373,7 +375,7 @@ def test_live_facts_are_enough_with_long_rules(given_: tuple[Case, Facts], tout:
 times = st.tuples(st.integers(0, TIN + 1), st.integers(0, TIN + 1)).filter(lambda t: t[1] <= t[0])
 
 
-@examples(40)
+@examples(20)
 @given(st.one_of(asked(NEGATED), asked(RECURSIVE), asked(COMPARED)), times)
 def test_forgettable(given_: tuple[Case, Facts], at: tuple[int, int]) -> None:
     case, facts = given_

@@ -116,6 +116,7 @@ def test_programs_with_arguments(case: Case) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.grows
 def test_the_generated_programs_reach_far() -> None:
     """Enough of them need more than the neighbourhood of the data; few are too far for us."""
     count: Counter[str] = Counter()

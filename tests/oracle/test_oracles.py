@@ -343,6 +343,7 @@ def test_naive_is_clingo_with_not_and_a_key(case: Case, random: Random) -> None:
 # The generator
 
 
+@pytest.mark.grows
 def test_generated_programs_are_worth_running() -> None:
     """Most have answers, and every kind of program is among them."""
     seen: Counter[str] = Counter()

@@ -261,6 +261,7 @@ def test_a_stream_that_has_begun_is_not_restored(tmp_path: Path) -> None:
 # Real data
 
 
+@pytest.mark.grows
 @pytest.mark.parametrize("mode", ["online", "offline"])
 @pytest.mark.parametrize("name", ["la_haute_borne", "nab"])
 def test_real_data_tick_by_tick(name: str, mode: str, shared_data: Path) -> None:

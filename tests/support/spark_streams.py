@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from hypothesis import event
+from hypothesis import currently_in_test_context, event
 from oracle import naive
 from oracle.generate import Case
 from pyspark.sql import SparkSession
@@ -19,9 +19,11 @@ from pyspark.sql import SparkSession
 from tidelog.data.schema import resolve, schemas
 from tidelog.data.types import arrow_type
 from tidelog.evaluation.layout import Layout
+from tidelog.language.program import Row
 from tidelog.logic.normalise import core
 from tidelog.pipeline import loop as pipeline
 from tidelog.spark import query, stream
+from tidelog.streaming.options import StreamMode
 from tidelog.streaming.schedule import Blocking
 
 NOW = {"availableNow": True}
@@ -31,17 +33,17 @@ def rows(table: pa.Table) -> list[tuple[object, ...]]:
     return [tuple(row.values()) for row in table.to_pylist()]
 
 
-def batches(case: Case, lateness: int, random: Random) -> list[dict[str, list[tuple]]]:
+def batches(case: Case, lateness: int, random: Random) -> list[dict[str, list[Row]]]:
     """Rows in order of arrival, at most `lateness` late, cut anywhere: ticks are split."""
     layout = schemas(case.program)
     arriving = [
-        (row[-1] + random.randint(0, lateness), random.random(), name, row)
+        (int(row[-1]) + random.randint(0, lateness), random.random(), name, row)
         for name, found in case.facts.items()
         if layout[name].time is not None
         for row in found
     ]
     arriving.sort(key=lambda r: r[:2])
-    found: list[dict[str, list[tuple]]] = [{}]
+    found: list[dict[str, list[Row]]] = [{}]
     for _, _, name, row in arriving:
         if random.random() < 0.1 and len(found) < 4:
             found.append({})
@@ -54,7 +56,7 @@ def check(
     case: Case,
     lateness: int,
     partitions: int,
-    mode: str,
+    mode: StreamMode,
     eager: bool,
     random: Random,
     little: int | None = None,
@@ -63,7 +65,7 @@ def check(
     layout = schemas(program)
     needed = core(program, case.queries).below(case.queries).inputs
     inputs = {p.base for p in needed if p.temporal}
-    times = [r[-1] for n in inputs for r in case.facts.get(n, [])]
+    times = [int(r[-1]) for n in inputs for r in case.facts.get(n, [])]
     if not times:
         return
     folder = Path(tempfile.mkdtemp(prefix="tidelog-test-"))
@@ -101,13 +103,17 @@ def check(
                 trigger=NOW,
             )
         except Blocking:
-            event("blocking")
+            if currently_in_test_context():
+                event("blocking")
             return
         shape = running.plan.rows
         if isinstance(shape, Layout):
-            event(", ".join(stage.kind.value for stage in shape.stages))
+            if currently_in_test_context():
+                event(", ".join(stage.kind.value for stage in shape.stages))
         else:
-            event("online, whole" if shape.positions is None else "online, keyed")
+            keyed = getattr(shape, "positions", None) is not None
+            if currently_in_test_context():
+                event("online, keyed" if keyed else "online, whole")
         # In the driver or in the partitions: it must make no difference.
         some = random.choice((-1, 100_000, 100_000)) if little is None else little
         with patch.object(pipeline, "LITTLE", some):
@@ -132,7 +138,9 @@ def check(
 def check_batch(spark: SparkSession, case: Case, partitions: int) -> None:
     program = resolve(case.program, {})
     layout = schemas(program)
-    times = [r[-1] for n, rows in case.facts.items() if layout[n].time is not None for r in rows]
+    times = [
+        int(r[-1]) for n, rows in case.facts.items() if layout[n].time is not None for r in rows
+    ]
     if not times:
         return
     kinds = {"text": "STRING", "int": "BIGINT", "float": "DOUBLE", "bool": "BOOLEAN"}

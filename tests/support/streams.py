@@ -15,6 +15,7 @@ from oracle.generate import Case
 
 from tidelog.data.schema import schemas
 from tidelog.evaluation.timeline import TooHard
+from tidelog.language.program import Row
 from tidelog.streaming.offline import Endless
 from tidelog.streaming.schedule import Blocking
 from tidelog.streaming.stream import Growing, Step, Stream
@@ -26,25 +27,25 @@ def rows(table: pa.Table) -> list[tuple[Any, ...]]:
     return list(zip(*(c.to_pylist() for c in table.columns), strict=True))
 
 
-def arrivals(case: Case, lateness: int, random: Random) -> dict[int, dict[str, list]]:
+def arrivals(case: Case, lateness: int, random: Random) -> dict[int, dict[str, list[Row]]]:
     """The temporal facts by the tick they arrive at, each up to `lateness` ticks late."""
     layout = schemas(case.program)
-    found: dict[int, dict[str, list]] = {}
+    found: dict[int, dict[str, list[Row]]] = {}
     for name, facts in case.facts.items():
         if layout[name].time is not None:
             for row in facts:
-                at = row[-1] + random.randint(0, lateness)
+                at = int(row[-1]) + random.randint(0, lateness)
                 found.setdefault(at, {}).setdefault(name, []).append(row)
     return dict(sorted(found.items()))
 
 
-def rigid_facts(case: Case) -> dict[str, list]:
+def rigid_facts(case: Case) -> dict[str, list[Row]]:
     layout = schemas(case.program)
     return {n: r for n, r in case.facts.items() if layout[n].time is None}
 
 
 def interrupted(
-    stream: Stream, pushes: dict[int, dict[str, list]], again: Callable[[Stream], Stream]
+    stream: Stream, pushes: dict[int, dict[str, list[Row]]], again: Callable[[Stream], Stream]
 ) -> Iterator[Step]:
     """Take a snapshot after every tick, and go on from it in another stream."""
     for tick, facts in pushes.items():
@@ -55,10 +56,11 @@ def interrupted(
 
 def streams_what_is_evaluated(
     case: Case, lateness: int, random: Random, file: Path | None = None, **how: Any
-) -> None:
+) -> bool:
+    """Whether the program can be streamed that way; if so, its answers have been compared."""
     pushes = arrivals(case, lateness, random)
     if not pushes:
-        return
+        return True
 
     def made() -> Stream:
         with warnings.catch_warnings():
@@ -84,9 +86,9 @@ def streams_what_is_evaluated(
     try:
         stream = made()
     except (Blocking, Endless):
-        return
+        return False
     again = None if file is None else restored
-    got: dict[str, list] = {query: [] for query in case.queries}
+    got: dict[str, list[Row]] = {query: [] for query in case.queries}
     steps = stream.run(pushes.items()) if again is None else interrupted(stream, pushes, again)
     try:
         for step in steps:
@@ -95,10 +97,11 @@ def streams_what_is_evaluated(
                 got[query] += rows(table)
     except TooHard:
         assume(False)  # the timeline's answers do not come within the budget either
-    times = [t for facts in pushes.values() for found in facts.values() for *_, t in found]
+    times = [int(row[-1]) for facts in pushes.values() for found in facts.values() for row in found]
     want = naive.evaluate(
         case.program, case.facts, case.queries, min(*times, *pushes), max(*times, *pushes)
     )
     for query in case.queries:
         assert len(got[query]) == len(set(got[query])), "an answer came twice"
         assert set(got[query]) == want[query]
+    return True

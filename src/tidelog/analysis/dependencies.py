@@ -436,16 +436,18 @@ class Dependencies:
         return partition_key(self.core)
 
 
-def refuse_blocking_cycles(deps: Dependencies) -> None:
+def refuse_blocking_cycles(deps: Dependencies, *, only_below: bool = False) -> None:
     """A cycle through `not` goes from the past to the future: it cannot be had where something
     else may look ahead without end.
+
+    With `only_below` that is asked of the cycle and what it hangs on, not of what hangs on it.
     """
-    if deps.cls is Class.BLOCKING and deps.cycles_through_not:
-        (name, *_) = deps.cycles_through_not[0]
-        raise NoAnswer(
-            f"`{name}` hangs on its own absence, and {deps.reason.message}: the two cannot be"
-            " evaluated together"
-        )
+    for name, *_ in deps.cycles_through_not:
+        if deps.cls is Class.BLOCKING and not (only_below and deps.phi[name] < math.inf):
+            raise NoAnswer(
+                f"`{name}` hangs on its own absence, and {deps.reason.message}: the two cannot be"
+                " evaluated together"
+            )
 
 
 def dependencies(core: Core, queries: Iterable[str]) -> Dependencies:

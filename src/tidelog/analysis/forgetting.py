@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidelog.analysis.canonical import Canonical, Exhausted, FrozenFact, splits
-from tidelog.analysis.containment import Budget, Ground, cases, constants_of, ground, objects
+from tidelog.analysis.containment import Budget, Ground, cases, ground
 from tidelog.analysis.definitive import Awaited
 from tidelog.analysis.dependencies import Class, Dependencies
+from tidelog.analysis.differences import constants_of, objects
 from tidelog.analysis.unfolding import Unfolded, Unfolder
 from tidelog.language.program import Constant, Operator, Term, Variable
 from tidelog.logic.clause import AT_HEAD, RIGID, Clause, Head, Offset, Premise

@@ -27,6 +27,7 @@ from tidelog.streaming.clock import Pace, came_late
 from tidelog.streaming.sinks import sink_of
 from tidelog.streaming.sinks.sink import LocalAnswers
 from tidelog.streaming.snapshot import CheckpointFolder
+from tidelog.streaming.stream import warn_overtaken
 from tidelog.streaming.watch import Watch
 from tidelog.views import terminal
 
@@ -70,6 +71,7 @@ class _InProcess:
         self.inputs = {name: known[name] for name in needed}
         with starting():
             self.stream = Stream(task.program, asked, rigid=rigid, **options.pushed())
+            warn_overtaken(self.stream.deps, options.sparse)
         self.sink = sink_of(task.sink)
         self.folder = None if task.checkpoint is None else CheckpointFolder(task.checkpoint)
         pace = Pace(tuple(self.inputs), options.lateness, frozenset(options.sparse))
@@ -170,12 +172,14 @@ class _InProcess:
             terminal.stderr().print(
                 visible(change.text(self.task.options.ticks)), markup=False, highlight=False
             )
-        back = late = sum(len(rows) for rows in step.late.values())
+        late = sum(len(rows) for rows in step.late.values())
         for name, rows in step.late.items():
             self.aside += (self._letter(name, row) for row in rows)
+        self.lines.late.clear()
         unused = self._put_aside()
-        late += self.lines.late
-        self.lines.late = 0
+        for name, queries in step.could_change.items() if self.stream.deps.negated else ():
+            said = f"late: facts of {name} could have changed answers given of {', '.join(queries)}"
+            terminal.stderr().print(visible(said), markup=False, highlight=False)
         now = {
             "batch": self.log.batches,
             "tin": step.tin,
@@ -183,12 +187,14 @@ class _InProcess:
             "history": step.history,
         }
         count = sum(table.num_rows for table in answers.values())
-        self.log.batch(now, facts=size - back, late=late, dead=unused - late, answers=count)
+        self.log.batch(now, facts=size - late, late=late, dead=unused - late, answers=count)
         if self.folder is not None and self.folder.due:
             self.save(self.folder)
 
     def _letter(self, name: str, row: tuple[Any, ...]) -> DeadLetter:
         """A fact that the stream gave back: it is late, or too far ahead."""
+        if (name, row) in self.lines.late:
+            return self.lines.late[name, row]
         ticks, tin = self.task.options.ticks, self.stream.tin
         *values, time = row
         shown = time if ticks is None else time_text(time, ticks)
@@ -216,10 +222,8 @@ class _InProcess:
 
     def _count_aside(self) -> None:
         """The same between two steps."""
-        totals, late = self.log.totals, self.lines.late
-        self.lines.late = 0
-        totals["late"] = totals.get("late", 0) + late
-        totals["dead"] = totals.get("dead", 0) + self._put_aside() - late
+        totals = self.log.totals
+        totals["dead"] = totals.get("dead", 0) + self._put_aside()
 
     def _shown(self, table: pa.Table) -> pa.Table:
         """Answers with timestamps, where users give such."""

@@ -8,8 +8,9 @@ from functools import cached_property
 from itertools import combinations, islice
 from typing import TypeAlias
 
-from tidelog.analysis.containment import Ground, constants_of
+from tidelog.analysis.containment import Ground
 from tidelog.analysis.definitive import Awaited, Definitive, Pending, TwoUpdates
+from tidelog.analysis.differences import constants_of
 from tidelog.analysis.possible import Pattern, Possible
 from tidelog.data.packed import ticks_of
 from tidelog.evaluation.duckdb import Engine
@@ -91,7 +92,7 @@ class OpenAnswers(QueryOverData):
         the facts up to there. Some values of theirs may come again.
         """
         some = [p for f in (None, forgotten) for p in self._pending(tin, tout, f)[1]]
-        fillings = [{type_of(value): value} for value in values]
+        fillings: list[Filling] = [{type_of(value): value} for value in values]
         return [(), *islice(self._updates(some, [*fillings, {}]), MOST_REPLAYED)]
 
     def open_points(self, tin: int, from_: int, to: int, budget: float = 60.0) -> list[int]:

@@ -62,10 +62,9 @@ class Replays:
         return self.engine.loaded[predicate.base].range & self._remembered(predicate)
 
     def _remembered(self, predicate: Predicate) -> Range:
-        forgotten = self.kept_after is not None
-        if forgotten and predicate.base not in self.deps.core.program.clocks:
-            return Range(self.kept_after + 1, self.tin)
-        return Range(-math.inf, self.tin)
+        if self.kept_after is None or predicate.base in self.deps.core.program.clocks:
+            return Range(-math.inf, self.tin)
+        return Range(self.kept_after + 1, self.tin)
 
     def _range(self, predicate: Predicate, given: Iterable[Ground]) -> Range:
         range_ = self._known(predicate)

@@ -20,7 +20,7 @@ from tidelog.data.packed import columns, unpack_sql
 from tidelog.errors import DataError
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.goal_directed.goal import whole_model
-from tidelog.evaluation.goal_directed.model import Derivation, FactModel
+from tidelog.evaluation.goal_directed.model import Absence, Derivation, FactModel
 from tidelog.evaluation.open_answers import OpenAnswers
 from tidelog.evaluation.ranges import EMPTY, Range
 from tidelog.evaluation.timeline import Limit
@@ -63,6 +63,7 @@ class Recorded:
     rule: Rule | None
     premises: tuple[int, ...]
     comparisons: tuple[tuple[Comparison, Value, Value], ...]
+    absent: tuple[Absence, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -290,7 +291,7 @@ def _step(
         return Recorded(named(model, fact), None, (), ())
     rule = way.clause.shown
     premises = tuple(place[p] for p in way.premises)
-    return Recorded(named(model, fact), rule, premises, sides(rule, way))
+    return Recorded(named(model, fact), rule, premises, sides(rule, way), way.absent)
 
 
 # Pending answers

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tidelog.language.diagnostics import (
     Code,
@@ -120,7 +121,8 @@ def check_together(
     types = infer(program, [p.constraints for p in profiles])
     yield from types.diagnostics
     yield from _duplicates(profiles)
-    yield from check_strata([p.uses for p in profiles])
+    if any(p.absent for p in profiles):
+        yield from check_strata([use for p in profiles for use in p.uses])
     if complete:
         yield from _outputs(program, used)
         yield from _undeclared(program, profiles, used, types)
@@ -515,15 +517,16 @@ def _underivable(program: Program, profiles: Sequence[Profile]) -> Iterator[Diag
     if not never:
         return
     done: set[str] = set()
-    for rule in (p.rule for p in profiles if p.rule.head.predicate in never):
-        name = rule.head.predicate
-        if name not in done:
+    for profile in profiles:
+        head = profile.rule.head
+        name = head.predicate
+        if name in never and name not in done:
             done.add(name)
-            missing = next(a for a in rule.positive if a.predicate not in there)
+            missing = next(a for a in profile.positive if a.predicate not in there)
             yield Diagnostic(
                 Code.UNDERIVABLE,
                 f"nothing can derive `{name}`",
-                rule.head.origin,
+                head.origin,
                 (Note(f"this needs `{missing.predicate}`, which never holds", missing.origin),),
                 "rules that only need one another never fire: add a rule or a fact to start from",
             )
@@ -631,10 +634,11 @@ def _distance(one: str, two: str) -> int:
     return max(len(one), len(two)) - same - end
 
 
-def _variants(name: str) -> set[str]:
+@lru_cache(maxsize=20_000)
+def _variants(name: str) -> frozenset[str]:
     folded = name.casefold()
     if len(folded) < 3:
-        return {folded}  # one letter is not evidence enough
+        return frozenset({folded})  # one letter is not evidence enough
     if len(folded) > 40:
-        return {folded}  # nor is one slip in so long a name worth the memory
-    return {folded, *(folded[:i] + folded[i + 1 :] for i in range(len(folded)))}
+        return frozenset({folded})  # nor is one slip in so long a name worth the memory
+    return frozenset((folded, *(folded[:i] + folded[i + 1 :] for i in range(len(folded)))))

@@ -40,7 +40,8 @@ class LowerCase:
 @dataclass(frozen=True)
 class Profile:
     rule: Rule
-    needs: frozenset[str]  # predicates that must hold
+    positive: tuple[Atom, ...]
+    needs: frozenset[str]  # their predicates
     absent: frozenset[str]  # predicates after `not`
     used: frozenset[str]  # both
     predicates: frozenset[str]  # those, and the head's
@@ -52,12 +53,13 @@ class Profile:
 
     @staticmethod
     def of(rule: Rule) -> Profile:
-        atoms = rule.atoms
-        needs = frozenset(atom.predicate for atom in rule.positive)
+        atoms, positive = rule.atoms, rule.positive
+        needs = frozenset(atom.predicate for atom in positive)
         absent = frozenset(atom.predicate for atom in rule.negative)
         used = needs | absent
         return Profile(
             rule,
+            positive,
             needs,
             absent,
             used,

@@ -7,7 +7,7 @@ same order, wherever they were read from.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import TypeAlias, TypeVar, assert_never
@@ -268,7 +268,15 @@ class Program:
     @cached_property
     def heads(self) -> tuple[str, ...]:
         """The predicates that have a rule or a fact, in order of appearance."""
-        return tuple(dict.fromkeys(rule.head.predicate for rule in self.rules))
+        return tuple(self.heads_of)
+
+    @cached_property
+    def heads_of(self) -> dict[str, list[Atom]]:
+        """The heads of its rules and facts, by predicate."""
+        heads: dict[str, list[Atom]] = {}
+        for rule in self.rules:
+            heads.setdefault(rule.head.predicate, []).append(rule.head)
+        return heads
 
     @cached_property
     def inputs(self) -> tuple[str, ...]:
@@ -309,7 +317,7 @@ class Program:
                 return item.columns
         if predicate in self.declarations:
             return _unique([column.name for column in self.declarations[predicate].columns])
-        heads = [rule.head for rule in self.rules if rule.head.predicate == predicate]
+        heads = self.heads_of.get(predicate, [])
         names: list[str] = []
         for i in range(len(heads[0].args) if heads else 0):
             variables = (
@@ -334,6 +342,25 @@ def _by_predicate(declarations: Iterator[_Declaration]) -> dict[str, _Declaratio
     for declaration in declarations:
         first.setdefault(declaration.predicate, declaration)
     return first
+
+
+def ticking_from(program: Program, first: int) -> Program:
+    """The program with its clocks written out: a fact at the first tick, and a rule.
+
+    >>> print(ticking_from(Program((Clock("Tick"),)), 7), end="")
+    Tick @ 7.
+    Tick @ T+1 :- Tick @ T.
+    """
+    statements: list[Statement] = []
+    for statement in program.statements:
+        if isinstance(statement, Clock):
+            name, origin, time = statement.predicate, statement.origin, Variable("T")
+            statements.append(Rule(Atom(name, (), TimePoint(first)), (), origin))
+            later = Atom(name, (), TimeOffset(time, 1))
+            statements.append(Rule(later, (Atom(name, (), TimeOffset(time)),), origin))
+        else:
+            statements.append(statement)
+    return replace(program, statements=tuple(statements))
 
 
 # The last column of every temporal answer.

@@ -27,17 +27,11 @@ class Use:
     atom: Atom
     negated: bool
     offset: int | None
-
-    @property
-    def head(self) -> str:
-        return self.rule.head.predicate
-
-    @property
-    def body(self) -> str:
-        return self.atom.predicate
+    head: str
+    body: str
 
 
-def check_strata(uses_of_rules: Sequence[tuple[Use, ...]]) -> Iterator[Diagnostic]:
+def check_strata(uses: Sequence[Use]) -> Iterator[Diagnostic]:
     """The cycles through `not` that do not look strictly back, one for each group of rules.
 
     >>> from tidelog.language.checks import check
@@ -45,9 +39,6 @@ def check_strata(uses_of_rules: Sequence[tuple[Use, ...]]) -> Iterator[Diagnosti
     >>> print(report.errors[0].message)
     a cycle through `not`: P @ T needs the absence of Q @ T needs the absence of P @ T
     """
-    uses = [use for each in uses_of_rules for use in each]
-    if not any(use.negated for use in uses):
-        return
     successors: dict[str, list[str]] = {}
     for use in uses:
         successors.setdefault(use.head, []).append(use.body)
@@ -64,7 +55,8 @@ def uses(rule: Rule) -> Iterator[Use]:
         atom = atom_of(literal)
         if atom is not None:
             offset = _offset(rule.head.time, atom.time)
-            yield Use(rule, atom, isinstance(literal, Negated), offset)
+            names = rule.head.predicate, atom.predicate
+            yield Use(rule, atom, isinstance(literal, Negated), offset, *names)
 
 
 def _offset(head: Time | None, body: Time | None) -> int | None:

@@ -6,9 +6,9 @@ Positions that share a variable, or are compared, share a type. An integer const
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
 from typing import TypeAlias, assert_never
 
 from tidelog.language.diagnostics import Code, Diagnostic, Note
@@ -31,12 +31,23 @@ from tidelog.language.program import (
 _ORDER = (Operator.LT, Operator.LE, Operator.GT, Operator.GE)
 
 
+# An argument of a predicate.
+Position: TypeAlias = tuple[str, int]
+
+
 @dataclass(frozen=True)
 class Types:
-    """Per predicate, the type of each argument; None where nothing in the program says."""
+    """The types of the arguments of predicates, and the clashes."""
 
-    columns: dict[str, tuple[Type | None, ...]]
     diagnostics: tuple[Diagnostic, ...]
+    _arities: Mapping[str, int]
+    _type: Callable[[Position], Type | None]
+
+    @cached_property
+    def columns(self) -> dict[str, tuple[Type | None, ...]]:
+        """Per predicate, the type of each argument; None where nothing in the program says."""
+        arities = self._arities.items()
+        return {name: tuple(self._type((name, i)) for i in range(n)) for name, n in arities}
 
     def fit(self, predicate: str, args: tuple[Term, ...]) -> tuple[Term, ...]:
         """The arguments with integer constants widened where the column is a float."""
@@ -92,8 +103,8 @@ def _exact(integer: Constant) -> bool:
     return int(float(integer.value)) == integer.value
 
 
-# An argument of a predicate.
-Position: TypeAlias = tuple[str, int]
+# Positions of one type, and what is said of it.
+_Said: TypeAlias = tuple[tuple[Position, ...], int]
 
 
 @dataclass(frozen=True)
@@ -101,14 +112,14 @@ class Constraints:
     """What a rule says of types, as data that is kept while other rules change."""
 
     arities: tuple[tuple[str, int], ...]  # of its atoms, the body first
-    groups: tuple[tuple[tuple[Position, ...], int], ...]  # positions of one type; what is said
+    groups: tuple[_Said, ...]
     wrong: bool  # it contradicts itself, whatever the other rules say
 
 
 def constraints(rule: Rule, arities: Mapping[str, int] | None = None) -> Constraints:
     """What a rule says; of atoms with another number of arguments than in `arities`, nothing."""
     seen: list[tuple[str, int]] = []
-    groups: list[tuple[tuple[Position, ...], int]] = []
+    groups: list[_Said] = []
     variables: dict[str, _Group] = {}
     wrong = False
     for literal in (*rule.body, rule.head):
@@ -173,15 +184,22 @@ class _Classes:
             above = parent[position]
         return position
 
-    def add(self, groups: Sequence[tuple[tuple[Position, ...], int]]) -> None:
+    def add(self, groups: Iterable[_Said]) -> None:
+        parent, known = self.parent, self.said
         for positions, said in groups:
-            first = self.root(positions[0])
-            for position in positions[1:]:
-                other = self.root(position)
-                if other is not first:
-                    self.parent[other] = first
-            if said:
-                self.said[first] = self.said.get(first, 0) | said
+            first = None
+            for node in positions:
+                # As in `root`: it is here that a long program spends its time.
+                above = parent.setdefault(node, node)
+                while above is not node:
+                    parent[node] = node = parent[above]
+                    above = parent[node]
+                if first is None:
+                    first = node
+                elif node is not first:
+                    parent[node] = first
+            if said and first is not None:
+                known[first] = known.get(first, 0) | said
 
     def close(self) -> None:
         """Say of each class, at its root, what is said of all its positions."""
@@ -217,8 +235,7 @@ def infer(program: Program, said: Sequence[Constraints] | None = None) -> Types:
     for name, declaration in program.declarations.items():
         types = ((i, column.type) for i, column in enumerate(declaration.columns))
         classes.add([(((name, i),), _BITS[type_]) for i, type_ in types if type_])
-    for each in said:
-        classes.add(each.groups)
+    classes.add(group for each in said for group in each.groups)
     classes.close()
     return _told(program, said, arities, classes)
 
@@ -235,7 +252,7 @@ def _told(
     inference = _Inference(program.declarations, arities)
     if clashing or any(each.wrong for each in said):
         inference.run(
-            rule
+            (rule, each)
             for rule, each in zip(program.rules, said, strict=True)
             if each.wrong or any(classes.root(group[0]) in clashing for group, _ in each.groups)
         )
@@ -243,11 +260,10 @@ def _told(
     def column(position: Position) -> Type | None:
         root = classes.root(position)
         if root in clashing:
-            return inference.positions[position[0]][position[1]].root().resolved
+            return inference.position(position).root().resolved
         return _type(classes.said.get(root, 0))
 
-    columns = {name: tuple(column((name, i)) for i in range(n)) for name, n in arities.items()}
-    return Types(columns, tuple(inference.diagnostics))
+    return Types(tuple(inference.diagnostics), arities, column)
 
 
 _Place: TypeAlias = Variable | Constant | Comparison
@@ -291,27 +307,48 @@ class _Inference:
     def __init__(self, declarations: Mapping[str, Input], arities: Mapping[str, int]) -> None:
         self.declarations = declarations
         self.arities = arities
-        self.positions: dict[str, list[_Class]] = {}
+        self.positions: dict[Position, _Class] = {}
         self.diagnostics: list[Diagnostic] = []
         self.ordered: list[tuple[Comparison, _Class]] = []
 
-    def run(self, rules: Iterable[Rule]) -> None:
-        for declaration in self.declarations.values():
-            self.positions[declaration.predicate] = [
-                _Class(
-                    type=c.type,
-                    why=f"column `{c.name}` of `{declaration.predicate}` is {c.type}",
-                    where=c.origin,
-                )
-                for c in declaration.columns
-            ]
-        for rule in rules:
-            self.rule(rule)
-        for classes in self.positions.values():
-            for node in classes:
-                self.exact(node.root())
+    def run(self, rules: Iterable[tuple[Rule, Constraints]]) -> None:
+        for name, declaration in self.declarations.items():
+            for i, c in enumerate(declaration.columns):
+                why = f"column `{c.name}` of `{name}` is {c.type}"
+                self.positions[name, i] = _Class(type=c.type, why=why, where=c.origin)
+        for rule, said in rules:
+            if not self.nothing_new(said):
+                self.rule(rule)
+        for node in self.positions.values():
+            self.exact(node.root())
         for comparison, node in self.ordered:
             self.order(comparison, node.root())
+
+    def position(self, position: Position) -> _Class:
+        node = self.positions.get(position)
+        if node is None:
+            node = self.positions[position] = _Class()
+        return node
+
+    def nothing_new(self, said: Constraints) -> bool:
+        """Whether a rule only repeats types that are stated, as most do; it need not be looked at.
+
+        Positions that are not known yet join those that are.
+        """
+        if said.wrong:
+            return False
+        joined: dict[Position, _Class] = {}
+        for positions, bits in said.groups:
+            known = [self.positions.get(p) or joined.get(p) for p in positions]
+            roots = {id(root): root for root in (node.root() for node in known if node)}
+            if len(roots) != 1:
+                return False
+            (root,) = roots.values()
+            if root.type is None or not _agrees(bits | _BITS[root.type]):
+                return False
+            joined.update((p, root) for p, node in zip(positions, known, strict=True) if not node)
+        self.positions.update(joined)
+        return True
 
     def rule(self, rule: Rule) -> None:
         variables: dict[str, _Class] = {}
@@ -332,10 +369,8 @@ class _Inference:
     def atom(self, atom: Atom, variables: dict[str, _Class]) -> None:
         if len(atom.args) != self.arities[atom.predicate]:
             return
-        classes = self.positions.get(atom.predicate)
-        if classes is None:
-            classes = self.positions[atom.predicate] = [_Class() for _ in atom.args]
-        for term, node in zip(atom.args, classes, strict=True):
+        for i, term in enumerate(atom.args):
+            node = self.position((atom.predicate, i))
             if isinstance(term, Constant):
                 self.constant(term, node, atom)
             elif term.name in variables:

@@ -29,6 +29,7 @@ class Role(Enum):
     USED = "used"  # what a possible answer rests on
     FUTURE = "future"  # every tick after the last one that is known
     DUE = "due"  # every tick still to be answered
+    ABSENT = "absent"  # that facts of a predicate are not there, taken as an input of its own
 
 
 # How keys are made. Checkpoints and plans name tables by them, so that they must not change.
@@ -41,6 +42,7 @@ _KEYS = {
     Role.USED: "{name}!",
     Role.FUTURE: "[future]",
     Role.DUE: "[due]",
+    Role.ABSENT: "not {name}{label}",
 }
 
 
@@ -66,7 +68,8 @@ class Predicate:
     @property
     def input(self) -> bool:
         """Whether its facts come from outside."""
-        return self.role is Role.INPUT or self.role is Role.GIVEN
+        role = self.role
+        return role is Role.INPUT or role is Role.GIVEN or role is Role.ABSENT
 
     @property
     def shown(self) -> str:

@@ -17,11 +17,12 @@ from itertools import count
 from tidelog.language.checks import check_rule, check_together
 from tidelog.language.diagnostics import Diagnostic, Note, Source
 from tidelog.language.parser import parse_source
-from tidelog.language.profile import Profile
-from tidelog.language.program import Origin, Program, Rule, Statement
+from tidelog.language.profile import Profile, Shape
+from tidelog.language.program import Origin, Program, Rule, Statement, Type
 from tidelog.language.tokens import Kind, Token, tokenize
+from tidelog.language.types import infer
 from tidelog.lsp.positions import TextLines, Units
-from tidelog.lsp.roles import Scanner, Word
+from tidelog.lsp.roles import Scanner, Word, WordRole
 
 # How far a token can depend on what follows it: a foreign comment is looked for up to 2,000
 # characters on (`tokens._FOREIGN`).
@@ -69,6 +70,15 @@ class Chunk:
     @cached_property
     def words(self) -> tuple[Word, ...]:
         return tuple(Scanner().words(self.tokens, self.text))
+
+    @cached_property
+    def predicates(self) -> dict[str, list[Word]]:
+        """Where each predicate stands in it."""
+        places: dict[str, list[Word]] = {}
+        for word in self.words:
+            if word.role is WordRole.PREDICATE:
+                places.setdefault(word.token.text, []).append(word)
+        return places
 
     @cached_property
     def lines(self) -> int:
@@ -212,6 +222,31 @@ class Document:
         return Program(tuple(s for chunk in self.chunks for s in chunk.statements))
 
     @cached_property
+    def profiles(self) -> list[Profile]:
+        return [profile for chunk in self.chunks for profile in chunk.profiles]
+
+    @cached_property
+    def types(self) -> dict[str, tuple[Type | None, ...]]:
+        """The types of each predicate's arguments."""
+        return infer(self.program, [profile.constraints for profile in self.profiles]).columns
+
+    @cached_property
+    def temporal(self) -> frozenset[str]:
+        """The predicates that have a time."""
+        declared = {name for name, d in self.program.declarations.items() if d.time is not None}
+        shapes = frozenset[Shape]().union(*(profile.shapes for profile in self.profiles))
+        used = {name for name, _, temporal in shapes if temporal}
+        return frozenset(declared | (used - {*self.program.declarations}) | {*self.program.clocks})
+
+    @cached_property
+    def inputs(self) -> frozenset[str]:
+        return frozenset(self.program.inputs)
+
+    @cached_property
+    def outputs(self) -> frozenset[str]:
+        return frozenset(self.program.outputs)
+
+    @cached_property
     def words(self) -> list[tuple[int, Word]]:
         """Every word with the offset of its chunk."""
         return [
@@ -232,8 +267,8 @@ class Document:
 
     def common_findings(self) -> tuple[Diagnostic, ...]:
         """What is wrong with the statements together: that looks at all of them."""
-        profiles = [profile for chunk in self.chunks for profile in chunk.profiles]
-        return tuple(check_together(self.program, complete=self.complete, profiles=profiles))
+        together = check_together(self.program, complete=self.complete, profiles=self.profiles)
+        return tuple(together)
 
     def findings(
         self, common: Iterable[Diagnostic] | None = None, most: int | None = None

@@ -35,12 +35,12 @@ from tidelog.lsp.names import (
     CannotRename,
     Spot,
     definitions,
+    first_definitions,
     is_definition,
     references,
     renamable,
     renamed,
     spot_at,
-    spots,
 )
 from tidelog.lsp.positions import TextLines, Units
 
@@ -345,8 +345,8 @@ def _texts(server: Server) -> None:
         if document is None:
             return None
         at = document.offset(params.position.line, params.position.character)
-        start, suggestions = completions(document, at)
-        place = stretch(document, start, at)
+        suggested = completions(document, at)
+        place = stretch(document, suggested.start, at)
         snippets = _snippets(server)
         items = [
             types.CompletionItem(
@@ -359,9 +359,9 @@ def _texts(server: Server) -> None:
                 else types.InsertTextFormat.PlainText,
                 text_edit=types.TextEdit(place, s.insert if snippets else s.label),
             )
-            for i, s in enumerate(suggestions)
+            for i, s in enumerate(suggested.words)
         ]
-        return types.CompletionList(is_incomplete=False, items=items)
+        return types.CompletionList(is_incomplete=not suggested.whole, items=items)
 
     @server.feature(types.TEXT_DOCUMENT_FORMATTING)
     @safe
@@ -440,22 +440,20 @@ def _shown(server: Server) -> None:
         document = server.document(params.text_document)
         if document is None:
             return []
-        outputs = set(document.program.outputs) & set(document.program.heads)
-        by_query: dict[str, types.CodeLens] = {}
-        for spot in spots(document):
-            name = spot.word.token.text
-            if is_definition(spot.word) and name in outputs and name not in by_query:
-                place = stretch(document, spot.start, spot.end)
-                data = {"uri": document.uri, "query": name}
-                by_query[name] = types.CodeLens(place, data=data)
-        return list(by_query.values())
+        outputs = document.outputs & document.program.heads_of.keys()
+        return [
+            types.CodeLens(
+                stretch(document, spot.start, spot.end), data={"uri": document.uri, "query": name}
+            )
+            for name, spot in first_definitions(document, outputs)
+        ]
 
     @server.feature(types.CODE_LENS_RESOLVE)
     async def lens(params: types.CodeLens) -> types.CodeLens:
         data = params.data if isinstance(params.data, dict) else {}
         state, query = server.open.get(data.get("uri", "")), data.get("query")
         title = "not known any more"
-        if state is not None and query in state.document.program.heads:
+        if state is not None and query in state.document.program.heads_of:
             document = state.document
             analysis = await _in_thread(server, safe(server.analyses.of), document, query)
             title = "not known" if analysis is None else facts.summary(analysis)

@@ -26,7 +26,7 @@ from tidelog.pipeline.shards import Shards
 from tidelog.streaming.clock import Emission, Pace
 from tidelog.streaming.offline import enough_window, least_delays
 from tidelog.streaming.options import StreamOptions
-from tidelog.streaming.schedule import Schedule, check_streamed
+from tidelog.streaming.schedule import Schedule
 
 
 class RowFormat(Protocol):
@@ -87,7 +87,9 @@ class OfflineWork:
         if "window" in self.settled:
             known: int | None = self.settled["window"]
             return known
-        return enough_window(self.program, self.delays) if self.options.strict else None
+        if not self.options.strict:
+            return None
+        return enough_window(self.program, self.schedule, self.delays)
 
     @property
     def emission(self) -> Emission:
@@ -140,9 +142,17 @@ class PipelinePlan:
 
     @cached_property
     def inputs(self) -> dict[str, Schema]:
-        """The inputs with a time that the queries need."""
+        """The inputs with a time that the queries need; a clock starts with any of them."""
         known = schemas(self.program, self.queries)
+        if self.clocks:
+            return {name: schema for name, schema in known.items() if schema.time is not None}
         return {p.base: known[p.base] for p in self.work.core.inputs if p.temporal}
+
+    @cached_property
+    def clocks(self) -> tuple[str, ...]:
+        """The clocks that the queries need."""
+        needed = {p.base for p in self.work.core.inputs}
+        return tuple(name for name in self.program.clocks if name in needed)
 
     @property
     def pace(self) -> Pace:
@@ -158,7 +168,12 @@ class PipelinePlan:
     def identity(self, sink: str) -> dict[str, Any]:
         """What a later start has to have in common with the first one, by name."""
         return {
-            "program": "\n".join(print_rule(rule) for rule in self.program.rules),
+            "program": "\n".join(
+                [
+                    *(f"clock {c}." for c in self.program.clocks),
+                    *map(print_rule, self.program.rules),
+                ]
+            ),
             "queries": list(self.queries),
             "inputs": {
                 name: {
@@ -191,7 +206,6 @@ def pipeline_plan(
     stream wrote down.
     """
     options, settled = options or StreamOptions(), settled or {}
-    check_streamed(passes(program, queries).lean)
     work: Work
     if options.online:
         work = _online(program, queries, options)

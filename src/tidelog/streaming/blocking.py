@@ -37,7 +37,8 @@ class BlockingAlgorithm:
         self.predicates = passes(program, self.queries).core.predicates
         self.known: dict[str, set[Row]] = {name: set() for name in program.inputs}
         for name, rows in rigid.items():
-            self.known[self.predicates[name].base] = set(rows)
+            if self.predicates[name].base in self.known:
+                self.known[self.predicates[name].base] = set(rows)
         self.due: dict[str, int | None] = dict.fromkeys(self.queries)
         self.given: dict[str, set[Row]] = {q: set() for q in self.queries}
         self.tin: int | None = None

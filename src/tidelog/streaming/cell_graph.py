@@ -21,7 +21,6 @@ from tidelog.logic.core import Role
 from tidelog.logic.core import key as key_of
 from tidelog.streaming.cells import (
     LATER,
-    Absence,
     CellKey,
     Component,
     Lookup,
@@ -30,7 +29,7 @@ from tidelog.streaming.cells import (
     in_order,
     never_changing,
 )
-from tidelog.streaming.joins import MOST_PREMISES, CompiledMarks
+from tidelog.streaming.joins import MOST_PREMISES
 from tidelog.streaming.schedule import Schedule
 
 # How far ahead an explicit time may lie for facts to be carried on to it.
@@ -113,7 +112,7 @@ class CellGraph:
             seen.add(key)
             yield key
             for clause in component.telling:
-                for lookup in clause.told:
+                for lookup in clause.lookups:
                     if lookup.offset is not None and lookup.component >= 0:
                         head = key[1] - component.shifts[clause.head]
                         todo.append((lookup.component, head + lookup.offset + lookup.shift))
@@ -185,9 +184,9 @@ class CellGraph:
     def _place_clauses(self, number_of: Mapping[str, int]) -> None:
         number = count()
 
-        def placed(clause: Clause, absence: Absence | None = None) -> PlacedClause:
+        def placed(clause: Clause) -> PlacedClause:
             lookups = tuple(self._lookup(clause, premise) for premise in clause.premises)
-            return PlacedClause(next(number), clause, lookups, absence)
+            return PlacedClause(next(number), clause, lookups)
 
         for clause in self.made.certain:
             head = clause.head.predicate
@@ -201,34 +200,23 @@ class CellGraph:
             component = self.components[number_of[head]]
             stage = component.stages[self._stage[head]]
             stage.possible.append(placed(rule.clause))
+            telling = stage.possible[-1]
             if head in self.loose:
-                stage.loose.append(placed(*self._loosened(rule)))
-            component.telling.append((stage.loose if head in self.loose else stage.possible)[-1])
+                loose = self._loosened(rule)
+                stage.loose.append(placed(replace(loose, premises=loose.positive)))
+                telling = placed(loose)
+            component.telling.append(telling)
 
-    def _loosened(self, rule: PossibleClause) -> tuple[Clause, Absence | None]:
-        """A possible clause as if nothing had to be absent, and what must be."""
+    def _loosened(self, rule: PossibleClause) -> Clause:
+        """A possible clause on what may hold if nothing had to be absent.
+
+        Its negated premises are all that could come in the way of it.
+        """
         clause = rule.clause
-        positive = tuple(map(self._loose_premise, clause.positive))
+        positive = map(self._loose_premise, clause.positive)
+        ways = (way for absent in (*clause.negative, *rule.unchecked) for way in self._ways(absent))
         head = replace(clause.head, predicate=self.loosely(clause.head.predicate))
-        loose = replace(clause, head=head, premises=positive, written=None)
-        asked = (*clause.negative, *rule.unchecked)
-        if not asked:
-            return loose, None
-        checks = clause.negative
-        ways: list[Premise] = []
-        known: list[int | None] = []  # of what is asked for, the way with all values known
-        for premise in asked:
-            own = list(self._ways(premise))
-            whole = bool(own) and len(own[0].args) == len(premise.args)
-            known.append(len(positive) + len(checks) + len(ways) if whole else None)
-            ways += own
-        numbers = range(len(positive), len(positive) + len(checks))
-        marks = CompiledMarks(
-            replace(loose, premises=(*positive, *checks, *ways)),
-            dict(zip(numbers, known, strict=False)),
-        )
-        looked_at = [tuple(self._lookup(loose, p) for p in premises) for premises in (checks, ways)]
-        return loose, Absence(marks, *looked_at)
+        return replace(clause, head=head, premises=(*positive, *ways), written=None)
 
     def _loose_premise(self, premise: Premise) -> Premise:
         if premise.predicate == FUTURE:
@@ -236,7 +224,7 @@ class CellGraph:
         return replace(premise, predicate=self.loosely(premise.predicate))
 
     def _ways(self, premise: Premise) -> Iterator[Premise]:
-        """What may loosely hold that a negated premise asks for, first that of known values."""
+        """What may loosely hold that a negated premise asks for, under every pattern."""
         name = premise.predicate
         if name in self.fixed:
             return
@@ -244,7 +232,7 @@ class CellGraph:
             yield premise
             return
         bound = {v.name for v in premise.variables}
-        for pattern in sorted(self.made.patterns[name], key=lambda p: p.count(None), reverse=True):
+        for pattern in self.made.patterns[name]:
             if could_match(premise, pattern, bound) is not None:
                 yield self._loose_premise(narrow(premise, pattern))
 

@@ -16,7 +16,7 @@ from tidelog.analysis.dependencies import Dependencies
 from tidelog.language.graph import Bound, components
 from tidelog.language.program import Row
 from tidelog.logic.clause import Clause, FixedTick, Free, Offset, Premise, Rigid, Sign
-from tidelog.streaming.joins import EMPTY, CompiledClause, CompiledMarks, IndexedSlice
+from tidelog.streaming.joins import EMPTY, CompiledClause, IndexedSlice
 
 # A time later than all others: it stands for every output time to come.
 LATER = 1 << 70
@@ -69,38 +69,16 @@ class Lookup:
         return self.point if self.offset is None else head + self.offset
 
 
-@dataclass(frozen=True, slots=True)
-class Absence:
-    """What must be absent for a clause: where that is looked at, and how it is marked."""
-
-    marks: CompiledMarks
-    checks: tuple[Lookup, ...]  # what certainly holds of it
-    ways: tuple[Lookup, ...]  # what may come to hold of it, whatever must be absent for that
-
-
 class PlacedClause:
-    """A clause in its component: its functions, and where its premises lie.
+    """A clause in its component: its functions, and where its premises lie."""
 
-    A clause on which liveness is told, and which asks for the absence of something, has none of
-    that among its premises: what is to be known of it is its `absence`.
-    """
-
-    def __init__(
-        self,
-        number: int,
-        clause: Clause,
-        lookups: tuple[Lookup, ...],
-        absence: Absence | None = None,
-    ) -> None:
+    def __init__(self, number: int, clause: Clause, lookups: tuple[Lookup, ...]) -> None:
         self.number = number
         self.head = clause.head.predicate
         self.point = clause.head.point  # the only time of its head, if that is a fixed tick
         self.lookups = lookups
         self.compiled = CompiledClause(clause)
-        self.absence = absence
-        # Those whose rows its heads rest on.
-        self.told = lookups if absence is None else (*lookups, *absence.ways)
-        self.within = any(lookup.inside for lookup in self.told)
+        self.within = any(lookup.inside for lookup in lookups)
         # Those that are derived together with the head.
         self.inside = [i for i, look in enumerate(lookups) if look.inside and not look.earlier]
         assert not any(lookups[i].negated for i in self.inside), "absence is known before"
@@ -173,9 +151,9 @@ def in_order(
         return
     needs: dict[str, list[str]] = {}
     for edge in deps.edges:
-        if edge.head in component and edge.body in component and edge.offset is not None:
-            if edge.offset + phi[edge.body] == phi[edge.head]:
-                needs.setdefault(edge.head, []).append(edge.body)
+        inside = edge.head in component and edge.body in component
+        if inside and edge.offset == phi[edge.head] - phi[edge.body]:
+            needs.setdefault(edge.head, []).append(edge.body)
     yield from map(tuple, components(component, needs))
 
 

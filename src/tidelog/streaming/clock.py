@@ -171,6 +171,7 @@ class Turn:
     due: dict[str, int]
     answered: tuple[str, ...] = ()
     closed: bool = False
+    ticking: int | None = None  # where clocks start, if that is settled in this turn
 
 
 @dataclass(frozen=True)
@@ -250,8 +251,16 @@ class Clock:
         first = min(self.first, self.tin + 1) if self.start is None else self.start
         low = pace.first_answer(self.first)
         to = self.tin if self.done is None else max(self.tin, self.done)
-        turn = Turn(first, self.done, to, low, self.due, tuple(self.answered), self.closed)
+        ticking = self.ticking(self.done, to)
+        answered = tuple(self.answered)
+        turn = Turn(first, self.done, to, low, self.due, answered, self.closed, ticking)
         return replace(self, start=first, done=to), turn
+
+    def ticking(self, done: int | None, to: int) -> int | None:
+        """Where clocks start, if that is settled between two input times: at the least tick."""
+        if self.first is None or self.first > to or (done is not None and self.first <= done):
+            return None
+        return self.first
 
     def reported(self, reports: Iterable[ShardReport]) -> Clock:
         """The clock once all shards have said what they wait for."""

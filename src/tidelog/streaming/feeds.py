@@ -61,8 +61,8 @@ def from_files(
 class Lines:
     """JSON lines as they come; a tick is complete once every input has lines of a later one.
 
-    `{"time": 7}` alone says that everything before 7 has arrived. Lines that cannot be used, or
-    that come too late, go `aside`.
+    `{"time": 7}` alone says that everything before 7 has arrived. Lines that cannot be used go
+    `aside`; `late` has those that come too late as they came, by what is read from them.
     """
 
     inputs: Mapping[str, Schema]
@@ -73,7 +73,7 @@ class Lines:
     tin: int | None = None
     taken: int = 0  # lines that are in a push
     aside: list[DeadLetter] = field(default_factory=list)
-    late: int = 0  # so many of those put aside came too late
+    late: dict[tuple[str, tuple[Any, ...]], DeadLetter] = field(default_factory=dict)
 
     def pushes(self, lines: Iterable[bytes]) -> Iterator[Push]:
         """A push whenever time moves on; what is left at the end comes with the last tick."""
@@ -119,9 +119,9 @@ class Lines:
             if name not in self.inputs:
                 return None
             if row[-1] < first_in_time(self.tin):
-                self.late += 1
                 what = f"tick {row[-1]}" if self.ticks is None else "its time"
-                raise ValueError(f"late: {what} {came_late(self.tin, self.ticks)}")
+                reason = f"late: {what} {came_late(self.tin, self.ticks)}"
+                self.late[name, row] = DeadLetter(name, reason, where, line_as_json(line))
             return name, row
         except ValueError as error:
             self.aside.append(DeadLetter(name, str(error), where, line_as_json(line)))

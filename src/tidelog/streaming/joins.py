@@ -7,7 +7,7 @@ rest on. Their texts consist of generated names alone; constants are bound.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from operator import itemgetter
 from typing import Any, assert_never
@@ -102,33 +102,15 @@ class CompiledClause:
         function(out, *slices)
 
     def mark(self, heads: set[Row], slices: Sequence[IndexedSlice]) -> list[set[Row]]:
-        """Per premise, the rows that the given rows of the head rest on."""
+        """Per premise, the rows that the given rows of the head rest on.
+
+        What a negated premise asks for is no matter of whether a head is derived here: the rows
+        that could be in its way are marked, so that they stay.
+        """
         if not slices:
             return []
         if self._mark is None:
             self._mark = _mark(self.clause)
-        marked: list[set[Row]] = [set() for _ in slices]
-        self._mark(heads, marked, *slices)
-        return marked
-
-
-class CompiledMarks:
-    """What the rows of a clause's head rest on, where the absence of something is among it.
-
-    The positive premises of the clause are followed by `checks`, negated premises on what certainly
-    holds, and by the ways in which what must be absent may come to hold, negated too. A match with
-    something certain in its way comes to nothing as long as that stays: it alone is marked, under
-    the number of the way that the check has. Otherwise everything is, the ways included.
-    """
-
-    def __init__(self, clause: Clause, checks: Mapping[int, int | None]) -> None:
-        self.clause, self.checks = clause, checks
-        self._mark: Callable[..., None] | None = None
-
-    def mark(self, heads: set[Row], slices: Sequence[IndexedSlice]) -> list[set[Row]]:
-        """Per premise, the rows that the given rows of the head rest on; none for checks."""
-        if self._mark is None:
-            self._mark = _mark_under_absence(self.clause, self.checks)
         marked: list[set[Row]] = [set() for _ in slices]
         self._mark(heads, marked, *slices)
         return marked
@@ -184,32 +166,12 @@ def _mark(clause: Clause) -> Callable[..., None]:
     writer.start("def made(heads, marked, {slices}):")
     writer.put("for h in heads:", nest=True)
     writer.bind_head()
-    for number, row in writer.loops().items():
-        writer.put(f"marked[{number}].add({row})")
-    return writer.function()
-
-
-def _mark_under_absence(clause: Clause, checks: Mapping[int, int | None]) -> Callable[..., None]:
-    writer = _Writer(JoinOrder.from_head(clause))
-    writer.start("def made(heads, marked, {slices}):")
-    writer.put("for h in heads:", nest=True)
-    writer.bind_head()
     rows = writer.loops()
-    negated = {s.number: s for s in writer.order.steps if s.number not in rows}
-    writer.put("dead = False")
-    for number, way in checks.items():
-        writer.put(f"there = {writer.there(negated[number])}")
-        writer.put("if there:", nest=True)
-        writer.put("dead = True")
-        if way is not None:
-            writer.put(f"marked[{way}].update(there)")
-        writer.depth -= 1
-    writer.put("if not dead:", nest=True)
     for number, row in rows.items():
         writer.put(f"marked[{number}].add({row})")
-    for number, step in negated.items():
-        if number not in checks:
-            writer.put(f"marked[{number}].update({writer.there(step)})")
+    for step in writer.order.steps:
+        if step.number not in rows:
+            writer.put(f"marked[{step.number}].update({writer.there(step)})")
     return writer.function()
 
 

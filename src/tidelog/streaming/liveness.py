@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from tidelog.language.graph import Bound
 from tidelog.language.program import Row
 from tidelog.streaming.cell_model import CellModel
-from tidelog.streaming.cells import LATE, NO_TIME, Cell, CellKey, Component, Lookup, PlacedClause
+from tidelog.streaming.cells import LATE, NO_TIME, Cell, CellKey, Component, PlacedClause
 from tidelog.streaming.joins import EMPTY, IndexedSlice
 
 
@@ -129,23 +129,14 @@ class Liveness:
         """Per premise, the rows that some heads at a time rest on; None if there are none."""
         slices: list[IndexedSlice] = []
         for lookup in clause.lookups:
-            slice_ = self._read(lookup, time, cell)
-            if not slice_.rows:
+            if lookup.inside:
+                slice_ = cell.slices.get(lookup.name, EMPTY)
+            else:
+                slice_ = self.model.read(lookup, lookup.time(time))
+            if not slice_.rows and not lookup.negated:
                 return None
             slices.append(slice_)
-        absence = clause.absence
-        if absence is None:
-            return clause.compiled.mark(heads, slices)
-        slices += (self._read(look, time, cell) for look in (*absence.checks, *absence.ways))
-        marks = absence.marks.mark(heads, slices)
-        ways = len(clause.lookups) + len(absence.checks)
-        return [*marks[: len(clause.lookups)], *marks[ways:]]
-
-    def _read(self, lookup: Lookup, time: int, cell: Cell) -> IndexedSlice:
-        """What a premise of a head at a time, in a cell, finds."""
-        if lookup.inside:
-            return cell.slices.get(lookup.name, EMPTY)
-        return self.model.read(lookup, lookup.time(time))
+        return clause.compiled.mark(heads, slices)
 
     def _tell(
         self,
@@ -157,7 +148,7 @@ class Liveness:
     ) -> None:
         """Enter the rows that a clause uses, head at a time, in the cells below."""
         cells = self.model.cells
-        for i, lookup in enumerate(clause.told):
+        for i, lookup in enumerate(clause.lookups):
             if lookup.inside or lookup.component < 0:
                 continue
             at = lookup.time(time)
@@ -217,7 +208,7 @@ class Liveness:
 def _use_more(clause: PlacedClause, marks: list[set[Row]], used: dict[str, set[Row]]) -> bool:
     """Add the marked rows of the cell itself to those that are used; whether any is new."""
     grew = False
-    for lookup, rows in zip(clause.told, marks, strict=True):
+    for lookup, rows in zip(clause.lookups, marks, strict=True):
         if lookup.inside and rows:
             known = used.get(lookup.name, set())
             if not rows <= known:

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import assert_never
 
-from tidelog.analysis.dependencies import Class, Dependencies, unsupported
-from tidelog.errors import DataError
+from tidelog.analysis.dependencies import Class, Dependencies
 from tidelog.evaluation.plan import Derive, Fill, Fixpoint, Join, Plan, Scan, stream_plan
 from tidelog.evaluation.ranges import EMPTY, Range
 from tidelog.language.graph import Arc, Bound, longest
@@ -32,17 +31,6 @@ class Blocking(Exception):
             f"{', '.join(deps.queries)} cannot be streamed with a fixed delay:"
             f" {deps.reason.message} ({places})"
         )
-
-
-class NotStreamed(DataError):
-    """Rules with something in them that streams do not know how to take into account."""
-
-
-def check_streamed(deps: Dependencies) -> None:
-    """Streams on Spark ask here before they start: nothing in a rule is left out in silence."""
-    reason = unsupported(deps.core, "a stream")
-    if reason is not None:
-        raise NotStreamed(reason.message)
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from tidelog.errors import DataError, TidelogWarning, warn, warn_missing
 from tidelog.evaluation.engine import Moment, as_tick
 from tidelog.language.printer import print_program
 from tidelog.language.program import TIME_COLUMN, TIME_MAX, Program, Row
+from tidelog.logic.clause import Sign
 from tidelog.streaming import offline
 from tidelog.streaming.algorithm import Algorithm, AnswerRows, RowsByTime
 from tidelog.streaming.blocking import BlockingAlgorithm
@@ -39,8 +40,16 @@ from tidelog.streaming.snapshot import State, as_facts, plain, plain_facts, read
 Late: TypeAlias = list[Row]
 
 
-class Growing(TidelogWarning):
+class StreamWarning(TidelogWarning):
+    """Something to know about a stream before it runs."""
+
+
+class Growing(StreamWarning):
     """The history of a stream may grow without end, and why."""
+
+
+class Overtaken(StreamWarning):
+    """The absence of an input's facts is believed though time does not wait for them."""
 
 
 @dataclass(frozen=True)
@@ -498,4 +507,30 @@ def warn_growing(deps: Dependencies) -> None:
     )
 
 
-__all__ = ["Growing", "Step", "Stream", "warn_growing"]
+def warn_overtaken(deps: Dependencies, sparse: Iterable[str]) -> None:
+    """Warn of rules that ask for the absence of something that sparse inputs bring."""
+    predicates, sparse = deps.core.predicates, set(sparse)
+    told: dict[tuple[str, str], None] = {}
+    for edge in deps.edges:
+        if edge.sign is Sign.NEGATIVE:
+            below = deps.core.below([edge.body]).predicates
+            names = sorted({predicates[name].base for name in below} & sparse)
+            asked = f"`not {predicates[edge.body].base}` ({edge.premise.origin})"
+            told |= dict.fromkeys((name, asked) for name in names)
+    for name, asked in told:
+        warn(
+            f"{asked} is believed without waiting for `{name}`, which is sparse: a fact of it that"
+            " comes after the other inputs have moved on is late",
+            Overtaken,
+        )
+
+
+__all__ = [
+    "Growing",
+    "Overtaken",
+    "Step",
+    "Stream",
+    "StreamWarning",
+    "warn_growing",
+    "warn_overtaken",
+]

@@ -67,8 +67,8 @@ class Wave:
         """
         ranges = schedule.ranges(span.tin, span.to + span.ahead, span.start)
         data = {name: r for name, r in ranges.items() if schedule.deps.core.predicates[name].input}
-        given = schedule.given(span.tin, span.start)
-        plan = replace(schedule.plan, ranges=ranges, data=data, given=given)
+        before = schedule.given(span.tin, span.start)
+        plan = replace(schedule.plan, ranges=ranges, data=data, given=before)
         steps = plan.steps if steps is None else tuple(steps)
         new = self.runner.run(plan, steps, state, facts)
         writer = Writer(plan)

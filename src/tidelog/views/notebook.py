@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tidelog.analysis.containment import Cut, Verdict
+from tidelog.analysis.containment import Verdict
 from tidelog.analysis.definitive import Definitive
 from tidelog.analysis.delay import Measure
 from tidelog.analysis.forgetting import Forgettable
 from tidelog.analysis.passes import passes
+from tidelog.analysis.unfolding import Cut
 from tidelog.data.writers import as_text
 from tidelog.explain.text import why_lines
 from tidelog.explain.why import Why

@@ -261,7 +261,9 @@ def timeline_svg(analysis: Analysis) -> str:
     witnesses: list[tuple[str, Witness]] = []
     for kind, measure in (("delay", analysis.delay), ("window", analysis.window)):
         if measure.witness is not None and measure.lower:
-            witnesses.append((f"{kind}: {not_enough(measure.lower - 1)}", measure.witness))
+            lost = ", the answer is withdrawn" if measure.witness.withdrawn else ""
+            title = f"{kind}: {not_enough(measure.lower - 1)}{lost}"
+            witnesses.append((title, measure.witness))
             times += [offset for _, offsets in _lanes(measure.witness) for offset in offsets]
     scale = _Scale(max(min(times), -_FURTHEST) - 1, min(max(times), _FURTHEST) + 1)
     lanes, y = _witness_lanes(witnesses, scale)

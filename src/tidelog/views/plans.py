@@ -70,8 +70,9 @@ def ucq_lines(deps: Dependencies) -> list[str]:
     """The query as a union of conjunctive queries over inputs, as far as a page holds."""
     if deps.cls is not Class.NONRECURSIVE:
         return ["not unfolded: the unfolding of a recursive query has no end"]
-    unfolded = list(islice(Unfolder(deps).all(deps.queries[0]), MOST_CQS + 1))
-    lines = [_in_users_names(str(query), deps) for query in unfolded[:MOST_CQS]]
+    unfolder = Unfolder(deps)
+    unfolded = list(islice(unfolder.all(deps.queries[0]), MOST_CQS + 1))
+    lines = [_in_users_names(unfolder.shown(query), deps) for query in unfolded[:MOST_CQS]]
     lines = lines or ["nothing can derive it"]
     return [*lines, "..."] if len(unfolded) > MOST_CQS else lines
 

@@ -21,7 +21,7 @@ from tidelog.data.readers.places import FactsLike
 from tidelog.data.ticks import Ticks
 from tidelog.evaluation.duckdb import Engine
 from tidelog.explain.record import Record, Waiting, objects_of, record, waiting
-from tidelog.explain.text import comparison_text, fact_text, moment, place
+from tidelog.explain.text import absence_text, comparison_text, fact_text, moment, place
 from tidelog.language.diagnostics import visible
 from tidelog.language.printer import print_rule, print_value
 from tidelog.language.program import Program, Value
@@ -253,7 +253,8 @@ def _proved(
         lane = -1
         if predicate.temporal:
             lane = lanes.get((predicate.base, objects_of(predicate, fact)), -1)
-        compared = [comparison_text(*c) for c in recorded.comparisons]
+        compared = [absence_text(absence, ticks) for absence in recorded.absent]
+        compared += [comparison_text(*c) for c in recorded.comparisons]
         about: list[object] = [fact_text(fact, ticks), lane, fact.time, rule]
         facts.append([*about, list(recorded.premises), *([compared] if compared else [])])
     return written, facts

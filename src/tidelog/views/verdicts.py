@@ -5,10 +5,11 @@ from __future__ import annotations
 from functools import partial
 
 from tidelog.analysis.analyze import Analysis
-from tidelog.analysis.containment import Cut, Ground, Verdict, Witness
+from tidelog.analysis.containment import Ground, Verdict, Witness
 from tidelog.analysis.definitive import Awaited, Definitive, TwoUpdates, shown
 from tidelog.analysis.delay import Measure
 from tidelog.analysis.forgetting import Forgettable
+from tidelog.analysis.unfolding import Cut
 from tidelog.data.ticks import Ticks, time_text
 from tidelog.language.printer import print_literal, print_rule
 from tidelog.views.terminal import plural
@@ -58,7 +59,10 @@ def measure_lines(name: str, measure: Measure, d: int) -> list[str]:
             text = f"{name}: {plural(upper, 'tick')}{at}; {measure.reason}"
             assert lower == upper
         case lower, upper, _:
-            text = f"{name}: {lower} to {upper}{at}; the budget ended before more was known"
+            why = "the budget ended before more was known"
+            if measure.beyond_proof:
+                why = "less may do, which is neither proved nor refuted"
+            text = f"{name}: {lower} to {upper}{at}; {why}"
     lines = [text]
     if measure.witness is not None and measure.lower:
         less = measure.lower - 1
@@ -71,19 +75,22 @@ def measure_lines(name: str, measure: Measure, d: int) -> list[str]:
 def witness_lines(witness: Witness, cut: Cut) -> list[str]:
     """The facts of a witness: those the cut leaves, and those it takes away."""
     kept = set(witness.kept(cut))
+    mark = "not with this" if witness.withdrawn else "without this"
     lines = [
-        _fact(fact) + ("" if fact in kept else "  <- without this")
+        _fact(fact) + ("" if fact in kept else f"  <- {mark}")
         for fact in witness.facts[:MOST_FACTS]
     ]
     if len(witness.facts) > MOST_FACTS:
         lines.append(f"... and {plural(len(witness.facts) - MOST_FACTS, 'fact')} more (--json)")
-    lines.append(f"gives {_fact(witness.answer)} only with all of them")
+    when = "only without what is marked" if witness.withdrawn else "only with all of them"
+    lines.append(f"gives {_fact(witness.answer)} {when}")
     return lines
 
 
 def verdict_lines(verdict: Verdict, cut: Cut) -> list[str]:
     if verdict.holds is None:
-        return ["unknown: the budget ended before it was decided"]
+        why = "the budget ended before it was decided"
+        return [f"unknown: {'neither proved nor refuted' if verdict.beyond_proof else why}"]
     if verdict.holds:
         return ["yes"]
     lines = ["no"]
