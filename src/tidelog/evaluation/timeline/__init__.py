@@ -10,8 +10,8 @@ With `not` this is done stratum by stratum: what lower strata give is periodic b
 part of what the tables of the next are kept for. Cycles through `not` go forward only.
 """
 
-from tidelog.evaluation.timeline.answers import PERIOD_COLUMN, answers, history
+from tidelog.evaluation.timeline.answers import answers, history
 from tidelog.evaluation.timeline.limit import Limit, TooHard
 from tidelog.evaluation.timeline.line import Timeline, evaluate
 
-__all__ = ["PERIOD_COLUMN", "Limit", "Timeline", "TooHard", "answers", "evaluate", "history"]
+__all__ = ["Limit", "Timeline", "TooHard", "answers", "evaluate", "history"]
