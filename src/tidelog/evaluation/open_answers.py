@@ -156,7 +156,7 @@ class OpenAnswers(QueryOverData):
                 self._facts(fewer), pending.time
             ):
                 waits = fewer
-        return replace(pending, waits_for=tuple(waits))
+        return replace(pending, waits_for=tuple(waits), holds_now=not waits)
 
     def _apart(self, some: list[Pending], replays: Replays, tout: int) -> TwoUpdates | None:
         """Two updates after which the answers at a time differ, if they can be found."""
@@ -224,6 +224,7 @@ class OpenAnswers(QueryOverData):
         facts = history(self.engine, whole, tin)
         lines = evaluate(whole, facts, [self.query, *names], asked, limit)
         certain = lines[self.query].rows
+        now = self._at_hand(facts, asked, limit)
         pending: list[Pending] = []
         for name, pattern in names.items():
             for row, time in lines[name].rows:
@@ -231,8 +232,17 @@ class OpenAnswers(QueryOverData):
                     assert time is not None
                     values = iter(row)
                     args = tuple(next(values) if label is None else None for label in pattern)
-                    pending.append(Pending(self.query, args, time, (), ()))
+                    here = made.ground(pattern) and (row, time) in now
+                    pending.append(Pending(self.query, args, time, (), (), holds_now=here))
         return made, pending
+
+    def _at_hand(
+        self, facts: dict[str, list[tuple[Row, int | None]]], asked: Range, limit: Limit
+    ) -> frozenset[tuple[Row, int | None]]:
+        """The answers by the facts at hand that may not be certain."""
+        if not self.deps.negated:
+            return frozenset()
+        return evaluate(self.deps.core, facts, [self.query], asked, limit)[self.query].rows
 
 
 @dataclass(frozen=True)
