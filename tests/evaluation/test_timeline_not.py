@@ -162,19 +162,31 @@ def test_absence_at_unrelated_and_fixed_times_and_without_any() -> None:
 # Refused, and too hard
 
 
-def test_a_cycle_through_not_beside_one_into_the_future_is_refused() -> None:
+def test_a_cycle_through_not_over_what_looks_ahead_without_end_is_refused() -> None:
     program = tidelog.parse("""
     input E @ time.
-    P @ T :- E @ T, not P @ T-1.
-    Q @ T :- P @ T. Q @ T-1 :- Q @ T.
+    Q @ T :- E @ T. Q @ T-1 :- Q @ T.
+    P @ T :- Q @ T, not P @ T-1.
     """)
     for high in (5, None):
         with pytest.raises(NoAnswer, match=r"`P` hangs .* Q @ T needs Q @ T\+1"):
-            program.query("Q", {"E": [(0,)]}, from_=0, to=high)
-    # Alone it can be evaluated, however far.
-    assert program.query("P", {"E": [(0,), (1,)]}, to=None).to_pylist() == [
-        {"time": 0, "period": None}
-    ]
+            program.query("P", {"E": [(0,)]}, from_=0, to=high)
+
+
+def test_what_looks_ahead_over_a_cycle_through_not_comes_back() -> None:
+    program = tidelog.parse("""
+    input E @ time. input F @ time.
+    clock Tick.
+    P @ T   :- Tick @ T, not P @ T-1, not P @ T-2.
+    A @ T   :- F @ T. A @ T+5 :- A @ T.
+    Met @ T :- P @ T, A @ T.
+    Q @ T   :- Met @ T. Q @ T-4 :- Q @ T.
+    """)
+    # P holds at 0, 3, ..; A at 1, 6, 11, ..; they meet at 6, 21, .., which lead back to every tick.
+    facts: dict[str, list[tuple[int]]] = {"E": [(0,)], "F": [(1,)]}
+    assert program.query("Met", facts, to=None).to_pylist() == [{"time": 6, "period": 15}]
+    rows = program.query("Q", facts, from_=None, to=None).to_pylist()
+    assert sorted(row["period"] for row in rows) == [-1, 1]
 
 
 def test_the_limit_ends_a_long_count() -> None:

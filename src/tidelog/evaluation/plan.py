@@ -188,7 +188,7 @@ class _Planner:
     def __init__(
         self, deps: Dependencies, ranges_: dict[str, Range], data: dict[str, Range], asked: Range
     ) -> None:
-        refuse_blocking_cycles(deps, only_below=True)
+        refuse_blocking_cycles(deps)
         self.deps = deps
         self.core = deps.core
         self.ranges = ranges_

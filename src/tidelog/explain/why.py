@@ -76,6 +76,14 @@ class Why:
 
         return "\n".join(why_lines(self))
 
+    def __repr__(self) -> str:
+        """Whether it holds, in a line."""
+        from tidelog.explain.text import fact_text
+
+        told = f"{len(self.proofs)} proof" + ("" if len(self.proofs) == 1 else "s")
+        verdict = f"holds, {told}" if self.holds else f"does not hold, {len(self.misses)} near"
+        return f"<why: {fact_text(self.fact, self.ticks)} {verdict}>"
+
 
 def why(engine: Engine, fact: Ground, most: int = 1, budget: float = 60.0) -> Why:
     """Explain one fact over the facts of an engine; at most so many proofs.
@@ -113,6 +121,8 @@ class _Search:
 
     def __post_init__(self) -> None:
         self.needed = _needed(self.goal)
+        # What is cut off may hold all the same: where absence counts, nothing is cut off.
+        self.cuts = not self.goal.deps.negated
         self.reach = _reach(self.goal.deps.core)
         self.hull = _hull(self.goal)
         self.width = max(FIRST_WINDOW, self.reach)
@@ -125,6 +135,8 @@ class _Search:
     def whole(self) -> bool:
         """Whether everything that matters lies within the window."""
         needed = self.needed
+        if not self.cuts:
+            return needed is not None
         return needed is not None and (needed.empty or needed & self.within == needed)
 
     @property
@@ -133,7 +145,12 @@ class _Search:
         return math.inf if self.whole or not self.reach else self.width // self.reach
 
     def evaluated(self) -> FactModel:
-        return self.goal.evaluate(self.goal.plan(self.within))
+        if self.cuts:
+            return self.goal.evaluate(self.goal.plan(self.within))
+        if self.needed is not None:
+            return self.goal.evaluate(self.goal.plan())
+        limit = Limit.of(self.goal.deps, self.budget, self.goal.engine.progress)
+        return on_timeline(self.goal.engine, self.goal.deps, self.within, limit)
 
     def proofs(self) -> Proofs | None:
         """Proofs of the goal, a smallest one among them; None if it does not hold."""

@@ -6,6 +6,7 @@ style: input facts in the window are all that is kept, and answers are evaluated
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container, Mapping
 
 import duckdb
@@ -79,7 +80,7 @@ class OfflineAlgorithm:
         phi = self.schedule.phi
         self.temporal = [q for q in self.queries if q in phi]
         delays = least_delays(program, self.schedule)
-        window = enough_window(program, delays) if strict else None
+        window = enough_window(program, self.schedule, delays) if strict else None
         self.emission = Emission(delays, eager, window)
         # How much further than tin answers are looked for, in what is known by then.
         self.ahead = max((phi[q] - (0 if eager else delays[q]) for q in self.temporal), default=0)
@@ -334,8 +335,15 @@ def _simple(program: Program, query: str, budget: Budget) -> Dependencies:
     return simplified(passes(program, [query]).dependencies, budget.share(0.3))[0]
 
 
-def enough_window(program: Program, delays: Mapping[str, int]) -> int:
+def enough_window(program: Program, schedule: Schedule, delays: Mapping[str, int]) -> int:
     """A window that is enough for every query, each at its delay; Endless when there is none."""
+    for query in schedule.deps.queries:
+        if query not in delays and not math.isinf(schedule.pins[query]):
+            ticks = ", ".join(str(tick) for _, tick in schedule.deps.pinned)
+            raise Endless(
+                f"no window is enough for {query}, which looks at fixed ticks ({ticks});"
+                " the derived style keeps what holds there"
+            )
     windows = [0]
     for query, delay_ in delays.items():
         budget = Budget(BUDGET)
