@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tidelog.analysis.definitive import Pending
+from tidelog.analysis.passes import passes
 from tidelog.data.readers.places import PathText
 from tidelog.data.schema import expect_program, expect_queries, schemas
 from tidelog.data.ticks import Duration, Ticks, time_text
@@ -38,7 +39,7 @@ from tidelog.streaming.options import Emit, History, StreamMode, StreamOptions
 from tidelog.streaming.sinks import sink_of
 from tidelog.streaming.sinks.functions import FunctionSink, MemorySink
 from tidelog.streaming.sinks.sink import Sink
-from tidelog.streaming.stream import warn_growing
+from tidelog.streaming.stream import warn_growing, warn_overtaken
 
 __all__ = ["Commit", "Refused", "Running", "query", "session", "stream"]
 
@@ -143,6 +144,7 @@ def _is_finite(trigger: Mapping[str, Any] | None) -> bool:
 
 
 def _warn(plan: PipelinePlan) -> None:
+    warn_overtaken(passes(plan.program, plan.queries).dependencies, plan.options.sparse)
     if isinstance(plan.work, OnlineWork) and plan.work.shards.whole:
         warn_growing(plan.work.shards.deps)
 
