@@ -144,7 +144,10 @@ class Unfolder:
         ways = self.expand(query, atom, pinned=not query.open)
 
         def promise(way: Unfolded) -> tuple[bool, Bound]:
-            far = max((outside(f) for f in (*way.atoms, *way.open)), default=0)
+            ends = [outside(f) for f in way.atoms]
+            # What is absent may hang on the whole past, but is not unfolded any further.
+            ends = [far for far in ends if far != math.inf]
+            far = max((*ends, *(outside(f) for f in way.open)), default=0)
             return (not math.isinf(far), far)
 
         # The last one is looked at first: the furthest that ends, then what recurses on.
