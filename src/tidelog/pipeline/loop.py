@@ -214,7 +214,7 @@ class Pipeline(Generic[S]):
         for i, (query, rows) in enumerate(answers.items()):
             place = ("answers", str(number), str(i))
             rows.save("parquet", store, place)
-            stored[query] = SparkAnswers(self.spark.read.parquet(store.path(*place)))
+            stored[query] = SparkAnswers(self.spark.read.parquet(store.pattern(*place)))
         return stored
 
     def _write_state(

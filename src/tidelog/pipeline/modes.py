@@ -188,7 +188,7 @@ class OfflineMode:
     def _rigid_frames(self, spark: SparkSession) -> dict[str, DataFrame]:
         """Rigid facts as Catalyst has them: the files of the checkpoint."""
         return {
-            name: spark.read.parquet(self.state.store.path("rigid", f"{i}.parquet"))
+            name: spark.read.parquet(self.state.store.pattern("rigid", f"{i}.parquet"))
             for i, name in enumerate(self.rigid)
         }
 

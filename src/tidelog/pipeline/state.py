@@ -57,7 +57,7 @@ class StateFiles:
         self, spark: SparkSession, parts: Iterable[StatePart], wanted: Chunks
     ) -> DataFrame | None:
         """The rows of some chunks; None when there are none."""
-        paths = [self.store.path(*file) for file in self._files(parts, wanted)]
+        paths = [self.store.pattern(*file) for file in self._files(parts, wanted)]
         if not paths:
             return None
         struct = arrow_struct(self.rows.schema)

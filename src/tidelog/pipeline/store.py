@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from tidelog.data.secrets import without_secrets
 from tidelog.errors import DataError
+from tidelog.evaluation.spark.sources import as_pattern
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class Store:
         self._jvm = spark._jvm  # the way to Hadoop
         conf = spark._jsc.hadoopConfiguration()
         try:
-            path: Any = self._jvm.org.apache.hadoop.fs.Path(root)
+            path: Any = self._rooted(root)
             fs = path.getFileSystem(conf)
             self.root: str = fs.makeQualified(path).toString()
         except Py4JJavaError as error:
@@ -43,8 +45,17 @@ class Store:
             fs = fs.getRaw()  # without a checksum file beside each file
         self._fs = fs
 
+    def _rooted(self, root: str) -> Any:
+        """An address such as hdfs://name/folder, or a path, in which a colon is just a colon."""
+        path = self._jvm.org.apache.hadoop.fs.Path
+        return path(root) if re.match(r"[A-Za-z][\w+.-]*:/", root) else path(None, None, root)
+
     def path(self, *parts: str) -> str:
         return "/".join([self.root, *parts])
+
+    def pattern(self, *parts: str) -> str:
+        """A path as Spark's readers take it."""
+        return as_pattern(self.path(*parts))
 
     def shown(self, *parts: str) -> str:
         """A path for people, without what is secret in it."""

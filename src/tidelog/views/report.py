@@ -15,6 +15,7 @@ from tidelog.analysis.analyze import Analysis
 from tidelog.analysis.definitive import shown
 from tidelog.analysis.dependencies import Dependencies
 from tidelog.data.ticks import Ticks
+from tidelog.data.types import json_value
 from tidelog.explain.record import Record, Waiting, objects_of
 from tidelog.explain.text import comparison_text, fact_text, moment, place
 from tidelog.language.diagnostics import visible
@@ -34,7 +35,7 @@ def embedded(value: object) -> str:
     >>> embedded("</script>")
     '"\\\\u003c/script\\\\u003e"'
     """
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(json_value(value), ensure_ascii=False, separators=(",", ":"))
     return "".join(_UNSAFE.get(c, c) for c in text) if not _UNSAFE.keys().isdisjoint(text) else text
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidelog.data.schema import Schema, positions
 from tidelog.data.ticks import Ticks, fitting_tick
@@ -70,6 +71,10 @@ def typed_table(facts: Table, schema: Schema) -> pa.Table:
         table = facts.table.cast(arrow_schema(schema))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise DataError(f"{facts.origin}: {error}") from None
+    for i, column in enumerate(schema.columns):
+        if column.type is Type.FLOAT:
+            zeros = pc.add(table.column(i), 0.0)  # -0.0 and 0.0 are one value
+            table = table.set_column(i, table.field(i), zeros)
     return table.drop_null()
 
 

@@ -48,7 +48,7 @@ def find_facts(
             name: [in_memory(schema_of(name, program, known, "facts"), rows, ticks)]
             for name, rows in facts.items()
         }
-    path = Path(facts)
+    path = named_in_unicode(Path(facts))
     if path.is_dir():
         return _in_folder(path, program, known, ticks, only)
     if not path.exists():
@@ -63,6 +63,16 @@ def find_facts(
     raise DataError(
         f"{path}: facts are a folder, or a .csv, .parquet, .jsonl or .tdl file, by its ending"
     )
+
+
+def named_in_unicode(path: Path) -> Path:
+    """The path, unless it has bytes that no engine can name."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        name = str(path).encode(errors="surrogateescape").decode(errors="backslashreplace")
+        raise DataError(f"{name}: its name is not UTF-8: rename it") from None
+    return path
 
 
 def input_of(path: Path, facts: Path) -> str:
@@ -96,7 +106,7 @@ def _in_folder(
         if entry.is_dir():
             paths, name = _below(entry), entry.name
         elif entry.suffix in FORMATS:
-            paths, name = [entry], entry.stem
+            paths, name = [named_in_unicode(entry)], entry.stem
         elif entry.name.split(".")[0] in known:
             endings = ", ".join(FORMATS)
             raise DataError(f"{entry}: facts in a folder end in {endings}; rename or convert it")
@@ -137,5 +147,5 @@ def _below(folder: Path) -> list[Path]:
         if entry.is_dir() and not entry.is_symlink():
             paths += _below(entry)
         elif entry.is_file() and entry.suffix in FORMATS:
-            paths.append(entry)
+            paths.append(named_in_unicode(entry))
     return paths

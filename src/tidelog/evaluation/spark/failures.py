@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from urllib.parse import unquote
 
 from py4j.protocol import Py4JNetworkError
 from pyspark.errors import PySparkException
@@ -34,11 +35,19 @@ def clear(error: BaseException) -> BaseException:
         ours = re.search(r"^tidelog\.[\w.]+: (.+(?:\n(?!\s|$).+)*)", text, re.MULTILINE)
         if ours:
             return DataError(*ours.group(1).splitlines())
-        file = re.search(r"file:(/[^\s'\"]+\.(?:csv|parquet|jsonl))", text)
+        raised = re.search(
+            r"\[USER_RAISED_EXCEPTION\] (.+?)(?: SQLSTATE: \w+)?$", text, re.MULTILINE
+        )
+        if raised:
+            return DataError(raised.group(1))
+        file = re.search(r"file:(?://)?(/.+?\.(?:csv|parquet|jsonl|tdl))\b", text)
         if file and ("FAILED_READ_FILE" in text or "Could not read footer" in text):
-            return DataError(
-                f"{file.group(1)}: the file cannot be read; repair it or take it away, then go on"
+            wrong = (
+                "is not there any more; put it back"
+                if "FILE_NOT_EXIST" in text
+                else "cannot be read; repair it or take it away"
             )
+            return DataError(f"{unquote(file.group(1))}: the file {wrong}, then go on")
     return error
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 import duckdb
 import pyarrow as pa
@@ -26,7 +26,7 @@ from tidelog.data.readers import parquet
 from tidelog.data.readers.csv import facts_of_texts, read_header, read_texts
 from tidelog.data.readers.json import parse_line, predicate_of, typed_values
 from tidelog.data.readers.memory import Table
-from tidelog.data.readers.places import FORMATS, HIDDEN, find_facts, input_of
+from tidelog.data.readers.places import FORMATS, HIDDEN, find_facts, input_of, named_in_unicode
 from tidelog.data.schema import Schema, positions
 from tidelog.data.ticks import Ticks
 from tidelog.data.types import SQL_TYPES, arrow_type
@@ -124,7 +124,7 @@ class Inputs:
         plain = [f"c{i}" for i in range(len(fields))]
         frame = frame.select("*", *extra).toDF(*plain, *(["file"] if extra else []))
         values = [
-            F.col(plain[position]).cast(SQL_TYPES[column.type or Type.TEXT])
+            _value(F.col(plain[position]), column.type or Type.TEXT)
             for column, position in zip(schema.columns, chosen, strict=False)
         ]
         time = self._time(F.col(plain[chosen[-1]]), time_type, where, str(schema.time))
@@ -142,22 +142,30 @@ class Inputs:
                     " for example 10m"
                 )
             if isinstance(type_, S.DateType):
-                return _ticked(F.unix_date(column).cast("bigint") * 86_400_000_000, ticks)
+                days = F.unix_date(column).cast("bigint")
+                day = F.lit(86_400_000_000).cast("bigint")
+                return _ticked(column, F.try_multiply(days, day), ticks)
             if isinstance(type_, S.TimestampNTZType):  # in UTC, whatever the session's zone
                 zero = F.lit("1970-01-01 00:00:00").cast(S.TimestampNTZType())
-                return _ticked(F.timestamp_diff("MICROSECOND", zero, column), ticks)
-            return _ticked(F.unix_micros(column), ticks)
+                return _ticked(column, F.timestamp_diff("MICROSECOND", zero, column), ticks)
+            return _ticked(column, F.unix_micros(column), ticks)
         wanted = "whole numbers of ticks" if ticks is None else "timestamps"
         kind = type_.simpleString()
         raise DataError(f"{where}: time column `{name}` is {kind}; times are {wanted}")
 
 
-def _ticked(micros: Column, ticks: Ticks) -> Column:
-    since = micros - F.lit(ticks.origin)
-    if ticks.length == 1:
-        return since
+def _value(column: Column, type_: Type) -> Column:
+    value = column.cast(SQL_TYPES[type_])
+    return value + F.lit(0.0) if type_ is Type.FLOAT else value  # -0.0 and 0.0 are one value
+
+
+def _ticked(column: Column, micros: Column, ticks: Ticks) -> Column:
+    """The tick of a moment in microseconds since 1970; one that is too far away stays that."""
+    since = F.try_subtract(micros, F.lit(ticks.origin).cast("bigint"))
     length = F.lit(ticks.length).cast("bigint")
-    return F.call_function("div", since - F.pmod(since, length), length)
+    down = F.when((since < 0) & (since % length != 0), F.lit(1)).otherwise(F.lit(0))
+    tick = F.call_function("div", since, length) - down
+    return F.coalesce(tick, F.when(column.isNotNull(), F.lit(TIME_MAX + 1)))
 
 
 def spark_type(type_: S.DataType) -> Type | None:
@@ -238,18 +246,18 @@ class _Csv:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for uri, ending in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            for path, ending in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                 with (
                     tempfile.TemporaryDirectory(prefix="tidelog-") as spill,
                     duckdb.connect(config={**_READING, "temp_directory": spill}) as connection,
                 ):
-                    yield from self._file(connection, _local(uri), ending)
+                    yield from self._file(connection, Path(path), ending)
 
     def _file(
         self, connection: duckdb.DuckDBPyConnection, path: Path, ending: str
     ) -> Iterator[pa.RecordBatch]:
         inputs, schema = self.inputs, self.inputs.schemas[self.name]
-        file = f"file://{quote(str(path))}"  # as Spark names the files it reads itself
+        file = _uri(path)
         connection.execute("SET TimeZone = 'UTC'")
         broken = read_texts(connection, "texts", path, self.size, ending)
         select = facts_of_texts("texts", schema, self.chosen, inputs.ticks)
@@ -302,9 +310,28 @@ class Files:
         self.program, self.inputs, self.per_batch = program, inputs, per_batch
         self.folder = Path(facts).resolve()
         self.spark = spark
-        self.endings: dict[str, str] = {}  # of the lines of a batch's CSV files
+        self.endings: dict[Path, str] = {}  # of the lines of a batch's CSV files
+
+    def _all(self) -> list[Path]:
+        """The files there are; DataError for a name that Spark could not read."""
+        paths = [self.folder] if self.folder.is_file() else sorted(self.folder.rglob("*"))
+        jvm = self.spark._jvm
+        assert jvm is not None
+        ascii_only = "UTF" not in str(jvm.System.getProperty("sun.jnu.encoding")).upper()
+        paths = [path for path in paths if not self._is_hidden(path)]
+        for path in map(named_in_unicode, paths):
+            if ascii_only and not str(path).isascii():
+                raise DataError(
+                    f"{path}: Spark's Java reads ASCII names only in this environment: set"
+                    " LC_ALL=C.UTF-8, or rename it"
+                )
+        return [path for path in paths if path.is_file()]
+
+    def _is_hidden(self, path: Path) -> bool:
+        return any(part.startswith(HIDDEN) for part in path.relative_to(self.folder).parts)
 
     def stream(self) -> DataFrame:
+        self._all()
         reader = self.spark.readStream.format("binaryFile").schema(
             "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
         )
@@ -313,33 +340,26 @@ class Files:
         reader = reader.option("maxFileAge", "36500d")
         if self.per_batch is not None:
             reader = reader.option("maxFilesPerTrigger", self.per_batch)
-        return reader.load(_glob(str(self.folder))).select("path")
+        return reader.load(as_pattern(_uri(self.folder))).select("path")
 
     def batch(self, frame: DataFrame) -> DataFrame:
-        return self._rows(frame.sparkSession, sorted(path for (path,) in frame.collect()))
+        paths = sorted(path for (path,) in frame.collect())
+        return self._rows(frame.sparkSession, [_local(path) for path in paths])
 
     def all(self) -> DataFrame:
         """The rows of all files there are."""
         if not self.folder.exists():
             raise DataError(f"{self.folder}: no such file or folder")
-        paths = [self.folder] if self.folder.is_file() else sorted(self.folder.rglob("*"))
-        return self._rows(
-            self.spark,
-            [
-                path.as_uri()
-                for path in paths
-                if path.is_file()
-                and not any(part.startswith(HIDDEN) for part in path.relative_to(self.folder).parts)
-            ],
-        )
+        return self._rows(self.spark, self._all())
 
-    def _rows(self, spark: SparkSession, paths: list[str]) -> DataFrame:
-        groups: dict[tuple[str, str, tuple[object, ...]], list[str]] = {}
+    def _rows(self, spark: SparkSession, paths: list[Path]) -> DataFrame:
+        groups: dict[tuple[str, str, tuple[object, ...]], list[Path]] = {}
         for path in paths:
-            local = _local(path)
-            ending, name = local.suffix, input_of(local, self.folder)
+            if self._is_hidden(path):
+                continue
+            ending, name = path.suffix, input_of(path, self.folder)
             # The lines of a single file may say themselves what they are facts of.
-            mixed = local == self.folder and ending in (".jsonl", ".tdl")
+            mixed = path == self.folder and ending in (".jsonl", ".tdl")
             if ending in (*FORMATS, ".tdl") and (mixed or name in self.inputs.schemas):
                 key = (ending, name, self._columns(ending, name, path))
                 groups.setdefault(key, []).append(path)
@@ -348,14 +368,14 @@ class Files:
             return spark.createDataFrame([], arrow_struct(self.inputs.arrow))
         return reduce(DataFrame.unionByName, parts)
 
-    def _columns(self, ending: str, name: str, path: str) -> tuple[object, ...]:
+    def _columns(self, ending: str, name: str, path: Path) -> tuple[object, ...]:
         """What tells files apart that cannot be read together: their columns."""
         if ending == ".csv":
-            header = read_header(_local(path), self.inputs.schemas[name])
+            header = read_header(path, self.inputs.schemas[name])
             self.endings[path] = header.ending
             return (len(header.names), header.positions)
         if ending == ".parquet":
-            return tuple((f.name, str(f.type)) for f in parquet.read_schema(_local(path)))
+            return tuple((f.name, str(f.type)) for f in parquet.read_schema(path))
         return ()
 
     def _read(
@@ -364,17 +384,19 @@ class Files:
         ending: str,
         name: str,
         columns: tuple[Any, ...],
-        paths: list[str],
+        paths: list[Path],
     ) -> DataFrame:
-        places = [_glob(path) for path in paths]
+        places = [as_pattern(_uri(path)) for path in paths]
+        # As a URI; a plus stands for itself there, and for a space where Spark decodes.
         file = F.col("_metadata.file_path")
         rows = arrow_struct(self.inputs.arrow)
         if ending == ".csv":
-            files = [(path, self.endings.pop(path)) for path in paths]
+            files = [(str(path), self.endings.pop(path)) for path in paths]
             frame = spark.createDataFrame(files, "path STRING, ending STRING")
             return frame.mapInArrow(_Csv(self.inputs, name, *columns), rows)
         if ending == ".parquet":
-            return self.inputs.typed(spark.read.parquet(*places), name, paths[0], file)
+            plain = F.url_decode(F.replace(file, F.lit("+"), F.lit("%2B")))
+            return self.inputs.typed(spark.read.parquet(*places), name, str(paths[0]), plain)
         if ending == ".jsonl":
             frame = spark.read.text(places).select("value", file.alias("file"))
             return frame.mapInArrow(_Lines(self.inputs, self.folder), rows)
@@ -395,11 +417,19 @@ class Files:
         return spark.createDataFrame(table, arrow_struct(self.inputs.arrow))
 
 
-def _local(uri: str) -> Path:
-    """The path of a URI as Spark writes it, where nothing is escaped."""
-    return Path(re.sub(r"\Afile:(//)?(?=/)", "", uri))
+def _local(file: str) -> Path:
+    """The path of a file as Spark and dead letters name it, where nothing is escaped."""
+    return Path(re.sub(r"\Afile:(//)?(?=/)", "", file))
 
 
-def _glob(path: str) -> str:
-    """A path as a pattern that matches nothing else."""
+def _uri(path: Path) -> str:
+    return f"file://{path}"
+
+
+def as_pattern(path: str) -> str:
+    """A path as Spark's readers take it: a pattern that matches nothing else.
+
+    >>> as_pattern("file:/a [1]/b*.csv")
+    'file:/a \\\\[1\\\\]/b\\\\*.csv'
+    """
     return re.sub(r"([\\{}\[\]*?])", r"\\\1", path)
