@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from tidelog.analysis.dependencies import Dependencies, positive_only
-from tidelog.analysis.graph import Arc, Bound, longest
+from tidelog.language.graph import Arc, Bound, longest
 from tidelog.language.program import Constant, Operator, Type
 from tidelog.logic.clause import Clause, Offset, Premise
 from tidelog.logic.core import Core

@@ -16,7 +16,7 @@ from functools import cached_property
 
 from tidelog.analysis.canonical import Canonical, Exhausted, FrozenFact, splits
 from tidelog.analysis.dependencies import Dependencies
-from tidelog.analysis.graph import Bound
+from tidelog.language.graph import Bound
 from tidelog.analysis.unfolding import Unfolded, Unfolder
 from tidelog.errors import NoAnswer
 from tidelog.language.program import Constant, Value, type_of

@@ -12,7 +12,7 @@ from enum import Enum
 from functools import cached_property
 from typing import assert_never
 
-from tidelog.analysis.graph import Arc, Bound, components, longest
+from tidelog.language.graph import Arc, Bound, components, longest
 from tidelog.analysis.partition import PartitionKey, partition_key
 from tidelog.errors import NoAnswer
 from tidelog.language.program import Rule
@@ -257,12 +257,39 @@ class Dependencies:
         return {n: math.inf if n in endless else self.input_offsets[n].high for n in nodes}
 
     @cached_property
-    def _drawing_on_any_time(self) -> set[str]:
-        """Heads of clauses that are not connected, and whatever needs them."""
+    def psi(self) -> dict[str, Bound]:
+        """When a derived fact can no longer be withdrawn: P at s is safe from s + psi(P) on.
+
+        -inf where nothing below is negated: what is derived once holds for good. Premises at fixed
+        ticks are left to `safe_at`.
+        """
+        start: dict[str, int] = {}
+        endless: set[str] = set()
+        for edge in self.edges:
+            if edge.sign is Sign.NEGATIVE and edge.point is None:
+                settled = self.phi[edge.body] + (edge.offset or 0)
+                if settled == math.inf or isinstance(edge.premise.when, Free):
+                    endless.add(edge.head)
+                elif settled > -math.inf:
+                    start[edge.head] = max(start.get(edge.head, int(settled)), int(settled))
+        # Along positive uses a head is as safe as its premises are.
+        positive = [e for e in self.edges if e.sign is Sign.POSITIVE and e.point is None]
+        arcs = [Arc(e.body, e.head, e.offset or 0) for e in positive]
+        reach, _ = longest(tuple(self.core.predicates), arcs, start)
+        endless.update(
+            e.head
+            for e in positive
+            if isinstance(e.premise.when, Free) and reach[e.body] > -math.inf
+        )
+        above = self._above(endless)
+        return {n: math.inf if n in above else bound for n, bound in reach.items()}
+
+    def _above(self, names: Iterable[str]) -> set[str]:
+        """Some predicates and whatever needs them."""
         users: dict[str, list[str]] = {}
         for edge in self.edges:
             users.setdefault(edge.body, []).append(edge.head)
-        todo = [clause.head.predicate for clause in self.core.clauses if not clause.connected]
+        todo = list(names)
         reached: set[str] = set()
         while todo:
             name = todo.pop()
@@ -270,6 +297,16 @@ class Dependencies:
                 reached.add(name)
                 todo += users.get(name, ())
         return reached
+
+    @cached_property
+    def negated(self) -> frozenset[str]:
+        """Predicates whose absence is asked for somewhere below the queries."""
+        return frozenset(edge.body for edge in self.edges if edge.sign is Sign.NEGATIVE)
+
+    @cached_property
+    def _drawing_on_any_time(self) -> set[str]:
+        """Heads of clauses that are not connected, and whatever needs them."""
+        return self._above(c.head.predicate for c in self.core.clauses if not c.connected)
 
     @cached_property
     def keep(self) -> dict[str, Bound]:
@@ -300,7 +337,45 @@ class Dependencies:
         points = (k + self.phi[name] for name, k in self.pinned)
         return max(at + self.phi[query], *points, -math.inf)
 
+    def safe_at(self, query: str, at: int | None) -> Bound:
+        """The least input time after which an answer derived at a time cannot be withdrawn."""
+        points = [
+            edge.point + (self.phi if edge.sign is Sign.NEGATIVE else self.psi)[edge.body]
+            for edge in self.edges
+            if edge.point is not None
+        ]
+        if at is None:
+            rests = math.inf if self.psi[query] > -math.inf else -math.inf
+            return max(rests, *points, -math.inf)
+        return max(at + self.psi[query], *points, -math.inf)
+
     # What follows
+
+    @cached_property
+    def strata(self) -> tuple[tuple[str, ...], ...]:
+        """Derived predicates in layers: what is negated lies in a layer below, or in its own
+        where a cycle through `not` looks strictly back.
+        """
+        layer: dict[str, int] = {}
+        for component in self.components:
+            own = [e for e in self.edges if e.head in component and e.body not in component]
+            below = [layer[e.body] + (e.sign is Sign.NEGATIVE) for e in own]
+            layer.update(dict.fromkeys(component, max(below, default=0)))
+        derived = [name for name in layer if not self.core.predicates[name].input]
+        count = 1 + max((layer[name] for name in derived), default=-1)
+        return tuple(tuple(n for n in derived if layer[n] == i) for i in range(count))
+
+    @cached_property
+    def cycles_through_not(self) -> tuple[tuple[str, ...], ...]:
+        """Components in which predicates hang on the absence of one another."""
+        return tuple(
+            component
+            for component in self.components
+            if any(
+                e.sign is Sign.NEGATIVE and e.head in component and e.body in component
+                for e in self.edges
+            )
+        )
 
     @cached_property
     def cls(self) -> Class:

@@ -20,10 +20,12 @@ from tidelog.language.printer import print_term
 from tidelog.language.program import (
     TIME_COLUMN,
     Atom,
+    Clock,
     Comparison,
     Constant,
     Input,
     Literal,
+    Negated,
     Origin,
     Output,
     Outputs,
@@ -33,7 +35,9 @@ from tidelog.language.program import (
     Time,
     TimeOffset,
     Variable,
+    atom_of,
 )
+from tidelog.language.strata import check_strata
 from tidelog.language.types import Types, infer
 
 
@@ -117,6 +121,7 @@ def check_together(
     types = infer(program)
     yield from types.diagnostics
     yield from _duplicates(program, meaning or canonical)
+    yield from check_strata(program)
     if complete:
         yield from _outputs(program)
         yield from _undeclared(program, types)
@@ -147,6 +152,7 @@ def _declared_twice(program: Program) -> Iterator[Diagnostic]:
         elif isinstance(statement, Outputs):
             for item in statement.items:
                 yield from _repeated(item.columns or (), item.predicate, item.origin)
+    yield from _clocks(program)
     outputs: dict[str, Output] = {}
     for item in program.output_items:
         listed = outputs.setdefault(item.predicate, item)
@@ -158,6 +164,27 @@ def _declared_twice(program: Program) -> Iterator[Diagnostic]:
                 (Note("the first time", listed.origin),),
                 "keep one of them",
             )
+
+
+def _clocks(program: Program) -> Iterator[Diagnostic]:
+    """A clock is nothing else: it holds at every tick whatever rules and data say."""
+    taken: dict[str, tuple[str, Origin]] = {}
+    for name, declaration in program.declarations.items():
+        taken[name] = ("an input", declaration.origin)
+    for rule in program.rules:
+        taken.setdefault(rule.head.predicate, ("the head of a rule", rule.head.origin))
+    for clock in program.statements:
+        if isinstance(clock, Clock):
+            if clock.predicate in taken:
+                what, origin = taken[clock.predicate]
+                yield Diagnostic(
+                    Code.DECLARED_TWICE,
+                    f"clock `{clock.predicate}` is also {what}",
+                    clock.origin,
+                    (Note(f"here it is {what}", origin),),
+                    "give the clock a name of its own",
+                )
+            taken[clock.predicate] = ("a clock", clock.origin)
 
 
 def _repeated(names: Iterable[str], predicate: str, origin: Origin) -> Iterator[Diagnostic]:
@@ -172,7 +199,7 @@ def _repeated(names: Iterable[str], predicate: str, origin: Origin) -> Iterator[
 
 
 def _outputs(program: Program) -> Iterator[Diagnostic]:
-    known = {*program.heads, *program.inputs}
+    known = {*program.heads, *program.inputs, *program.clocks}
     similar = Similar(known)
     for item in program.output_items:
         if item.predicate not in known:
@@ -195,6 +222,8 @@ def _shapes(program: Program) -> Iterator[Diagnostic]:
         name: (len(d.columns), d.time is not None, d.origin)
         for name, d in program.declarations.items()
     }
+    for name, clock in program.clocks.items():
+        first[name] = (0, True, clock.origin)
     for rule in program.rules:
         for atom in (rule.head, *rule.atoms):
             arity, temporal = len(atom.args), atom.time is not None
@@ -256,9 +285,10 @@ class _Uses:
             here = list(literal.variables)
             for variable in here:
                 uses.objects.setdefault(variable.name, variable)
-            if isinstance(literal, Atom) and isinstance(literal.time, TimeOffset):
-                uses.times.setdefault(literal.time.variable.name, literal.time)
-                here.append(literal.time.variable)
+            atom = atom_of(literal)
+            if atom is not None and isinstance(atom.time, TimeOffset):
+                uses.times.setdefault(atom.time.variable.name, atom.time)
+                here.append(atom.time.variable)
             if isinstance(literal, Atom) and literal is not rule.head:
                 uses.bound.update(variable.name for variable in here)
             uses.order += here
@@ -270,10 +300,22 @@ def check_rule(rule: Rule) -> Iterator[Diagnostic]:
     uses = _Uses.of(rule)
     yield from _times_as_objects(uses)
     unsafe: set[str] = set()
-    for diagnostic, variable in (*_unsafe_head(rule, uses), *_unsafe_comparisons(rule, uses)):
+    findings = (
+        *_unsafe_negations(rule, uses),
+        *_unsafe_head(rule, uses),
+        *_unsafe_comparisons(rule, uses),
+    )
+    for diagnostic, variable in findings:
         if variable.name not in unsafe:
             unsafe.add(variable.name)
             yield diagnostic
+    if rule.negative and not rule.positive and not unsafe:
+        yield Diagnostic(
+            Code.UNSAFE_NEGATION,
+            "a rule with `not` needs an atom without it",
+            rule.negative[0].origin,
+            hint="say what must be there: absence alone is true of everything",
+        )
     count = Counter(variable.name for variable in uses.order)
     for variable in uses.order:
         name = variable.name
@@ -329,6 +371,36 @@ def _unsafe_comparisons(rule: Rule, uses: _Uses) -> Iterator[tuple[Diagnostic, V
                     ),
                     variable,
                 )
+
+
+def _unsafe_negations(rule: Rule, uses: _Uses) -> Iterator[tuple[Diagnostic, Variable]]:
+    """Variables that only stand under `not`: there is no end of values that are absent."""
+    for atom in rule.negative:
+        for variable in atom.variables:
+            if variable.name not in uses.bound and not variable.anonymous:
+                yield (
+                    Diagnostic(
+                        Code.UNSAFE_NEGATION,
+                        f"`{variable.name}` stands under `not` only, so that it has no value",
+                        variable.origin,
+                        hint=f'write `_` for "no such value", or use `{variable.name}` in an atom'
+                        " without `not`",
+                    ),
+                    variable,
+                )
+        time = atom.time
+        if isinstance(time, TimeOffset) and time.variable.name not in uses.bound:
+            name = print_term(time.variable)
+            yield (
+                Diagnostic(
+                    Code.UNSAFE_NEGATION,
+                    f"the time `{name}` stands under `not` only, so that it has no value",
+                    time.origin,
+                    hint="say from when on, as in `Beat(X) @ T-10, not Beat(X) @ T`, or declare"
+                    f" `clock Tick.` and add `Tick @ {name}`",
+                ),
+                time.variable,
+            )
 
 
 def _lower_case(rule: Rule, program: Program) -> Iterator[Diagnostic]:
@@ -419,49 +491,63 @@ def canonical(rule: Rule) -> object:
     def shape(literal: Literal) -> tuple[str, str, int, tuple[str, ...]]:
         if isinstance(literal, Comparison):
             return ("~", literal.operator, 0, ())
-        offset = literal.time.offset if isinstance(literal.time, TimeOffset) else 0
-        constants = tuple(repr(t) if isinstance(t, Constant) else "" for t in literal.args)
-        return ("", literal.predicate, offset, constants)
+        atom = literal.atom if isinstance(literal, Negated) else literal
+        offset = atom.time.offset if isinstance(atom.time, TimeOffset) else 0
+        constants = tuple(repr(t) if isinstance(t, Constant) else "" for t in atom.args)
+        return ("not" if atom is not literal else "", atom.predicate, offset, constants)
 
     shift: dict[str, int] = {}
     parts: list[object] = []
     for literal in (rule.head, *sorted(rule.body, key=shape)):
-        if isinstance(literal, Atom):
-            parts.append(
-                (literal.predicate, tuple(map(term, literal.args)), time(literal.time, shift))
-            )
-        else:
+        if isinstance(literal, Comparison):
             parts.append((term(literal.left), literal.operator, term(literal.right)))
+            continue
+        atom = literal.atom if isinstance(literal, Negated) else literal
+        said = (atom.predicate, tuple(map(term, atom.args)), time(atom.time, shift))
+        parts.append(said if atom is literal else ("not", said))
     return (parts[0], frozenset(parts[1:]))
 
 
 def _undeclared(program: Program, types: Types) -> Iterator[Diagnostic]:
-    defined = {*program.declarations, *program.heads}
+    defined = {*program.declarations, *program.heads, *program.clocks}
     similar = Similar(defined)
+    negated = {atom.predicate for rule in program.rules for atom in rule.negative}
     done: set[str] = set()
     for rule in program.rules:
-        for atom in rule.atoms:
+        # Where a predicate is negated, that is the place to show.
+        for atom in (*rule.negative, *rule.positive):
             name = atom.predicate
-            if name in defined or name in done:
+            if name in defined or name in done or (name in negated and atom not in rule.negative):
                 continue
             done.add(name)
             near = similar.to(name)
-            # A file that declares nothing may well leave all its inputs undeclared.
-            if near or program.declarations:
-                time = " @ time" if atom.time else ""
-                columns = ", ".join(
-                    f"arg{i}: {type_}" if type_ else f"arg{i}"
-                    for i, type_ in enumerate(types.columns[name], 1)
+            hint = f"if it is an input, declare it: {_declaration(atom, types)}"
+            if name in negated:
+                yield Diagnostic(
+                    Code.NEGATED_UNKNOWN,
+                    f"`not {name}` would always be true: `{name}` has no rule and is not declared"
+                    " as an input",
+                    atom.origin,
+                    hint=f"did you mean `{near}`?" if near else hint,
                 )
-                declaration = f"`input {name}{f'({columns})' if columns else ''}{time}.`"
+            # A file that declares nothing may well leave all its inputs undeclared.
+            elif near or program.declarations:
                 yield Diagnostic(
                     Code.UNDECLARED,
                     f"`{name}` has no rule and is not declared as an input",
                     atom.origin,
-                    hint=f"did you mean `{near}`?"
-                    if near
-                    else f"if it is an input, declare it: {declaration}",
+                    hint=f"did you mean `{near}`?" if near else hint,
                 )
+
+
+def _declaration(atom: Atom, types: Types) -> str:
+    """How the predicate of an atom would be declared as an input."""
+    columns = ", ".join(
+        f"arg{i}: {type_}" if type_ else f"arg{i}"
+        for i, type_ in enumerate(types.columns[atom.predicate], 1)
+    )
+    time = " @ time" if atom.time else ""
+    return f"`input {atom.predicate}{f'({columns})' if columns else ''}{time}.`"
 
 
 def _underivable(program: Program) -> Iterator[Diagnostic]:
@@ -471,7 +557,7 @@ def _underivable(program: Program) -> Iterator[Diagnostic]:
         name = rule.head.predicate
         if name not in derivable and name not in done:
             done.add(name)
-            missing = next(a for a in rule.atoms if a.predicate not in derivable)
+            missing = next(a for a in rule.positive if a.predicate not in derivable)
             yield Diagnostic(
                 Code.UNDERIVABLE,
                 f"nothing can derive `{name}`",
@@ -479,12 +565,21 @@ def _underivable(program: Program) -> Iterator[Diagnostic]:
                 (Note(f"this needs `{missing.predicate}`, which never holds", missing.origin),),
                 "rules that only need one another never fire: add a rule or a fact to start from",
             )
+    for rule in program.rules:
+        for atom in rule.negative:
+            if atom.predicate not in derivable and atom.predicate in program.heads:
+                yield Diagnostic(
+                    Code.NEVER_THERE,
+                    f"`not {atom.predicate}` is always true: nothing can derive `{atom.predicate}`",
+                    atom.origin,
+                    hint=f"remove it, or give `{atom.predicate}` a rule or a fact to start from",
+                )
 
 
 def derivable_predicates(program: Program) -> set[str]:
-    """Inputs, and heads of rules all of whose body predicates are derivable."""
-    uses = [(rule.head.predicate, {a.predicate for a in rule.atoms}) for rule in program.rules]
-    return derivable(uses, program.inputs)
+    """Inputs, clocks, and heads of rules all of whose positive predicates are derivable."""
+    uses = [(rule.head.predicate, {a.predicate for a in rule.positive}) for rule in program.rules]
+    return derivable(uses, (*program.inputs, *program.clocks))
 
 
 def derivable(uses: Sequence[tuple[str, set[str]]], given: Iterable[str]) -> set[str]:

@@ -31,17 +31,21 @@ class Code(Enum):
     UNSAFE_HEAD = ("E101", "unsafe head variable")
     UNSAFE_COMPARISON = ("E102", "unsafe comparison variable")
     TIME_AS_OBJECT = ("E103", "variable used for time and for objects")
+    UNSAFE_NEGATION = ("E104", "variable only under `not`")
     ARITY = ("E201", "arity clash")
     SORT = ("E202", "temporal and rigid")
     TYPE = ("E203", "type clash")
     DECLARED_TWICE = ("E204", "declared twice")
     NO_SUCH_OUTPUT = ("E205", "output does not exist")
+    NEGATED_UNKNOWN = ("E206", "negated predicate does not exist")
+    NOT_STRATIFIED = ("E207", "cycle through `not`")
     UNDECLARED = ("W301", "undeclared predicate")
     UNDERIVABLE = ("W302", "nothing can derive it")
     UNUSED_INPUT = ("W303", "unused input")
     SINGLE_OCCURRENCE = ("W304", "variable occurs once")
     DUPLICATE_RULE = ("W305", "duplicate rule")
     LOWER_CASE = ("W306", "constant where a variable is likely meant")
+    NEVER_THERE = ("W307", "absence of what never holds")
 
     @property
     def id(self) -> str:

@@ -14,11 +14,13 @@ from tidelog.language.program import (
     INT_MIN,
     TIME_MAX,
     Atom,
+    Clock,
     Column,
     Comparison,
     Constant,
     Input,
     Literal,
+    Negated,
     Operator,
     Origin,
     Output,
@@ -191,6 +193,8 @@ class _Parser:
                 return self.input()
             if token.text == "output":
                 return self.outputs()
+            if token.text == "clock":
+                return self.clock()
         return self.rule()
 
     def end(self, wanted: str, hint: str = "end the statement with `.`") -> None:
@@ -266,6 +270,13 @@ class _Parser:
             self.expect(")", "`,` or `)`")
         return Output(name, None if columns is None else tuple(columns), self.origin(start))
 
+    def clock(self) -> Clock:
+        start = self.advance().start
+        name = self.advance().text
+        hint = f"a clock has no arguments and no time here: `clock {name}.`"
+        self.end("`.`", hint)
+        return Clock(name, self.origin(start))
+
     def rule(self) -> Rule:
         start = self.token.start
         head = self.atom("a rule, a fact or a declaration")
@@ -288,9 +299,7 @@ class _Parser:
             nxt.kind is Kind.SYMBOL and nxt.text in _OPERATORS
         ):
             if self.token.text == "not" and nxt.kind is Kind.NAME:
-                raise self.unexpected(
-                    "an atom or a comparison", "there is no negation in the rule language"
-                )
+                return self.negated()
             return self.atom("an atom or a comparison")
         left = self.term("an atom or a comparison")
         if not (self.token.kind is Kind.SYMBOL and self.token.text in _OPERATORS):
@@ -298,6 +307,16 @@ class _Parser:
         operator = _OPERATORS[self.advance().text]
         right = self.term("a variable or a constant")
         return Comparison(left, operator, right, self.origin(start))
+
+    def negated(self) -> Negated:
+        start = self.advance().start
+        if self.token.text == "not" and self.peek().kind is Kind.NAME:
+            raise self.unexpected("an atom after `not`", "`not not P` is `P`")
+        nxt = self.peek()
+        if nxt.kind is Kind.SYMBOL and nxt.text in _OPERATORS:
+            hint = "a comparison is negated by its operator: `!=` for `=`, `>=` for `<`"
+            raise self.unexpected("an atom after `not`", hint)
+        return Negated(self.atom("an atom after `not`"), self.origin(start))
 
     def atom(self, wanted: str) -> Atom:
         if self.token.kind is not Kind.NAME:

@@ -6,10 +6,12 @@ from typing import assert_never
 
 from tidelog.language.program import (
     Atom,
+    Clock,
     Comparison,
     Constant,
     Input,
     Literal,
+    Negated,
     Outputs,
     Program,
     Rule,
@@ -43,6 +45,8 @@ def print_statement(statement: Statement) -> str:
                 for item in statement.items
             )
             return f"output {', '.join(items)}."
+        case Clock():
+            return f"clock {statement.predicate}."
         case Rule():
             return print_rule(statement)
         case _:
@@ -65,6 +69,8 @@ def print_literal(literal: Literal) -> str:
         case Atom():
             time = "" if literal.time is None else f" @ {print_time(literal.time)}"
             return f"{literal.predicate}{_args(', '.join(map(print_term, literal.args)))}{time}"
+        case Negated():
+            return f"not {print_literal(literal.atom)}"
         case Comparison():
             left, right = print_term(literal.left), print_term(literal.right)
             return f"{left} {literal.operator} {right}"

@@ -147,7 +147,19 @@ class Comparison:
         return (term for term in (self.left, self.right) if isinstance(term, Variable))
 
 
-Literal: TypeAlias = Atom | Comparison
+@dataclass(frozen=True, slots=True)
+class Negated:
+    """`not P(t1, .., tn) @ time`: no such fact is there."""
+
+    atom: Atom
+    origin: Origin = field(default=NOWHERE, compare=False, repr=False)
+
+    @property
+    def variables(self) -> Iterator[Variable]:
+        return self.atom.variables
+
+
+Literal: TypeAlias = Atom | Negated | Comparison
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,25 +172,35 @@ class Rule:
 
     @property
     def atoms(self) -> tuple[Atom, ...]:
-        return self._parts()[0]
+        """The atoms of the body, also those after `not`."""
+        return tuple(atom for atom in map(atom_of, self.body) if atom is not None)
+
+    @property
+    def positive(self) -> tuple[Atom, ...]:
+        """The atoms that must hold: they give variables their values."""
+        return tuple(literal for literal in self.body if isinstance(literal, Atom))
+
+    @property
+    def negative(self) -> tuple[Atom, ...]:
+        """The atoms after `not`."""
+        return tuple(literal.atom for literal in self.body if isinstance(literal, Negated))
 
     @property
     def comparisons(self) -> tuple[Comparison, ...]:
-        return self._parts()[1]
+        return tuple(literal for literal in self.body if isinstance(literal, Comparison))
 
-    def _parts(self) -> tuple[tuple[Atom, ...], tuple[Comparison, ...]]:
-        """Atoms and comparisons; another kind of literal has to say here what it is."""
-        atoms: list[Atom] = []
-        comparisons: list[Comparison] = []
-        for literal in self.body:
-            match literal:
-                case Atom():
-                    atoms.append(literal)
-                case Comparison():
-                    comparisons.append(literal)
-                case _:
-                    assert_never(literal)
-        return tuple(atoms), tuple(comparisons)
+
+def atom_of(literal: Literal) -> Atom | None:
+    """The atom that a literal is about, whatever it says of it; None for a comparison."""
+    match literal:
+        case Atom():
+            return literal
+        case Negated(atom):
+            return atom
+        case Comparison():
+            return None
+        case _:
+            assert_never(literal)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +239,15 @@ class Outputs:
     origin: Origin = field(default=NOWHERE, compare=False, repr=False)
 
 
-Statement: TypeAlias = Input | Outputs | Rule
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """`clock Tick.`: Tick holds at every tick from the first one of the data on."""
+
+    predicate: str
+    origin: Origin = field(default=NOWHERE, compare=False, repr=False)
+
+
+Statement: TypeAlias = Input | Outputs | Clock | Rule
 
 
 @dataclass(frozen=True)
@@ -248,10 +278,19 @@ class Program:
     def inputs(self) -> tuple[str, ...]:
         """Declared inputs, then predicates used in bodies that nothing else defines."""
         names = dict.fromkeys(self.declarations)
-        heads = set(self.heads)
+        heads = {*self.heads, *self.clocks}
         for rule in self.rules:
             names.update((a.predicate, None) for a in rule.atoms if a.predicate not in heads)
         return tuple(names)
+
+    @cached_property
+    def clocks(self) -> dict[str, Clock]:
+        """The declared clocks; the first one where a name is declared twice."""
+        clocks: dict[str, Clock] = {}
+        for statement in self.statements:
+            if isinstance(statement, Clock):
+                clocks.setdefault(statement.predicate, statement)
+        return clocks
 
     @cached_property
     def outputs(self) -> tuple[str, ...]:

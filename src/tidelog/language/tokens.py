@@ -68,9 +68,9 @@ _HABITS = {
     "/": "there is no arithmetic; only times are shifted, as in `@ T+1`",
     "&": "`and` is written `,`",
     "|": "there is no `or`: write one rule for each alternative",
-    "!": "there is no negation; different is written `!=`",
-    "~": "there is no negation; different is written `!=`",
-    "\\": "there is no negation; different is written `!=`",
+    "!": "absence is written `not P(X) @ T`; different is written `!=`",
+    "~": "absence is written `not P(X) @ T`; different is written `!=`",
+    "\\": "absence is written `not P(X) @ T`; different is written `!=`",
 }
 
 

@@ -7,7 +7,7 @@ Positions that share a variable, or are compared, share a type. An integer const
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 from tidelog.language.diagnostics import Code, Diagnostic, Note
 from tidelog.language.printer import print_literal, print_term, print_value
@@ -15,6 +15,7 @@ from tidelog.language.program import (
     Atom,
     Comparison,
     Constant,
+    Negated,
     Operator,
     Origin,
     Program,
@@ -118,6 +119,8 @@ class _Inference:
                 )
                 for c in declaration.columns
             ]
+        for name in self.program.clocks:
+            self.positions.setdefault(name, [])
         for rule in self.program.rules:
             self.rule(rule)
         for classes in self.positions.values():
@@ -133,8 +136,12 @@ class _Inference:
             match literal:
                 case Atom():
                     self.atom(literal, variables)
+                case Negated(atom):
+                    self.atom(atom, variables)
                 case Comparison():
                     self.comparison(literal, variables)
+                case _:
+                    assert_never(literal)
         for node in variables.values():
             self.exact(node.root())
 

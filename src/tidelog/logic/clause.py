@@ -19,6 +19,7 @@ from tidelog.language.program import (
     Atom,
     Comparison,
     Literal,
+    Negated,
     Origin,
     Rule,
     Term,
@@ -279,12 +280,13 @@ class Clause:
 
 
 def _as_literal(premise: Premise, clock: TimeOffset) -> Literal:
+    time = None if isinstance(premise.when, Rigid) else _as_time(premise.when, clock)
+    atom = Atom(premise.predicate, premise.args, time, premise.origin)
     match premise.sign:
         case Sign.POSITIVE:
-            time = None if isinstance(premise.when, Rigid) else _as_time(premise.when, clock)
-            return Atom(premise.predicate, premise.args, time, premise.origin)
+            return atom
         case Sign.NEGATIVE:
-            raise AssertionError("the language has no word for absence")
+            return Negated(atom, premise.origin)
         case _:
             assert_never(premise.sign)
 

@@ -14,6 +14,7 @@ from tidelog.language.program import (
     NOWHERE,
     Atom,
     Comparison,
+    Negated,
     Program,
     Rule,
     Time,
@@ -32,6 +33,7 @@ from tidelog.logic.clause import (
     Head,
     Offset,
     Premise,
+    Sign,
     When,
 )
 from tidelog.logic.core import Core, Predicate, Role
@@ -62,7 +64,18 @@ def core(program: Program, queries: Iterable[str] = ()) -> Core:
             copy = handed_on(given, predicate)
             clauses.append(replace(copy, origin=origin, copies_input=True))
         predicates[name] = predicate
+    for name, clock in program.clocks.items():
+        first = Predicate(name, True, (), Role.DERIVED, name).made(Role.GIVEN)
+        predicates[first.name] = first
+        predicates[name] = Predicate(name, True, (), Role.DERIVED, name)
+        clauses += [replace(made, origin=clock.origin) for made in _ticking(first, name)]
     return Core(program, tuple(clauses), predicates)
+
+
+def _ticking(first: Predicate, name: str) -> tuple[Clause, Clause]:
+    """A clock holds at the first tick of the data, and after each tick at which it holds."""
+    start = Clause(Head(name, (), AT_HEAD), (Premise(first.name, (), AT_HEAD),), copies_input=True)
+    return start, Clause(Head(name, (), AT_HEAD), (Premise(name, (), Offset(-1)),))
 
 
 def handed_on(below: Predicate, above: Predicate) -> Clause:
@@ -119,6 +132,10 @@ def clause_of(rule: Rule) -> Clause:
             case Atom(predicate, args, time):
                 when = _when(time, head.time)
                 premises.append(Premise(predicate, args, when, origin=literal.origin))
+            case Negated(Atom(predicate, args, time)):
+                when = _when(time, head.time)
+                absent = Premise(predicate, args, when, Sign.NEGATIVE, literal.origin)
+                premises.append(absent)
             case Comparison():
                 tests.append(literal)
             case _:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 
 from tidelog.analysis.dependencies import Dependencies
-from tidelog.analysis.graph import Arc, Bound, longest
+from tidelog.language.graph import Arc, Bound, longest
 from tidelog.analysis.possible import FUTURE, Possible
 from tidelog.logic.clause import Clause, Premise
 from tidelog.streaming.cells import (

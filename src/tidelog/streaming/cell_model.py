@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from itertools import product
 
-from tidelog.analysis.graph import Bound
+from tidelog.language.graph import Bound
 from tidelog.analysis.possible import FUTURE, any_pattern
 from tidelog.language.program import Row
 from tidelog.streaming.cell_graph import FAR, CellGraph

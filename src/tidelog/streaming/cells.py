@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias, assert_never
 
 from tidelog.analysis.dependencies import Dependencies
-from tidelog.analysis.graph import Bound
+from tidelog.language.graph import Bound
 from tidelog.analysis.possible import PossibleClause
 from tidelog.language.program import Row
 from tidelog.logic.clause import Clause, FixedTick, Free, Offset, Premise, Rigid

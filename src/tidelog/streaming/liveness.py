@@ -10,7 +10,7 @@ import heapq
 import math
 from collections.abc import Iterable
 
-from tidelog.analysis.graph import Bound
+from tidelog.language.graph import Bound
 from tidelog.language.program import Row
 from tidelog.streaming.cell_model import CellModel
 from tidelog.streaming.cells import LATE, NO_TIME, Cell, CellKey, Component, PlacedClause

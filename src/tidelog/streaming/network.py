@@ -11,7 +11,7 @@ import heapq
 import math
 from collections.abc import Iterable, Mapping
 
-from tidelog.analysis.graph import Bound
+from tidelog.language.graph import Bound
 from tidelog.analysis.possible import Possible
 from tidelog.language.program import Row
 from tidelog.streaming.cell_graph import FAR, CellGraph

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import assert_never
 
 from tidelog.analysis.dependencies import Class, Dependencies, unsupported
-from tidelog.analysis.graph import Arc, Bound, longest
+from tidelog.language.graph import Arc, Bound, longest
 from tidelog.errors import DataError
 from tidelog.evaluation.plan import Derive, Fill, Fixpoint, Join, Plan, Scan, stream_plan
 from tidelog.evaluation.ranges import EMPTY, Range

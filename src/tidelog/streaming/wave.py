@@ -14,7 +14,7 @@ from typing import assert_never
 
 import pyarrow as pa
 
-from tidelog.analysis.graph import Bound
+from tidelog.language.graph import Bound
 from tidelog.data.packed import chunks_sql
 from tidelog.evaluation.plan import Derive, Fixpoint, PlanStep, Scan
 from tidelog.evaluation.ranges import EMPTY, Range

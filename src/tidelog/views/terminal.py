@@ -13,7 +13,7 @@ from rich.text import Text
 
 from tidelog.analysis.advice import Suggestion, advice
 from tidelog.analysis.dependencies import Class, Dependencies
-from tidelog.analysis.graph import Bound
+from tidelog.language.graph import Bound
 from tidelog.language.checks import Report
 from tidelog.language.diagnostics import Diagnostic, Source, render, visible
 from tidelog.language.printer import print_literal, print_rule

@@ -1,0 +1,141 @@
+"""Whether absence is well founded: no fact may hang on its own absence.
+
+A cycle of rules through `not` is fine where it looks strictly back: whether something is absent at
+a tick is then settled before the tick that asks. Each use of a predicate gets the pair (offset, 1
+if under `not`); with n predicates, the sum of `offset * (n + 1) + negated` around a cycle is below
+zero exactly if its offsets sum to less than 0 (or to 0 without any `not`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from tidelog.language.diagnostics import Code, Diagnostic, Note
+from tidelog.language.graph import Arc, components, longest
+from tidelog.language.printer import print_time
+from tidelog.language.program import Atom, Negated, Program, Rule, Time, TimeOffset, atom_of
+
+
+@dataclass(frozen=True)
+class _Use:
+    """One use of a predicate in a rule; `offset` is None where the head's time does not fix it."""
+
+    rule: Rule
+    atom: Atom
+    negated: bool
+    offset: int | None
+
+    @property
+    def head(self) -> str:
+        return self.rule.head.predicate
+
+    @property
+    def body(self) -> str:
+        return self.atom.predicate
+
+
+def check_strata(program: Program) -> Iterator[Diagnostic]:
+    """The cycles through `not` that do not look strictly back, one for each group of rules.
+
+    >>> from tidelog.language.checks import check
+    >>> report = check("input E @ t. P @ T :- E @ T, not Q @ T. Q @ T :- E @ T, not P @ T.")
+    >>> print(report.errors[0].message)
+    a cycle through `not`: P @ T needs the absence of Q @ T needs the absence of P @ T
+    """
+    if not any(rule.negative for rule in program.rules):
+        return
+    uses = [use for rule in program.rules for use in _uses(rule)]
+    successors: dict[str, list[str]] = {}
+    for use in uses:
+        successors.setdefault(use.head, []).append(use.body)
+    for component in components(successors, successors):
+        inside = set(component)
+        own = [use for use in uses if use.head in inside and use.body in inside]
+        if any(use.negated for use in own):
+            yield from _component(component, own)
+
+
+def _uses(rule: Rule) -> Iterator[_Use]:
+    for literal in rule.body:
+        atom = atom_of(literal)
+        if atom is not None:
+            offset = _offset(rule.head.time, atom.time)
+            yield _Use(rule, atom, isinstance(literal, Negated), offset)
+
+
+def _offset(head: Time | None, body: Time | None) -> int | None:
+    if not isinstance(head, TimeOffset) or not isinstance(body, TimeOffset):
+        return None
+    return body.offset - head.offset if head.variable == body.variable else None
+
+
+def _component(names: list[str], uses: list[_Use]) -> Iterator[Diagnostic]:
+    """Predicates that need one another, some of them absent."""
+    timeless = next((use for use in uses if use.offset is None), None)
+    if timeless is not None:
+        absent = next(use for use in uses if use.negated)
+        cycle = _path(uses, absent, timeless)
+        yield _finding(cycle, "`not` in a cycle needs a time before the head's at every step")
+        return
+    arcs = [
+        Arc(use.head, use.body, (use.offset or 0) * (len(names) + 1) + use.negated, i)
+        for i, use in enumerate(uses)
+    ]
+    _, around = longest(names, arcs, dict.fromkeys(names, 0))
+    if around:
+        yield _finding([uses[arc.label] for arc in around], _look_back(uses, around))
+
+
+def _look_back(uses: list[_Use], around: Iterable[Arc]) -> str:
+    ticks = sum(uses[arc.label].offset or 0 for arc in around)
+    sum_ = f"{ticks:+d}" if ticks else "0"
+    return (
+        f"the offsets of this cycle sum to {sum_}: a cycle through `not` must look strictly back,"
+        " as in `not P @ T-1`"
+    )
+
+
+def _path(uses: list[_Use], first: _Use, through: _Use) -> list[_Use]:
+    """A closed walk along two uses, which are in one component."""
+    walk = [first]
+    for goal in (through, first):
+        walk += _way(uses, walk[-1].body, goal.head)
+        if goal is not walk[0]:
+            walk.append(goal)
+    return walk if first is not through else [first, *_way(uses, first.body, first.head)]
+
+
+def _way(uses: list[_Use], start: str, goal: str) -> list[_Use]:
+    """A shortest way from a predicate to one that it needs."""
+    came: dict[str, _Use | None] = {start: None}
+    layer = [start]
+    while goal not in came:
+        step = [use for use in uses if use.head in layer and use.body not in came]
+        for use in step:
+            came.setdefault(use.body, use)
+        layer = [use.body for use in step]
+    way: list[_Use] = []
+    last = came[goal]
+    while last is not None:
+        way.append(last)
+        last = came[last.head]
+    return way[::-1]
+
+
+def _finding(cycle: list[_Use], hint: str) -> Diagnostic:
+    at: int | None = 0
+    first = cycle[0].rule.head
+    told = first.predicate + (" @ T" if isinstance(first.time, TimeOffset) else "")
+    for use in cycle:
+        at = None if at is None or use.offset is None else at + use.offset
+        time = f" @ T{at:+d}" if at else " @ T"
+        if at is None:
+            time = "" if use.atom.time is None else f" @ {print_time(use.atom.time)}"
+        told += f" needs {'the absence of ' if use.negated else ''}{use.body}{time}"
+    absent = next(use for use in cycle if use.negated)
+    others = [use for use in cycle if use is not absent]
+    notes = tuple(Note("the cycle goes on here", use.atom.origin) for use in others)
+    return Diagnostic(
+        Code.NOT_STRATIFIED, f"a cycle through `not`: {told}", absent.atom.origin, notes, hint
+    )
