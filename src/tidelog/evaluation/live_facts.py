@@ -18,6 +18,7 @@ from tidelog.data.schema import schemas
 from tidelog.evaluation.plan import Unbounded
 from tidelog.evaluation.query_over_data import QueryOverData
 from tidelog.evaluation.ranges import Range
+from tidelog.evaluation.recursion import TooLong
 from tidelog.evaluation.timeline import history
 from tidelog.language.program import Variable
 from tidelog.logic.clause import (
@@ -54,7 +55,7 @@ class LiveFacts(QueryOverData):
             return everything
         try:
             return self._used(tin, *due)
-        except Unbounded:
+        except (Unbounded, TooLong):
             return everything
 
     def _used(

@@ -13,11 +13,13 @@ from tidelog.data.packed import ticks_of
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.goal_directed.goal import Goal
 from tidelog.evaluation.goal_directed.model import FactModel
+from tidelog.evaluation.plan import Unbounded
 from tidelog.evaluation.possible_derivations import PossibleArgs, PossibleDerivations
 from tidelog.evaluation.query_over_data import QueryOverData
 from tidelog.evaluation.ranges import Range
+from tidelog.evaluation.recursion import MOST_TICKS, TooLong
 from tidelog.evaluation.sql import Writer
-from tidelog.evaluation.timeline import Limit, evaluate, history
+from tidelog.evaluation.timeline import Limit, TooHard, evaluate, history
 from tidelog.language.program import Row, Type, Value
 from tidelog.logic.clause import Premise
 from tidelog.logic.match import AnyTick
@@ -31,13 +33,13 @@ class OpenAnswers(QueryOverData):
 
     def definitive(self, tin: int, tout: int, budget: float = 60.0) -> Definitive:
         """Whether the answers at tout can still change when everything up to tin has arrived."""
-        if self.blocking:
+        model = self._possible(tin, Range(tout, tout))
+        if model is None:
             made, pending = self._on_timeline(tin, Range(tout, tout), budget)
             pending.sort(key=str)
             return Definitive(
                 not pending, made.exact or not pending, len(pending), tuple(pending[:MOST_PENDING])
             )
-        model = self._possible(tin, Range(tout, tout))
         some: list[Pending] = []
         total = 0
         for pattern, table in model.tables():
@@ -50,21 +52,33 @@ class OpenAnswers(QueryOverData):
 
     def open_points(self, tin: int, from_: int, to: int, budget: float = 60.0) -> list[int]:
         """The time points from a tick to a tick that are not definitive yet."""
-        if self.blocking:
+        model = self._possible(tin, Range(from_, to))
+        if model is None:
             _, pending = self._on_timeline(tin, Range(from_, to), budget)
             return sorted({p.time for p in pending})
         points: set[int] = set()
-        for _, table in self._possible(tin, Range(from_, to)).tables():
+        for _, table in model.tables():
             for c, b in self.engine.all(f"SELECT c, bit_or(b) FROM {table} GROUP BY c"):
                 points.update(ticks_of(c, b))
         return sorted(p for p in points if from_ <= p <= to)
 
-    def _possible(self, tin: int, asked: Range) -> PossibleModel:
+    def _possible(self, tin: int, asked: Range) -> PossibleModel | None:
+        """What is possible after tin, in tables; None where it reaches infinitely far."""
+        if self.blocking:
+            return None
         made = self.possible
         names = [made.name(self.query, p) for p in made.patterns[self.query]]
         whole = made.core(tin)
-        plan = self.engine.plan_core(whole, [self.query, *names], asked, tin)
-        writer = self.engine.evaluate(plan)
+        try:
+            plan = self.engine.plan_core(whole, [self.query, *names], asked, tin)
+            writer = self.engine.evaluate(plan)
+        except Unbounded:
+            return None
+        except TooLong:
+            raise TooHard(
+                f"whether answers of {self.query} are final cannot be told: its rules look more"
+                f" than {MOST_TICKS} ticks ahead"
+            ) from None
         return PossibleModel(self.engine, made, writer, tin)
 
     def _least(self, pending: Pending, tin: int) -> Pending:

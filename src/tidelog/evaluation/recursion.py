@@ -16,6 +16,11 @@ MOST_TICKS = 1_000_000_000
 # What to do when something would hold at more ticks than can be written out.
 SHORTER = "ask for a shorter range, or for one without end"
 
+
+class TooLong(DataError):
+    """Something would hold at more ticks than can be written out."""
+
+
 # A table of where so many ticks may lead to (None: anywhere), and the ticks.
 Guard: TypeAlias = tuple[str | None, int]
 
@@ -118,7 +123,8 @@ class Recursion:
     def _check_size(self, fill: Fill, writer: Writer) -> None:
         range_ = writer.plan.ranges[fill.predicate]
         if not range_.empty and range_.high - range_.low > MOST_TICKS:
-            raise DataError(
-                f"`{fill.predicate}` may hold at each of {int(range_.high - range_.low)} ticks"
+            name = writer.plan.deps.core.predicates[fill.predicate].base
+            raise TooLong(
+                f"`{name}` may hold at each of {int(range_.high - range_.low)} ticks"
                 f" ({fill.clause.origin}): {self.shorter}"
             )

@@ -37,6 +37,7 @@ from tidelog.language.program import (
     Variable,
     atom_of,
 )
+from tidelog.language.reach import check_reach
 from tidelog.language.strata import check_strata
 from tidelog.language.types import Types, infer
 
@@ -122,6 +123,7 @@ def check_together(
     yield from types.diagnostics
     yield from _duplicates(program, meaning or canonical)
     yield from check_strata(program)
+    yield from check_reach(program)
     if complete:
         yield from _outputs(program)
         yield from _undeclared(program, types)

@@ -25,7 +25,7 @@ from tidelog.evaluation.spark.chain import Chain, literal
 from tidelog.evaluation.spark.kernel import Kernel, packed_tables
 from tidelog.evaluation.spark.packing import Packing
 from tidelog.evaluation.spark.sources import Inputs, arrow_struct
-from tidelog.language.program import Row
+from tidelog.language.program import FAR_MAX, Row
 from tidelog.pipeline.commit import Commit, StatePart
 from tidelog.pipeline.kernel import WaveWorker
 from tidelog.pipeline.places import Driver, Executors
@@ -35,7 +35,7 @@ from tidelog.pipeline.state import StateFiles, chunks_of
 from tidelog.streaming.clock import Clock, Pace, ShardReport, Span, Turn
 
 # A time after all others.
-EVER = 2**62
+EVER = FAR_MAX
 ALWAYS = Range(-EVER, EVER)
 # Ticks that one batch may move time on in the driver.
 MOST_TICKS = 100_000
