@@ -128,6 +128,17 @@ class Store:
         if not self._fs.rename(self._path(*source), self._path(*target)):
             raise DataError(f"{self.shown(*source)} cannot be renamed to {self.shown(*target)}")
 
+    def hold(self, *parts: str) -> Any:
+        """Have Spark's process lock a file on this machine; what is to be closed in the end.
+
+        None when the process of another start has it still.
+        """
+        file = self._jvm.java.io.RandomAccessFile(self.here(*parts), "rw")
+        if file.getChannel().tryLock() is not None:
+            return file
+        file.close()
+        return None
+
     def delete(self, *parts: str) -> None:
         self._fs.delete(self._path(*parts), True)
 

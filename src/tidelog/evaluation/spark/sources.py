@@ -337,7 +337,7 @@ class Files:
         )
         reader = reader.option("recursiveFileLookup", "true")
         # However old a file is beside the newest one, it is read.
-        reader = reader.option("maxFileAge", "36500d")
+        reader = reader.option("maxFileAge", "100000000d")
         if self.per_batch is not None:
             reader = reader.option("maxFilesPerTrigger", self.per_batch)
         return reader.load(as_pattern(_uri(self.folder))).select("path")
