@@ -40,6 +40,11 @@ _READING: dict[str, str | bool | int | float | list[str]] = {
     "memory_limit": "1GB",
     **NO_EXTENSIONS,
 }
+# Hadoop's usual view of local files keeps checksums beside them, and fails on a name with a colon.
+_PLAIN_FILES = {
+    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "fs.file.impl.disable.cache": "true",
+}
 
 
 @dataclass(frozen=True)
@@ -207,7 +212,8 @@ class _Lines:
                 for text, file in zip(
                     *(column.to_pylist() for column in batch.columns), strict=True
                 )
-                if text.strip() and (row := self._row(text, unquote(file))) is not None
+                if text.strip()
+                and (row := self._row(text, _uri(_local(unquote(file))))) is not None
             ]
             yield pa.RecordBatch.from_pylist(rows, schema=self.inputs.arrow)
 
@@ -332,8 +338,10 @@ class Files:
 
     def stream(self) -> DataFrame:
         self._all()
-        reader = self.spark.readStream.format("binaryFile").schema(
-            "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
+        reader = (
+            self.spark.readStream.format("binaryFile")
+            .options(**_PLAIN_FILES)
+            .schema("path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY")
         )
         reader = reader.option("recursiveFileLookup", "true")
         # However old a file is beside the newest one, it is read.
@@ -389,16 +397,17 @@ class Files:
         places = [as_pattern(_uri(path)) for path in paths]
         # As a URI; a plus stands for itself there, and for a space where Spark decodes.
         file = F.col("_metadata.file_path")
-        rows = arrow_struct(self.inputs.arrow)
+        rows, reader = arrow_struct(self.inputs.arrow), spark.read.options(**_PLAIN_FILES)
         if ending == ".csv":
             files = [(str(path), self.endings.pop(path)) for path in paths]
             frame = spark.createDataFrame(files, "path STRING, ending STRING")
             return frame.mapInArrow(_Csv(self.inputs, name, *columns), rows)
         if ending == ".parquet":
             plain = F.url_decode(F.replace(file, F.lit("+"), F.lit("%2B")))
-            return self.inputs.typed(spark.read.parquet(*places), name, str(paths[0]), plain)
+            plain = F.regexp_replace(plain, "^file:/+", "file:///")
+            return self.inputs.typed(reader.parquet(*places), name, str(paths[0]), plain)
         if ending == ".jsonl":
-            frame = spark.read.text(places).select("value", file.alias("file"))
+            frame = reader.text(places).select("value", file.alias("file"))
             return frame.mapInArrow(_Lines(self.inputs, self.folder), rows)
         return self._rules(spark)
 
