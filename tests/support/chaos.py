@@ -136,7 +136,7 @@ class World:
 
     def __init__(self, folder: Path, dice: random.Random, tally: Tally) -> None:
         self.folder, self.dice, self.tally = folder, dice, tally
-        self.facts = folder / dice.choice(("facts", "facts ü%20 [x]:y", "it's *facts*"))
+        self.facts = folder / dice.choice(("facts", "facts ü%20 [x]", "it's *facts*"))
         self.rows: list[Given] = []
         self.bad = 0  # rows that cannot be read
         self.files = 0

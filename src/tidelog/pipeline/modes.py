@@ -24,7 +24,7 @@ from tidelog.evaluation.rows import DONE, Relation, kept_rows
 from tidelog.evaluation.spark.chain import Chain, literal
 from tidelog.evaluation.spark.kernel import Kernel, packed_tables
 from tidelog.evaluation.spark.packing import Packing
-from tidelog.evaluation.spark.sources import Inputs, arrow_struct
+from tidelog.evaluation.spark.sources import NO_PATTERNS, Inputs, arrow_struct
 from tidelog.language.program import FAR_MAX, Row
 from tidelog.pipeline.commit import Commit, StatePart
 from tidelog.pipeline.kernel import WaveWorker
@@ -187,8 +187,9 @@ class OfflineMode:
 
     def _rigid_frames(self, spark: SparkSession) -> dict[str, DataFrame]:
         """Rigid facts as Catalyst has them: the files of the checkpoint."""
+        reader = spark.read.options(**NO_PATTERNS)
         return {
-            name: spark.read.parquet(self.state.store.pattern("rigid", f"{i}.parquet"))
+            name: reader.parquet(self.state.store.path("rigid", f"{i}.parquet"))
             for i, name in enumerate(self.rigid)
         }
 

@@ -12,7 +12,6 @@ from pyspark.sql import SparkSession
 
 from tidelog.data.secrets import without_secrets
 from tidelog.errors import DataError
-from tidelog.evaluation.spark.sources import as_pattern
 
 
 @dataclass(frozen=True)
@@ -52,10 +51,6 @@ class Store:
 
     def path(self, *parts: str) -> str:
         return "/".join([self.root, *parts])
-
-    def pattern(self, *parts: str) -> str:
-        """A path as Spark's readers take it."""
-        return as_pattern(self.path(*parts))
 
     def shown(self, *parts: str) -> str:
         """A path for people, without what is secret in it."""

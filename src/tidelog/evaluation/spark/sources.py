@@ -45,6 +45,8 @@ _PLAIN_FILES = {
     "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "fs.file.impl.disable.cache": "true",
 }
+# Spark's readers take a path for a pattern otherwise.
+NO_PATTERNS = {"__globPaths__": "false"}
 
 
 @dataclass(frozen=True)
@@ -348,7 +350,7 @@ class Files:
         reader = reader.option("maxFileAge", "100000000d")
         if self.per_batch is not None:
             reader = reader.option("maxFilesPerTrigger", self.per_batch)
-        return reader.load(as_pattern(_uri(self.folder))).select("path")
+        return reader.load(_as_pattern(self.folder)).select("path")
 
     def batch(self, frame: DataFrame) -> DataFrame:
         paths = sorted(path for (path,) in frame.collect())
@@ -394,10 +396,13 @@ class Files:
         columns: tuple[Any, ...],
         paths: list[Path],
     ) -> DataFrame:
-        places = [as_pattern(_uri(path)) for path in paths]
+        places = [_uri(path) for path in paths]
         # As a URI; a plus stands for itself there, and for a space where Spark decodes.
         file = F.col("_metadata.file_path")
-        rows, reader = arrow_struct(self.inputs.arrow), spark.read.options(**_PLAIN_FILES)
+        rows, reader = (
+            arrow_struct(self.inputs.arrow),
+            spark.read.options(**_PLAIN_FILES, **NO_PATTERNS),
+        )
         if ending == ".csv":
             files = [(str(path), self.endings.pop(path)) for path in paths]
             frame = spark.createDataFrame(files, "path STRING, ending STRING")
@@ -435,10 +440,12 @@ def _uri(path: Path) -> str:
     return f"file://{path}"
 
 
-def as_pattern(path: str) -> str:
-    """A path as Spark's readers take it: a pattern that matches nothing else.
-
-    >>> as_pattern("file:/a [1]/b*.csv")
-    'file:/a \\\\[1\\\\]/b\\\\*.csv'
-    """
-    return re.sub(r"([\\{}\[\]*?])", r"\\\1", path)
+def _as_pattern(path: Path) -> str:
+    """A folder as a streaming source takes it: a pattern that matches nothing else."""
+    pattern = re.sub(r"([\\{}\[\]*?])", r"\\\1", str(path))
+    if ":" in pattern and pattern != str(path):
+        raise DataError(
+            f"{path}: Spark cannot follow a folder with a colon and one of *?[]{{}}\\ in its path:"
+            " rename it"
+        )
+    return f"file://{pattern}"
