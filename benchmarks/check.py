@@ -52,6 +52,12 @@ def integers(n: int) -> str:
     return rules + "Top(X) @ T :- Level(X, V, _) @ T, V >= 2.5.\n"
 
 
+def absence(n: int) -> str:
+    """A `not` in every rule, and one cycle through all of them."""
+    rules = (f"Quiet{i}(X) @ T+1 :- Beat(X) @ T, not Quiet{(i + 1) % n}(X) @ T." for i in range(n))
+    return "\n".join(["input Beat(device: text) @ time.", *rules])
+
+
 def one_line(n: int) -> str:
     """Everything on one line, with a mistake in every rule."""
     return " ".join(f"P{i}(X, Y) @ T :- E{i}(X) @ T." for i in range(n))
@@ -62,7 +68,7 @@ def syntax(n: int) -> str:
     return "\n".join(f"P{i}(X) @ T :- E{i}(X) @ T" for i in range(n))
 
 
-KINDS = (plant, predicates, mistakes, integers, one_line, syntax)
+KINDS = (plant, predicates, mistakes, integers, absence, one_line, syntax)
 
 
 def job(raw: bytes) -> Callable[[], None]:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
+from hypothesis import is_hypothesis_test, settings
+from support.deep import DEEP
 from support.places import ROOT
 
 if TYPE_CHECKING:
@@ -33,11 +34,25 @@ def shared_data_folder() -> Path | None:
     return folder if folder.is_dir() else None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What uses Spark or the large data is slow, without anyone saying so."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Marks what nobody has to mark, and leaves out what is not of this run.
+
+    What uses Spark or the large data is slow; generated tests grow with `TIDELOG_DEEP`.
+    """
     for item in items:
-        if isinstance(item, pytest.Function) and {"spark", "shared_data"} & set(item.fixturenames):
-            item.add_marker(pytest.mark.slow)
+        if isinstance(item, pytest.Function):
+            if {"spark", "shared_data"} & set(item.fixturenames):
+                item.add_marker(pytest.mark.slow)
+            if is_hypothesis_test(item.obj):
+                item.add_marker(pytest.mark.grows)
+    kept: list[pytest.Item] = []
+    left_out: list[pytest.Item] = []
+    for item in items:
+        marks = {mark.name for mark in item.iter_markers()}
+        wanted = bool(marks & {"deep", "grows"}) if DEEP > 1 else "deep" not in marks
+        (kept if wanted else left_out).append(item)
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = kept
 
 
 @pytest.fixture(scope="session")

@@ -83,6 +83,7 @@ def link_needs(folder: Path) -> None:
                 link.symlink_to(Path(str(found.locate_file(top))).resolve())
 
 
+@pytest.mark.grows
 def test_the_wheel_installs_and_runs_in_an_empty_environment(tmp_path: Path) -> None:
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check")
     source = tmp_path / "source"  # a copy: building must not leave anything in the checkout

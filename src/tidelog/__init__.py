@@ -239,9 +239,10 @@ def contained(
     one: _program.Program, other: _program.Program, query: str, *, budget: float = 10.0
 ) -> Verdict:
     """Whether the answers of a query in one program are always among those in another."""
-    from tidelog.analysis.containment import Budget, contained
+    from tidelog.analysis.analyze import inside
+    from tidelog.analysis.containment import Budget
 
-    return contained(_dependencies(one, query), _dependencies(other, query), query, Budget(budget))
+    return inside(_dependencies(one, query), _dependencies(other, query), query, Budget(budget))
 
 
 def definitive(
@@ -323,7 +324,7 @@ def live(
 def _dependencies(program: _program.Program, query: str) -> Dependencies:
     from tidelog.analysis.passes import passes
 
-    if query not in (*program.heads, *program.inputs):
+    if query not in program.predicates:
         raise ValueError(f"no predicate {query} in the rules")
     return passes(program, [query]).dependencies
 
@@ -332,7 +333,7 @@ def _dependencies(program: _program.Program, query: str) -> Dependencies:
 def _loaded(program: _program.Program, query: str, facts: FactsLike) -> Iterator[Engine]:
     from tidelog.evaluation.duckdb import Engine
 
-    if query not in (*program.heads, *program.inputs):
+    if query not in program.predicates:
         raise ValueError(f"no predicate {query} in the rules")
     with Engine(program, facts) as engine:
         yield engine

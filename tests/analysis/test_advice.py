@@ -48,6 +48,7 @@ events = st.sets(st.tuples(st.sampled_from("ab"), st.integers(0, 6)), max_size=6
 
 
 @pytest.mark.slow
+@pytest.mark.grows
 def test_every_suggestion_can_be_followed() -> None:
     count: Counter[str] = Counter()
 

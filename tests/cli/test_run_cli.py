@@ -201,3 +201,15 @@ def test_explain_shows_the_pipeline_as_data() -> None:
     assert [s["kept"] for s in malfunc["state"]] == ["1 tick", "1 tick"]
     assert [s["derives"][-1] for s in at_risk["stages"]] == ["Shdn", "AtRisk"]
     assert at_risk["stages"][0]["sends"] == [{"predicate": "AtRisk", "settles": 0}]
+
+
+def test_explain_shows_the_pipeline_of_a_mode() -> None:
+    words = ("explain", str(TURBINES / "rules.tdl"), "--query", "Malfunc", "--mode", "online")
+    shown = tidelog(*words, "--show", "pipeline").stdout
+    assert "turn    when everything up to tin has arrived" in shown
+    assert "state   Temp: facts that are live" in shown
+    (query,) = json.loads(tidelog(*words, "--show", "pipeline", "--json").stdout)["queries"]
+    assert query["pipeline"]["state"][0]["kept"] == "facts that are live"
+    refused = tidelog(*words)
+    assert refused.exit_code == 2
+    assert "--mode is about --show pipeline" in refused.stderr

@@ -106,6 +106,7 @@ def test_answers(name: str, engine: str) -> None:
 
 
 @pytest.mark.xdist_group("spark")
+@pytest.mark.grows
 def test_generated_programs_on_spark(spark: SparkSession) -> None:
     """Few, since each takes seconds; DuckDB has many of them in `test_generated.py`."""
 

@@ -72,6 +72,7 @@ def brute_force(case: Case, query: str, tin: int, tout: int) -> tuple[Rows, Rows
 
 
 @pytest.mark.slow
+@pytest.mark.grows
 def test_generated_instances() -> None:
     seen: Counter[str] = Counter()
 

@@ -13,6 +13,7 @@ from oracle.generate import Case as AnyCase
 from oracle.generate import programs_and_facts
 from support import twoway
 from support.deep import examples
+from support.lines import agrees, as_rows, evaluated, expanded, least_period
 from support.twoway import Case, Shape
 
 import tidelog
@@ -21,11 +22,9 @@ from tidelog.evaluation import timeline
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.plan import Unbounded
 from tidelog.evaluation.ranges import Range
-from tidelog.evaluation.timeline import Limit, Timeline, TooHard
+from tidelog.evaluation.timeline import Limit, TooHard
 from tidelog.language.program import Value
 from tidelog.logic.normalise import core
-
-Rows = set[tuple[Value, ...]]
 
 # C at 66 follows from A at 0, 11, .., 66 and B at 1, 14, .., 66, and is carried back.
 MEETING = """
@@ -36,30 +35,6 @@ B @ T+13 :- B @ T.
 C @ T    :- A @ T, B @ T.
 C @ T-1  :- C @ T.
 """
-
-
-def evaluated(program: tidelog.Program, facts: twoway.Facts, asked: Range) -> dict[str, Timeline]:
-    whole = core(program, program.heads)
-    given = {
-        p.name: [
-            (row[:-1], int(row[-1])) if p.temporal else (row, None) for row in facts.get(p.base, ())
-        ]
-        for p in whole.inputs
-    }
-    return timeline.evaluate(whole, given, program.heads, asked, Limit(60, "the test"))
-
-
-def as_rows(found: Timeline) -> Rows:
-    assert not found.repeated
-    return {row if tick is None else (*row, tick) for row, tick in found.rows}
-
-
-def agrees(case: Case) -> None:
-    wanted = twoway.closure(case)
-    if wanted is None:
-        return
-    found = evaluated(case.program, case.facts, Range(case.low, case.high))
-    assert {name: as_rows(rows) for name, rows in found.items()} == wanted, (case.text, case.facts)
 
 
 # The turning point may lie anywhere
@@ -141,6 +116,7 @@ def test_programs_with_arguments(case: Case) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.grows
 def test_the_generated_programs_reach_far() -> None:
     """Enough of them need more than the neighbourhood of the data; few are too far for us."""
     count: Counter[str] = Counter()
@@ -180,27 +156,6 @@ def test_packed_time_gives_the_same(case: AnyCase) -> None:
 
 
 # Periodic answers
-
-
-def expanded(found: Timeline, low: int, high: int) -> Counter[tuple[Value, ...]]:
-    count: Counter[tuple[Value, ...]] = Counter()
-    for row, tick in found.rows:
-        assert tick is not None
-        if low <= tick <= high:
-            count[*row, tick] += 1
-    for row, first, period in found.repeated:
-        for tick in range(first, (high + 1) if period > 0 else (low - 1), period):
-            if low <= tick <= high:
-                count[*row, tick] += 1
-    return count
-
-
-def least_period(ticks: set[int], low: int, high: int) -> int:
-    return next(
-        p
-        for p in range(1, high - low)
-        if all((t in ticks) == (t + p in ticks) for t in range(low, high - p + 1))
-    )
 
 
 # Beyond this everything repeats: periods up to 5 have 60 as their common multiple.

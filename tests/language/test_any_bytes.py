@@ -87,6 +87,7 @@ def refuse_to_fail(raw: bytes) -> None:
     assert "Traceback" not in text.stdout or b"Traceback" in raw
 
 
+@pytest.mark.grows
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(
     "maker", range(len(MAKERS)), ids=[m.__name__ for m in MAKERS[:-1]] + ["more"]

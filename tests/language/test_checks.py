@@ -178,6 +178,18 @@ def test_derivable_predicates() -> None:
     assert derivable_predicates(program) == known
 
 
+# Cycles through `not`
+
+
+def test_a_cycle_that_looks_ahead_beside_one_through_not() -> None:
+    """Going round the first often enough, the second looks ahead, too."""
+    text = "input E @ t. P @ T :- E @ T, not Q @ T-1. Q @ T :- P @ T. Q @ T :- Q @ T+1."
+    (finding,) = check(text).errors
+    assert finding.code is Code.NOT_STRATIFIED
+    assert finding.hint is not None
+    assert finding.hint.startswith("`Q` also needs itself at later ticks")
+
+
 # Columns of answers
 
 

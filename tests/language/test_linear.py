@@ -23,7 +23,7 @@ def calls(kind: str, rules: int, monkeypatch: pytest.MonkeyPatch) -> int:
 
 
 @pytest.mark.parametrize(
-    "kind", ["plant", "predicates", "mistakes", "integers", "one_line", "syntax"]
+    "kind", ["plant", "predicates", "mistakes", "integers", "absence", "one_line", "syntax"]
 )
 def test_twice_the_rules_twice_the_calls(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     small, large = (calls(kind, n, monkeypatch) for n in (400, 1600))

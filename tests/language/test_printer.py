@@ -56,6 +56,8 @@ def test_every_construct_as_it_is_written() -> None:
         'P(X, a, "A b", -1, 2.5, true) @ T+1 :- E(X, _) @ T-2, F @ 5, G(X), X != -3, X >= "B".\n'
         "P(a) @ -4.\n"
         "Alarm @ T :- E(_, _) @ T.\n"
+        "clock Now.\n"
+        "Lost(X) @ T :- F(X) @ T-1, not F(X) @ T, not E(X, _) @ T+1, not G(X), Now @ T.\n"
     )
     parsed = parse_source(Source("rules.tdl", text))
     assert parsed.diagnostics == ()

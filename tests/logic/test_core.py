@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from support.deep import examples
 from support.programs import Case, Shape, programs
@@ -11,15 +10,12 @@ from support.twoway import Shape as Ways
 from support.twoway import cases
 
 import tidelog
-from tidelog.analysis.containment import Budget, contained
-from tidelog.analysis.delay import delay
-from tidelog.analysis.dependencies import Class, Dependencies, dependencies, unsupported
+from tidelog.analysis.containment import Budget
+from tidelog.analysis.dependencies import Class, dependencies, unsupported
 from tidelog.analysis.partition import partition_key
 from tidelog.analysis.possible import possible
 from tidelog.analysis.redundancy import reduced
 from tidelog.analysis.stages import staged
-from tidelog.analysis.window import window
-from tidelog.errors import NoAnswer
 from tidelog.language.checks import check
 from tidelog.language.printer import print_rule
 from tidelog.language.program import Variable
@@ -133,26 +129,6 @@ def test_keys_bring_what_must_be_absent_along() -> None:
     key = partition_key(Core(whole.program, (clause, *whole.clauses[1:]), whole.predicates))
     assert key.positions is None
     assert "shares no argument between Q, E, N" in key.reason
-
-
-def _deps() -> Dependencies:
-    return dependencies(_with_absence(RULES, "N"), ["Q"])
-
-
-@pytest.mark.parametrize(
-    ("ask", "task"),
-    [
-        (lambda: delay(_deps(), Budget()), "delay and window"),
-        (lambda: window(_deps(), 0, Budget()), "delay and window"),
-        (lambda: possible(_deps()), "what may still come"),
-        (lambda: contained(_deps(), _deps(), "Q", Budget()), "unfolding"),
-    ],
-)
-def test_questions_that_know_no_absence_say_so(ask: object, task: str) -> None:
-    assert callable(ask)
-    with pytest.raises(NoAnswer) as refused:
-        ask()
-    assert str(refused.value) == f"<text>:1: {task} cannot take `not N` into account yet"
 
 
 def test_nothing_is_called_redundant_where_absence_counts() -> None:

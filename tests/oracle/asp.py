@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import count
+from typing import assert_never
 
 import clingo
 
@@ -17,15 +18,17 @@ from tidelog.language.program import (
     Comparison,
     Constant,
     Literal,
+    Negated,
     Program,
     Rule,
     Term,
     TimeOffset,
     TimePoint,
     Value,
+    Variable,
 )
 
-from .horizon import Answers, Facts, horizon, temporal_predicates
+from .horizon import Answers, Facts, horizon, temporal_predicates, ticking
 
 # A tick and an offset may be added to each other.
 _LARGEST = 2**30 - 1
@@ -47,7 +50,7 @@ def evaluate(
     high: int,
     margin: int | None = None,
 ) -> Answers:
-    """As `naive.evaluate`, with the same horizon.
+    """As `naive.evaluate`, with the same horizon: the only stable model, and there must be one.
 
     >>> from tidelog.language.checks import check
     >>> program = check('P(X) @ T+1 :- E(X) @ T, X >= "b".').accepted()
@@ -55,7 +58,7 @@ def evaluate(
     {'P': {('b', 3)}}
     """
     translation = _Translation(program, facts, *horizon(program, facts, low, high, margin))
-    control = clingo.Control(["--warn=none"])
+    control = clingo.Control(["--warn=none", "--models=2"])
     control.add("base", [], translation.text())
     control.ground([("base", [])])
     answers: Answers = {name: set() for name in queries}
@@ -78,7 +81,7 @@ class _Translation:
     def __init__(self, program: Program, facts: Facts, first: int, last: int) -> None:
         self.program, self.facts, self.first, self.last = program, facts, first, last
         self.temporal = temporal_predicates(program)
-        known = dict.fromkeys([*program.inputs, *program.heads, *facts])
+        known = dict.fromkeys([*program.inputs, *program.clocks, *program.heads, *facts])
         self.names = {name: f"p{i}" for i, name in enumerate(known)}
         self.decode = sorted({*_constants(program), *self._data()})
         self.encode = {value: i for i, value in enumerate(self.decode)}
@@ -97,7 +100,15 @@ class _Translation:
     def text(self) -> str:
         # The bounds are a fact, because clingo enumerates a variable between two numbers.
         bounds = f"within({self.first},{self.last})."
-        return "\n".join([bounds, *self._fact_lines(), *map(self._rule, self.program.rules)])
+        clocks = list(self._clock_lines())
+        return "\n".join(
+            [bounds, *clocks, *self._fact_lines(), *map(self._rule, self.program.rules)]
+        )
+
+    def _clock_lines(self) -> Iterable[str]:
+        ticks = ticking(self.program, self.facts, self.last)
+        for name in self.program.clocks if ticks else ():
+            yield f"{self.names[name]}({ticks[0]}..{ticks[-1]})."
 
     def _fact_lines(self) -> Iterable[str]:
         for name, rows in self.facts.items():
@@ -127,10 +138,21 @@ class _Translation:
                 case TimeOffset(name, offset):
                     return [f"{variable(name.name)}{offset:+d}"]
 
+        def argument(t: Term) -> str:
+            # Clingo reads `not p(_)` as we do: no fact at all.
+            return "_" if isinstance(t, Variable) and t.anonymous else term(t)
+
         def literal(part: Literal) -> str:
-            if isinstance(part, Comparison):
-                return f"{term(part.left)} {part.operator} {term(part.right)}"
-            return _call(self.names[part.predicate], [*map(term, part.args), *time(part)])
+            match part:
+                case Comparison():
+                    return f"{term(part.left)} {part.operator} {term(part.right)}"
+                case Atom():
+                    return _call(self.names[part.predicate], [*map(term, part.args), *time(part)])
+                case Negated(atom):
+                    args = [*map(argument, atom.args), *time(atom)]
+                    return f"not {_call(self.names[atom.predicate], args)}"
+                case _:
+                    assert_never(part)
 
         body = [literal(part) for part in rule.body]
         body += [f"within(L,H), L <= {t}, {t} <= H" for t in time(rule.head)]
@@ -148,6 +170,6 @@ def _tagged(value: Value) -> tuple[bool, Value]:
 
 def _constants(program: Program) -> Iterable[tuple[bool, Value]]:
     for rule in program.rules:
-        for part in (rule.head, *rule.body):
-            terms = part.args if isinstance(part, Atom) else (part.left, part.right)
-            yield from (_tagged(t.value) for t in terms if isinstance(t, Constant))
+        terms = [t for atom in (rule.head, *rule.atoms) for t in atom.args]
+        terms += [t for c in rule.comparisons for t in (c.left, c.right)]
+        yield from (_tagged(t.value) for t in terms if isinstance(t, Constant))

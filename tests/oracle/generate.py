@@ -135,7 +135,7 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class _Predicate:
+class GeneratedPredicate:
     name: str
     types: tuple[Type, ...]
     temporal: bool
@@ -176,10 +176,10 @@ def programs_and_facts(
 
 @st.composite
 def _cases(draw: st.DrawFn, shape: Shape) -> Case:
-    return _Generator(draw, shape).case()
+    return Generator(draw, shape).case()
 
 
-class _Generator:
+class Generator:
     """Draws one case. Predicates are ordered; rules that do not recurse look down that order."""
 
     def __init__(self, draw: st.DrawFn, shape: Shape) -> None:
@@ -229,7 +229,7 @@ class _Generator:
 
     # Predicates
 
-    def _predicates(self) -> tuple[_Predicate, ...]:
+    def _predicates(self) -> tuple[GeneratedPredicate, ...]:
         """Temporal inputs, rigid inputs, then what rules derive."""
         shape, free = self.shape, self._names()
         kinds = self.draw(st.lists(st.sampled_from(_KINDS), min_size=1, max_size=2))
@@ -240,10 +240,10 @@ class _Generator:
         sources = rigid_inputs or not shape.connected or shape.explicit_times
         rigid_derived = shape.rigid and sources and self.chance(1, 3)
 
-        def predicate(temporal: bool, is_input: bool) -> _Predicate:
+        def predicate(temporal: bool, is_input: bool) -> GeneratedPredicate:
             arity = self.one_of((1, 1, 1, 1, 2, 2, 2, 0, 0, 3))
             types = tuple(self.one_of(kinds) for _ in range(arity))
-            return _Predicate(free.pop(0), types, temporal, is_input)
+            return GeneratedPredicate(free.pop(0), types, temporal, is_input)
 
         found = [predicate(True, True) for _ in range(inputs)]
         found += [predicate(False, True) for _ in range(rigid_inputs)]
@@ -260,17 +260,17 @@ class _Generator:
         return names
 
     @property
-    def derived(self) -> tuple[_Predicate, ...]:
+    def derived(self) -> tuple[GeneratedPredicate, ...]:
         return tuple(p for p in self.predicates if not p.input)
 
     @property
-    def heads(self) -> tuple[_Predicate, ...]:
+    def heads(self) -> tuple[GeneratedPredicate, ...]:
         """What rules may derive: at times an input, though never the first one."""
         if self.shape.rules_for_inputs and self.chance(1, 5):
             return tuple(p for p in self.predicates[1:] if self.below(p))
         return self.derived
 
-    def below(self, head: _Predicate) -> tuple[_Predicate, ...]:
+    def below(self, head: GeneratedPredicate) -> tuple[GeneratedPredicate, ...]:
         """What a rule for it may use without recursion."""
         earlier = self.predicates[: self.predicates.index(head)]
         if not head.temporal and self.shape.connected and not self.shape.explicit_times:
@@ -325,10 +325,12 @@ class _Generator:
         head = self.one_of(options)
         return [self.persist(head, self.step()) for _ in range(1 + self.chance(1, 4))]
 
-    def persist(self, head: _Predicate, step: int) -> Rule:
+    def persist(self, head: GeneratedPredicate, step: int) -> Rule:
         args = tuple(Variable(f"X{i}") for i in range(1, len(head.types) + 1))
         before, after = self.one_of(((0, step), (-step, 0)))
-        return Rule(Atom(head.name, args, _at(after)), (Atom(head.name, args, _at(before)),))
+        return Rule(
+            Atom(head.name, args, at_offset(after)), (Atom(head.name, args, at_offset(before)),)
+        )
 
     def guarded(self) -> list[Rule]:
         """A step that needs an input: `P(Y) @ T+1 :- P(X) @ T, E(X, Y) @ T+1.`"""
@@ -357,12 +359,12 @@ class _Generator:
         head, along = self.one_of(options), self.one_of(rigid)
         if len(head.types) == 2 and head.types == along.types and len(set(head.types)) == 1:
             x, y, z = (Variable(name) for name in "XYZ")
-            at = _at(0) if head.temporal else None
+            at = at_offset(0) if head.temporal else None
             body = (Atom(head.name, (x, y), at), Atom(along.name, (y, z)))
             return [Rule(Atom(head.name, (x, z), at), body)]
         return [self.rule(head, [head, along], (0, 0, 0))]
 
-    def bodies(self, head: _Predicate) -> list[_Predicate]:
+    def bodies(self, head: GeneratedPredicate) -> list[GeneratedPredicate]:
         """Predicates for a body without recursion, among them what a safe head needs."""
         below = self.below(head)
         # The latest are preferred, so that programs get deep.
@@ -375,8 +377,8 @@ class _Generator:
 
     def rule(
         self,
-        head: _Predicate,
-        body: list[_Predicate],
+        head: GeneratedPredicate,
+        body: list[GeneratedPredicate],
         times: tuple[int, ...] | None = None,
     ) -> Rule:
         """A rule with such atoms; `times` fixes the offsets, the head's first."""
@@ -408,10 +410,14 @@ class _Generator:
             while self.chance(1, 5):
                 comparison = self.comparison(bound)
                 literals.insert(self.number(0, len(literals)), comparison)
-        return Rule(Atom(head.name, args, at), tuple(literals))
+        return self.finished(Rule(Atom(head.name, args, at), tuple(literals)), bound)
+
+    def finished(self, rule: Rule, bound: dict[Type, list[str]]) -> Rule:
+        """The rule with whatever else there is to say; its variables are those bound, by type."""
+        return rule
 
     def times(
-        self, head: _Predicate, body: list[_Predicate]
+        self, head: GeneratedPredicate, body: list[GeneratedPredicate]
     ) -> tuple[Time | None, list[Time | None]]:
         """The head's time and those of the body's atoms."""
         shape = self.shape
@@ -430,10 +436,10 @@ class _Generator:
                 found.append(TimeOffset(Variable("S"), self.offset()))
             else:
                 anchored = True
-                found.append(_at(self.offset()))
+                found.append(at_offset(self.offset()))
         if not head.temporal:
             return None, found
-        return (TimePoint(self.tick()) if head_point else _at(self.offset())), found
+        return (TimePoint(self.tick()) if head_point else at_offset(self.offset())), found
 
     def constant(self, type_: Type) -> Constant:
         if type_ is Type.FLOAT and self.chance(1, 3):
@@ -453,7 +459,7 @@ class _Generator:
 
     # Facts and questions
 
-    def row(self, predicate: _Predicate) -> tuple[Value, ...]:
+    def row(self, predicate: GeneratedPredicate) -> tuple[Value, ...]:
         args = tuple(self.one_of(self.values[t]) for t in predicate.types)
         return (*args, self.tick()) if predicate.temporal else args
 
@@ -489,8 +495,11 @@ class _Generator:
             reach = self.huge * self.number(1, 2)
         return low - reach, high + reach
 
-    def case(self) -> Case:
-        statements: list[Statement] = [
+    def asked(self, names: list[str]) -> list[str]:
+        return self.draw(st.lists(st.sampled_from(names), min_size=1, max_size=3, unique=True))
+
+    def declarations(self) -> list[Statement]:
+        return [
             Input(
                 p.name,
                 tuple(Column(f"c{i}", t) for i, t in enumerate(p.types, 1)),
@@ -499,31 +508,35 @@ class _Generator:
             for p in self.predicates
             if p.input
         ]
+
+    def case(self) -> Case:
+        statements = self.declarations()
         rules = [*self.rules(), *self.program_facts()]
         if self.chance(1, 2):
             rules.reverse()
         heads = list(dict.fromkeys(rule.head.predicate for rule in rules))
         if self.chance(1, 2):
-            names = st.sampled_from([p.name for p in self.predicates[::-1]])
-            queries = self.draw(st.lists(names, min_size=1, max_size=3, unique=True))
+            queries = self.asked([p.name for p in self.predicates[::-1]])
             statements.append(Outputs(tuple(map(Output, queries))))
         else:
-            names = st.sampled_from(heads)
-            queries = self.draw(st.lists(names, min_size=1, max_size=3, unique=True))
+            queries = self.asked(heads)
         text = print_program(Program((*statements, *rules)))
         low, high = self.range()
-        return Case(text, check(text).accepted(), self.facts(), tuple(queries), low, high)
+        return Case(text, self.checked(text), self.facts(), tuple(queries), low, high)
+
+    def checked(self, text: str) -> Program:
+        return check(text).accepted()
 
 
 def _fixed(
-    head: _Predicate, body: list[_Predicate], offsets: tuple[int, ...]
+    head: GeneratedPredicate, body: list[GeneratedPredicate], offsets: tuple[int, ...]
 ) -> tuple[Time | None, list[Time | None]]:
     times: list[Time | None] = [
-        _at(offset) if p.temporal else None
+        at_offset(offset) if p.temporal else None
         for p, offset in zip([head, *body], offsets, strict=True)
     ]
     return times[0], times[1:]
 
 
-def _at(offset: int) -> TimeOffset:
+def at_offset(offset: int) -> TimeOffset:
     return TimeOffset(Variable("T"), offset)

@@ -1,8 +1,10 @@
 """How far beyond the question an evaluation over bounded time must look.
 
-Both oracles forget every fact outside a horizon `[L, H]` of ticks. That never adds an answer, and
-loses none when every answer in the asked range has a derivation inside the horizon. The horizon is
-the hull of the data, the explicit times of the program and the asked range, widened by a margin:
+Both oracles forget every fact outside a horizon `[L, H]` of ticks. Without `not` that never adds
+an answer, and loses none when every answer in the asked range has a derivation inside the horizon.
+With `not` the absence of a forgotten fact may count: then every fact on which an answer hangs must
+be inside. The horizon is the hull of the data, the explicit times of the program and the asked
+range, widened by a margin:
 
 - Without recursion a derivation is at most as deep as there are rules, and each step moves by at
   most the largest span of a rule; so `rules * span` is enough.
@@ -12,6 +14,8 @@ the hull of the data, the explicit times of the program and the asked range, wid
   depends on all the periods together. No simple margin is enough for every such program; the
   default adds `SLACK`, enough for two or three periods up to 5. Compare with a larger margin
   where that matters.
+
+A clock counts as a rule that moves time by one tick.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
-from tidelog.language.program import Atom, Program, Rule, TimeOffset, TimePoint, Value
+from tidelog.language.program import Atom, Program, Rule, Time, TimeOffset, TimePoint, Value
 
 # Rows by predicate; the time is the last value of a temporal row. Duplicates are harmless.
 Facts: TypeAlias = Mapping[str, Iterable[tuple[Value, ...]]]
@@ -31,6 +35,7 @@ SLACK = 120
 def temporal_predicates(program: Program) -> set[str]:
     """Names of the predicates that have a time."""
     found = {name for name, d in program.declarations.items() if d.time is not None}
+    found |= set(program.clocks)
     return found | {atom.predicate for atom in _atoms(program) if atom.time is not None}
 
 
@@ -38,6 +43,8 @@ def default_margin(program: Program) -> int:
     """See above; 0 when no rule moves time."""
     rules = sum(1 for rule in program.rules if rule.body)
     span = max(map(_span, program.rules), default=0)
+    if program.clocks:
+        return 2 * (rules + 1) * max(span, 1) + SLACK
     if not span:
         return 0
     if not _recursive(program):
@@ -55,6 +62,17 @@ def horizon(
     ticks += [int(row[-1]) for name, rows in facts.items() if name in temporal for row in rows]
     margin = default_margin(program) if margin is None else margin
     return min(ticks) - margin, max(ticks) + margin
+
+
+def ticking(program: Program, facts: Facts, last: int) -> range:
+    """When a clock holds: from the first tick of any input on."""
+    ticks = [
+        int(row[-1])
+        for name, declaration in program.declarations.items()
+        if declaration.time is not None
+        for row in facts.get(name, ())
+    ]
+    return range(min(ticks), last + 1) if ticks else range(0)
 
 
 def _atoms(program: Program) -> Iterator[Atom]:
@@ -85,4 +103,55 @@ def _recursive(program: Program) -> bool:
                 todo.append(body)
         if name in seen:
             return True
+    return False
+
+
+def runs_both_ways(program: Program, queries: Iterable[str]) -> bool:
+    """Whether recursion below the queries can go forwards for ever and backwards for ever.
+
+    By walking: from a predicate at tick 0, every rule leads to its body atoms at other ticks. A
+    walk of as many steps as there are predicates, times two, that returns to where it started has
+    gone round a cycle. Cycles that only go one way leave the range finite on the other side.
+    """
+    steps: dict[str, set[tuple[str, int | None]]] = {
+        clock: {(clock, -1)} for clock in program.clocks
+    }
+    for rule in program.rules:
+        head = rule.head.time
+        for atom in rule.atoms:
+            offset = _offset(head, atom.time)
+            steps.setdefault(rule.head.predicate, set()).add((atom.predicate, offset))
+    below = set(queries)
+    todo = list(below)
+    while todo:
+        for name, _ in steps.get(todo.pop(), set()):
+            if name not in below:
+                below.add(name)
+                todo.append(name)
+    forwards = any(_gains(name, steps, 1) for name in below)
+    backwards = any(_gains(name, steps, -1) for name in below)
+    # A predicate whose time is not tied to its head's is needed at every tick, both ways.
+    untied = any(offset is None for found in steps.values() for _, offset in found)
+    return (forwards and backwards) or (untied and (forwards or backwards))
+
+
+def _offset(head: Time | None, body: Time | None) -> int | None:
+    if not isinstance(head, TimeOffset) or not isinstance(body, TimeOffset):
+        return None
+    return body.offset - head.offset if head.variable == body.variable else None
+
+
+def _gains(start: str, steps: dict[str, set[tuple[str, int | None]]], sign: int) -> bool:
+    """Whether some cycle through a predicate adds up to more than 0, times the sign."""
+    best = {start: 0}
+    for _ in range(len(steps) + 1):
+        following: dict[str, int] = {}
+        for name, sum_ in best.items():
+            for body, offset in steps.get(name, set()):
+                if offset is not None:
+                    gain = sum_ + sign * offset
+                    following[body] = max(following.get(body, gain), gain)
+        if following.get(start, 0) > 0:
+            return True
+        best = following
     return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
+from typing import assert_never
 
 from oracle.generate import Case
 from tidelog.language.checks import check
@@ -11,8 +12,11 @@ from tidelog.language.printer import print_program
 from tidelog.language.program import (
     Atom,
     Column,
+    Comparison,
     Constant,
     Input,
+    Literal,
+    Negated,
     Outputs,
     Program,
     Rule,
@@ -40,21 +44,33 @@ def keyed(case: Case, random: Random) -> Case:
         return places.setdefault(name, random.randint(0, arity))
 
     def atom(a: Atom, key: Term) -> Atom:
-        if a.time is None:
+        if a.time is None or a.predicate in case.program.clocks:
             return a
         i = place(a.predicate, len(a.args))
         return replace(a, args=(*a.args[:i], key, *a.args[i:]))
+
+    def literal(part: Literal, key: Term) -> Literal:
+        match part:
+            case Atom():
+                return atom(part, key)
+            case Negated():
+                # At times no object at all may have it, whatever its key.
+                any_ = isinstance(key, Variable) and random.random() < 0.1
+                return Negated(atom(part.atom, Variable("_#0") if any_ else key))
+            case Comparison():
+                return part
+            case _:
+                assert_never(part)
 
     statements: list[Statement] = []
     for statement in case.program.statements:
         match statement:
             case Rule():
-                timed = any(a.time is not None for a in statement.atoms)
+                clocks = case.program.clocks
+                timed = any(a.time and a.predicate not in clocks for a in statement.positive)
                 fixed = random.random() < 0.2 or not timed
                 key: Term = Constant(random.choice(values), type_) if fixed else Variable("Key")
-                body = tuple(
-                    atom(part, key) if isinstance(part, Atom) else part for part in statement.body
-                )
+                body = tuple(literal(part, key) for part in statement.body)
                 statements.append(replace(statement, head=atom(statement.head, key), body=body))
             case Input() if statement.time is not None:
                 i = place(statement.predicate, len(statement.columns))

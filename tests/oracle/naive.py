@@ -1,8 +1,10 @@
 """Bottom-up evaluation, one fact at a time: slow, and easy to believe.
 
 A temporal fact is a tuple whose last value is its tick, so the time of an atom is one more term.
-In each round every rule is matched in every way that uses a fact of the round before, until a
-round finds nothing new. The horizon clips heads; nothing else knows about it.
+Predicates that need one another are a group, evaluated after all groups that it needs: in each
+round every rule is matched in every way that uses a fact of the round before, until a round finds
+nothing new. What is negated is known by then, unless the group needs the absence of its own facts:
+see `_settled`. The horizon clips heads and clocks; nothing else knows about it.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from tidelog.language.program import (
     Variable,
 )
 
-from .horizon import Answers, Facts, horizon, temporal_predicates
+from .horizon import Answers, Facts, horizon, temporal_predicates, ticking
 
 Row: TypeAlias = tuple[Value, ...]
 Binding: TypeAlias = dict[str, Value]
@@ -34,6 +36,10 @@ Binding: TypeAlias = dict[str, Value]
 
 class TooLargeError(Exception):
     """The model within the horizon has more facts than the evaluation was allowed."""
+
+
+class NotTotalError(Exception):
+    """Some facts hang on their own absence: no model is the one that is meant."""
 
 
 def evaluate(
@@ -57,33 +63,87 @@ def evaluate(
     """
     temporal = temporal_predicates(program)
     first, last = horizon(program, facts, low, high, margin)
+    given: dict[str, set[Row]] = {name: set(map(tuple, rows)) for name, rows in facts.items()}
+    given |= {name: {(tick,) for tick in ticking(program, facts, last)} for name in program.clocks}
+
+    def inside(name: str, row: Row) -> bool:
+        return name not in temporal or first <= int(row[-1]) <= last
+
     model = _Model(limit)
-    new: set[tuple[str, Row]] = {(name, tuple(row)) for name, rows in facts.items() for row in rows}
-    for rule in program.rules:
-        if not rule.atoms:
-            new.update(_Plan(rule, None).heads(model, {}))
-    plans: dict[str, list[_Plan]] = defaultdict(list)
-    for rule in program.rules:
-        for i, atom in enumerate(rule.atoms):
-            plans[atom.predicate].append(_Plan(rule, i))
-
-    while new:
-        delta = [
-            (name, row)
-            for name, row in new
-            if (name not in temporal or first <= int(row[-1]) <= last) and model.add(name, row)
-        ]
-        new = set()
-        for name, row in delta:
-            for plan in plans[name]:
-                binding = _match(plan.start, row, {})
-                if binding is not None:
-                    new.update(plan.heads(model, binding))
-
+    for names in _groups(program, given):
+        settled = _settled(program, names, given, model, inside)
+        for name in names:
+            for row in settled.rows[name]:
+                model.add(name, row)
     return {
         name: {r for r in model.rows[name] if name not in temporal or low <= int(r[-1]) <= high}
         for name in queries
     }
+
+
+def _groups(program: Program, given: Iterable[str]) -> list[set[str]]:
+    """Predicates that need one another, each group after those that it needs."""
+    needs: dict[str, set[str]] = {name: set() for name in (*given, *program.inputs)}
+    for rule in program.rules:
+        needs.setdefault(rule.head.predicate, set()).update(a.predicate for a in rule.atoms)
+    for middle in needs:
+        for name in needs:
+            if middle in needs[name]:
+                needs[name] |= needs[middle]
+    groups = {
+        frozenset({name, *(other for other in needs[name] if name in needs[other])})
+        for name in needs
+    }
+    # A group needs more predicates, itself included, than any group that it needs.
+    return [
+        set(group) for group in sorted(groups, key=lambda g: len(g.union(*(needs[n] for n in g))))
+    ]
+
+
+def _settled(
+    program: Program,
+    names: set[str],
+    given: dict[str, set[Row]],
+    below: _Model,
+    inside: Callable[[str, Row], bool],
+) -> _Model:
+    """The facts of a group, the well-founded ones.
+
+    Whoever believes in too few facts finds too many absent and so derives too many; whoever
+    believes in too many derives too few. By turns the few grow and the many shrink until they meet.
+    """
+    rules = [rule for rule in program.rules if rule.head.predicate in names]
+
+    def derived(believed: _Model) -> _Model:
+        model = _Model(below.limit - below.size, names, below)
+        new = {(name, row) for name in names for row in given.get(name, ())}
+        for rule in rules:
+            new.update(_Plan(rule, None).heads(model, {}, believed))
+        while new:
+            delta = [(n, row) for n, row in new if inside(n, row) and model.add(n, row)]
+            new = set()
+            for name, row in delta:
+                for plan in plans[name]:
+                    binding = _match(plan.start, row, {})
+                    if binding is not None:
+                        new.update(plan.heads(model, binding, believed))
+        return model
+
+    plans: dict[str, list[_Plan]] = defaultdict(list)
+    for rule in rules:
+        for i, atom in enumerate(rule.positive):
+            plans[atom.predicate].append(_Plan(rule, i))
+    few = _Model(0, names, below)
+    many = derived(few)
+    if not any(atom.predicate in names for rule in rules for atom in rule.negative):
+        return many
+    while few.size < many.size:
+        before = few.size, many.size
+        few = derived(many)
+        many = derived(few)
+        if (few.size, many.size) == before:
+            raise NotTotalError(f"{', '.join(sorted(names))}: {many.size - few.size} facts")
+    return many
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +213,7 @@ class _Plan:
     def __init__(self, rule: Rule, start: int | None) -> None:
         self.rule = rule
         self.head = _terms(rule.head)
-        rest = list(rule.atoms)
+        rest = list(rule.positive)
         self.start = _terms(rest.pop(start)) if start is not None else ()
         bound = {t.name for t in self.start if not isinstance(t, Constant)}
         # Per atom: predicate, terms, and the positions whose values are known by then.
@@ -164,11 +224,18 @@ class _Plan:
             terms = _terms(atom)
             self.steps.append((atom.predicate, terms, _known(terms, bound)))
             bound |= {t.name for t in terms if not isinstance(t, Constant)}
+        # What must be absent, whatever stands at the positions that are not known, those of `_`.
+        absent = [(atom.predicate, _terms(atom)) for atom in rule.negative]
+        self.absent = [(name, terms, _known(terms, bound)) for name, terms in absent]
 
-    def heads(self, model: _Model, binding: Binding) -> Iterator[tuple[str, Row]]:
-        for found in self.bindings(model, binding, 0):
-            if all(_holds(c, found) for c in self.rule.comparisons):
-                yield self.rule.head.predicate, tuple(_value(t, found) for t in self.head)
+    def heads(self, model: _Model, binding: Binding, believed: _Model) -> Iterator[tuple[str, Row]]:
+        """What follows if the facts that are believed are those that are not absent."""
+        for whole in self.bindings(model, binding, 0):
+            if all(_holds(c, whole) for c in self.rule.comparisons) and not any(
+                believed.lookup(name, known, tuple(_value(terms[i], whole) for i in known))
+                for name, terms, known in self.absent
+            ):
+                yield self.rule.head.predicate, tuple(_value(t, whole) for t in self.head)
 
     def bindings(self, model: _Model, binding: Binding, step: int) -> Iterator[Binding]:
         if step == len(self.steps):
@@ -189,10 +256,17 @@ def _known(terms: tuple[_Term, ...], bound: set[str]) -> tuple[int, ...]:
 
 
 class _Model:
-    """The facts found so far, with an index for every set of positions ever looked up."""
+    """The facts found so far, with an index for every set of positions ever looked up.
 
-    def __init__(self, limit: int) -> None:
+    With a model below it has the facts of some predicates only, and looks others up there.
+    """
+
+    def __init__(
+        self, limit: int, names: set[str] | None = None, below: _Model | None = None
+    ) -> None:
         self.limit = limit
+        self.names = names
+        self.below = below
         self.size = 0
         self.rows: dict[str, set[Row]] = defaultdict(set)
         self.indexes: dict[str, dict[tuple[int, ...], dict[Row, list[Row]]]] = defaultdict(dict)
@@ -210,6 +284,8 @@ class _Model:
         return True
 
     def lookup(self, name: str, positions: tuple[int, ...], key: Row) -> list[Row]:
+        if self.below is not None and self.names is not None and name not in self.names:
+            return self.below.lookup(name, positions, key)
         index = self.indexes[name].get(positions)
         if index is None:
             index = self.indexes[name][positions] = defaultdict(list)

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
+from random import Random
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 from support.deep import examples
 
 from tidelog.analysis.dependencies import Class, dependencies
 from tidelog.language.checks import check
-from tidelog.language.program import TimeOffset
+from tidelog.language.program import Negated, Rule, Statement, TimeOffset, TimePoint
 from tidelog.logic.normalise import core
 
 from . import asp, naive
 from .generate import Case, programs_and_facts
 from .horizon import Answers, Facts, default_margin, horizon
+from .keyed import keyed
+from .negation import programs_with_not
 
 TURBINES = """
 input Temp(device: text, level: text) @ time.
@@ -178,6 +183,94 @@ def test_a_model_can_be_too_large() -> None:
         naive.evaluate(program, {}, ["P"], 0, 10**9, limit=1000)
 
 
+# Absence, by hand
+
+
+def test_absence_of_inputs_and_of_derived_facts() -> None:
+    text = """
+    input E(x: text) @ t. input F(x: text, n: int) @ t. input Known(x: text).
+    New(X) @ T :- E(X) @ T, not E(X) @ T-1.
+    Bare(X) @ T :- E(X) @ T, not F(X, _) @ T.
+    Strange(X) @ T :- E(X) @ T, not Known(X).
+    Zero(X) @ T :- E(X) @ T, F(X, _) @ T, not F(X, 0) @ T.
+    Old(X) @ T :- E(X) @ T, not New(X) @ T.
+    Before(X) @ T :- E(X) @ T, not E(_) @ 9.
+    """
+    facts: Facts = {
+        "E": {("a", 1), ("a", 2), ("b", 2), ("a", 4)},
+        "F": {("a", 0, 1), ("a", 1, 1), ("b", 1, 2)},
+        "Known": {("a",)},
+    }
+    assert both(text, facts, 0, 9) == {
+        "New": {("a", 1), ("b", 2), ("a", 4)},
+        "Bare": {("a", 2), ("a", 4)},
+        "Strange": {("b", 2)},
+        "Zero": {("b", 2)},
+        "Old": {("a", 2)},
+        "Before": facts["E"],
+    }
+
+
+def test_a_timeout_fires_once() -> None:
+    text = """input Beat(x: text) @ t.
+    Lost(X) @ T :- Beat(X) @ T-3, not Beat(X) @ T-2, not Beat(X) @ T-1, not Beat(X) @ T."""
+    facts = {"Beat": {("a", 0), ("a", 2), ("a", 9), ("b", 4)}}
+    assert both(text, facts, 0, 20)["Lost"] == {("a", 5), ("a", 12), ("b", 7)}
+
+
+def test_the_last_value() -> None:
+    text = """input Temp(x: text, v: int) @ t.
+    Level(X, V) @ T :- Temp(X, V) @ T.
+    Level(X, V) @ T+1 :- Level(X, V) @ T, not Temp(X, _) @ T+1."""
+    facts = {"Temp": {("a", 5, 0), ("a", 7, 3), ("a", 8, 3), ("b", 1, 4)}}
+    assert both(text, facts, 0, 5)["Level"] == {
+        *((("a", 5, t)) for t in (0, 1, 2)),
+        *((("a", v, t)) for t in (3, 4, 5) for v in (7, 8)),
+        *((("b", 1, t)) for t in (4, 5)),
+    }
+
+
+def test_silence_after_an_alarm() -> None:
+    text = "input Hot @ t. Alarm @ T :- Hot @ T, not Alarm @ T-1, not Alarm @ T-2."
+    hot = at(*range(10), 11)
+    assert both(text, {"Hot": hot}, 0, 20)["Alarm"] == at(0, 3, 6, 9)
+
+
+def test_a_clock_starts_with_the_data_and_not_with_the_question() -> None:
+    text = "input E @ t. input F @ t. clock Tick. Odd @ T+1 :- Tick @ T, not Odd @ T."
+    facts = {"E": at(6), "F": at(3)}
+    for low in (-9, 4, 7):
+        answers = both(text, facts, low, 10)
+        assert answers["Odd"] == at(*(t for t in (4, 6, 8, 10) if t >= low))
+    assert both(text, {"E": set()}, 0, 9)["Odd"] == set()
+
+
+def test_a_double_negation_through_a_helper() -> None:
+    text = """input E @ t. input F @ t.
+    Q @ T :- E @ T, not Not @ T. Not @ T :- E @ T, not F @ T+1."""
+    assert both(text, {"E": at(0, 1, 2), "F": at(1, 3)}, -5, 9)["Q"] == at(0, 2)
+
+
+def test_a_cycle_that_goes_ahead_and_further_back() -> None:
+    text = "input E @ t. P @ T :- Q @ T+3. Q @ T :- E @ T, not P @ T-4."
+    answers = both(text, {"E": at(*range(6))}, -9, 9)
+    # Q at t and at t-1 exclude each other.
+    assert answers["Q"] == at(0, 2, 4)
+    assert answers["P"] == at(-3, -1, 1)
+
+
+def test_a_program_that_means_nothing() -> None:
+    """What `check` refuses: two stable models, or none."""
+    program = check("input E @ t. P @ T :- E @ T, not P @ T.").program
+    with pytest.raises(naive.NotTotalError, match="P: 1 facts"):
+        naive.evaluate(program, {"E": at(0)}, ["P"], 0, 0)
+    with pytest.raises(ValueError, match="unpack"):
+        asp.evaluate(program, {"E": at(0)}, ["P"], 0, 0)
+    two = check("input E @ t. P @ T :- E @ T, not Q @ T. Q @ T :- E @ T, not P @ T.").program
+    with pytest.raises(ValueError, match="unpack"):
+        asp.evaluate(two, {"E": at(0)}, ["P"], 0, 0)
+
+
 # At random
 
 
@@ -220,9 +313,37 @@ def test_the_default_margin_is_enough_where_time_runs_one_way(case: Case) -> Non
     assert naive.evaluate(program, facts, queries, low, high, margin=wider) == answers
 
 
+@given(programs_with_not(both_ways=True))
+@examples(100)
+def test_naive_is_clingo_with_not(case: Case) -> None:
+    agree(case)
+
+
+@given(programs_with_not(hostile=True, huge=True))
+@examples(50)
+def test_naive_is_clingo_with_not_on_hostile_values(case: Case) -> None:
+    agree(case)
+
+
+@given(programs_with_not())
+@examples(75)
+def test_the_default_margin_is_enough_with_not(case: Case) -> None:
+    _, program, facts, queries, low, high = case
+    wider = 2 * default_margin(program) + 100
+    answers = naive.evaluate(program, facts, queries, low, high)
+    assert naive.evaluate(program, facts, queries, low, high, margin=wider) == answers
+
+
+@given(programs_with_not(), st.randoms(use_true_random=False))
+@examples(50)
+def test_naive_is_clingo_with_not_and_a_key(case: Case, random: Random) -> None:
+    agree(keyed(case, random))
+
+
 # The generator
 
 
+@pytest.mark.grows
 def test_generated_programs_are_worth_running() -> None:
     """Most have answers, and every kind of program is among them."""
     seen: Counter[str] = Counter()
@@ -244,6 +365,48 @@ def test_generated_programs_are_worth_running() -> None:
     assert shares["recursive"] >= 0.2
     assert shares["huge"] >= 0.05
     assert all(shares[kind.name] >= 0.05 for kind in Class)
+
+
+@pytest.mark.slow
+def test_generated_programs_with_not_are_worth_running() -> None:
+    """Absence makes a difference in most, and every kind of it is among them."""
+    seen: Counter[str] = Counter()
+
+    @given(programs_with_not(huge=True))
+    @examples(150)
+    def look(case: Case) -> None:
+        _, program, facts, queries, low, high = case
+        deps = dependencies(core(program), queries)
+        answers = naive.evaluate(program, facts, queries, low, high)
+        seen["all"] += 1
+        seen["with answers"] += any(answers.values())
+        positive = replace(program, statements=tuple(map(without_not, program.statements)))
+        seen["matters"] += naive.evaluate(positive, facts, queries, low, high) != answers
+        seen["cycles"] += bool(deps.cycles_through_not)
+        seen["clocks"] += bool(program.clocks)
+        seen["recursive"] += bool(deps.recursive)
+        for rule in program.rules:
+            for atom in rule.negative:
+                seen["of inputs"] += atom.predicate in program.inputs
+                seen["of derived"] += atom.predicate in program.heads
+                seen["of rigid"] += atom.time is None
+                seen["fixed"] += isinstance(atom.time, TimePoint)
+                seen["any value"] += any(v.anonymous for v in atom.variables)
+
+    look()
+    shares = {kind: n / seen["all"] for kind, n in seen.items()}
+    assert shares["with answers"] >= 0.65
+    assert shares["matters"] >= 0.4
+    for kind in ("cycles", "clocks", "recursive", "of rigid", "fixed"):
+        assert shares[kind] >= 0.08, kind
+    assert all(shares[kind] >= 0.3 for kind in ("of inputs", "of derived", "any value"))
+
+
+def without_not(statement: Statement) -> Statement:
+    if not isinstance(statement, Rule):
+        return statement
+    body = tuple(part for part in statement.body if not isinstance(part, Negated))
+    return replace(statement, body=body)
 
 
 @given(programs_and_facts(recursive=False, connected=True, huge=False, explicit_times=False))

@@ -11,16 +11,13 @@ from hypothesis import strategies as st
 from support.deep import examples
 
 import tidelog
-from tidelog.analysis.dependencies import Dependencies
 from tidelog.language.program import Row, Value
-from tidelog.logic.clause import AT_HEAD, RIGID, Clause, FixedTick, Head, Offset, Premise, Sign
-from tidelog.logic.core import Core
+from tidelog.logic.clause import RIGID, Clause, FixedTick, Offset, Premise, Sign
 from tidelog.logic.match import JoinOrder, constant_value, matches
-from tidelog.logic.normalise import clause_of, core
+from tidelog.logic.normalise import clause_of
 from tidelog.logic.order import decide
 from tidelog.streaming.cells import Lookup
 from tidelog.streaming.joins import CompiledClause, IndexedSlice, chosen
-from tidelog.streaming.schedule import NotStreamed, Schedule
 
 RULES = (
     "P(X, Y) @ T :- E(X, Z) @ T, F(Z, Y) @ T+1, X != Y.",
@@ -88,11 +85,58 @@ def test_a_premise_in_its_place() -> None:
     assert Lookup.of(Premise("E", when=RIGID)).time(10) is None
 
 
-def test_absence_is_refused_by_name() -> None:
-    known = core(tidelog.parse("P(X) @ T :- E(X) @ T, F(X) @ T."), ["P"])
-    (clause,) = known.clauses
-    premises = (clause.premises[0], Premise("F", clause.premises[1].args, AT_HEAD, Sign.NEGATIVE))
-    negated = Clause(Head("P", clause.head.args, AT_HEAD), premises, origin=clause.origin)
-    deps = Dependencies(("P",), Core(known.program, (negated,), known.predicates))
-    with pytest.raises(NotStreamed, match="a stream cannot take `not F` into account yet"):
-        Schedule(deps)
+# Absence
+
+INPUTS = "input F(a: int, b: int) @ t. input G(a: int, b: int). input H."
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "P(X) @ T :- E(X, Y) @ T, not F(X, Y) @ T+1.",
+        "P(X, Y) @ T :- not F(_, Y) @ T, E(X, Y) @ T, not F(1, _) @ T-1, X < Y.",
+        "P(X, Z) @ T :- E(X, Y) @ T, not F(X, Z) @ T, E(Y, Z) @ T+1.",
+        "P(X) :- G(X, _), not H, not G(_, X), not F(_, _) @ 3.",
+    ],
+)
+@given(data=st.data())
+@examples(40)
+def test_compiled_clauses_with_absence_match_what_the_matcher_does(
+    text: str, data: st.DataObject
+) -> None:
+    clause = clause_of(tidelog.parse(f"{INPUTS} {text}").rules[0])
+    slices = [
+        IndexedSlice(data.draw(rows if premise.args else st.sets(st.just(()))))
+        for premise in clause.premises
+    ]
+    order = JoinOrder(clause)
+    start = order.start(constant_value, {}, 0)
+    heads = {
+        order.values(clause.head.args, binding)
+        for binding in matches(order, Slices(clause, slices), start, decide)
+    }
+    positive = [i for i, p in enumerate(clause.premises) if p.sign is Sign.POSITIVE]
+    for first in (None, *positive):
+        out: set[Row] = set()
+        CompiledClause(clause).fire(slices, out, first)
+        assert out == heads
+
+
+def test_rows_are_chosen_for_their_absence_too() -> None:
+    clause = clause_of(
+        tidelog.parse(f"{INPUTS} P(X) @ T :- E(X) @ T, not F(X, 1) @ T, X > 3.").rules[0]
+    )
+    assert chosen([clause], "F")([(4, 1), (4, 2), (3, 1)]) == {(4, 1)}
+
+
+@given(here=rows, in_the_way=rows)
+@examples(40)
+def test_what_is_in_the_way_of_a_match_is_marked_with_it(
+    here: set[Row], in_the_way: set[Row]
+) -> None:
+    rule = tidelog.parse(f"{INPUTS} P(X) @ T :- E(X, Y) @ T, not F(Y, _) @ T.").rules[0]
+    heads: set[Row] = {(0,), (1,)}
+    compiled = CompiledClause(clause_of(rule))
+    used, kept = compiled.mark(heads, [IndexedSlice(here), IndexedSlice(in_the_way)])
+    assert used == {row for row in here if row[:1] in heads}
+    assert kept == {f for f in in_the_way if any(f[0] == row[1] for row in used)}

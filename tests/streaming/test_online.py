@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import csv
-import warnings
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,105 +11,18 @@ import pyarrow as pa
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from oracle import naive
 from oracle.generate import Case, programs_and_facts
 from support.deep import examples, times
+from support.streams import rows, streams_what_is_evaluated
 
 import tidelog
 from tidelog.analysis.dependencies import Class, dependencies
 from tidelog.data.schema import schemas
-from tidelog.evaluation.timeline import TooHard
 from tidelog.logic.normalise import core
 from tidelog.streaming import offline as offline_module
 from tidelog.streaming.offline import Endless
-from tidelog.streaming.schedule import Blocking
 from tidelog.streaming.snapshot import SnapshotError
-from tidelog.streaming.stream import Growing, Step, Stream
-
-
-def rows(table: pa.Table) -> list[tuple[Any, ...]]:
-    if table.column_names == ["holds"]:
-        return [()] * table.num_rows
-    return list(zip(*(c.to_pylist() for c in table.columns), strict=True))
-
-
-def arrivals(case: Case, lateness: int, random: Random) -> dict[int, dict[str, list]]:
-    """The temporal facts by the tick they arrive at, each up to `lateness` ticks late."""
-    layout = schemas(case.program)
-    found: dict[int, dict[str, list]] = {}
-    for name, facts in case.facts.items():
-        if layout[name].time is not None:
-            for row in facts:
-                at = row[-1] + random.randint(0, lateness)
-                found.setdefault(at, {}).setdefault(name, []).append(row)
-    return dict(sorted(found.items()))
-
-
-def rigid_facts(case: Case) -> dict[str, list]:
-    layout = schemas(case.program)
-    return {n: r for n, r in case.facts.items() if layout[n].time is None}
-
-
-def interrupted(
-    stream: Stream, pushes: dict[int, dict[str, list]], again: Callable[[Stream], Stream]
-) -> Iterator[Step]:
-    """Take a snapshot after every tick, and go on from it in another stream."""
-    for tick, facts in pushes.items():
-        stream = again(stream)
-        yield stream.push(tick, facts)
-    yield again(stream).close()
-
-
-def streams_what_is_evaluated(
-    case: Case, lateness: int, random: Random, file: Path | None = None, **how: Any
-) -> None:
-    pushes = arrivals(case, lateness, random)
-    if not pushes:
-        return
-
-    def made() -> Stream:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Growing)
-            return Stream(
-                case.program,
-                case.queries,
-                lateness=lateness,
-                rigid=rigid_facts(case),
-                budget=0.2,
-                **how,
-            )
-
-    def restored(stream: Stream) -> Stream:
-        assert file is not None
-        stream.snapshot(file, {"kept": stream.history})
-        new = made()
-        assert new.restore(file) == {"kept": stream.history}
-        assert new.history == stream.history
-        assert new.facts() == stream.facts()
-        return new
-
-    try:
-        stream = made()
-    except (Blocking, Endless):
-        return
-    again = None if file is None else restored
-    got: dict[str, list] = {query: [] for query in case.queries}
-    steps = stream.run(pushes.items()) if again is None else interrupted(stream, pushes, again)
-    try:
-        for step in steps:
-            assert not step.late
-            for query, table in step.answers.items():
-                got[query] += rows(table)
-    except TooHard:
-        assume(False)  # the timeline's answers do not come within the budget either
-    times = [t for facts in pushes.values() for found in facts.values() for *_, t in found]
-    want = naive.evaluate(
-        case.program, case.facts, case.queries, min(*times, *pushes), max(*times, *pushes)
-    )
-    for query in case.queries:
-        assert len(got[query]) == len(set(got[query])), "an answer came twice"
-        assert set(got[query]) == want[query]
-
+from tidelog.streaming.stream import Growing, Stream
 
 ways = st.sampled_from(
     [
@@ -350,6 +261,7 @@ def test_a_stream_that_has_begun_is_not_restored(tmp_path: Path) -> None:
 # Real data
 
 
+@pytest.mark.grows
 @pytest.mark.parametrize("mode", ["online", "offline"])
 @pytest.mark.parametrize("name", ["la_haute_borne", "nab"])
 def test_real_data_tick_by_tick(name: str, mode: str, shared_data: Path) -> None:

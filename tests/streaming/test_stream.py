@@ -18,6 +18,7 @@ from support.places import ROOT
 import tidelog
 from tidelog.data.schema import schemas
 from tidelog.errors import DataError
+from tidelog.streaming.offline import Endless
 from tidelog.streaming.schedule import Blocking, Schedule
 from tidelog.streaming.stream import Stream
 
@@ -138,6 +139,15 @@ def test_an_explicit_time_holds_answers_back() -> None:
     for tick in range(5):
         assert rows(stream.push(tick, {"E": [("a",)]}).answers["P"]) == []
     assert rows(stream.push(5, {"G": [()]}).answers["P"]) == [("a", t) for t in range(5)]
+
+
+def test_no_window_is_enough_for_answers_without_time_over_fixed_ticks() -> None:
+    program = tidelog.parse("G :- F @ 3, E @ 0.")
+    with pytest.raises(Endless, match=r"no window is enough for G, .* fixed ticks \(0, 3\)"):
+        Stream(program, ["G"], history="strict")
+    stream = Stream(program, ["G"])
+    steps = [stream.push(tick, {"E": [()], "F": [()]}) for tick in range(5)]
+    assert [step.answers["G"].num_rows for step in steps] == [0, 0, 0, 1, 0]
 
 
 def test_blocking_queries_are_refused_with_the_rule() -> None:

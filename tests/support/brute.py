@@ -2,7 +2,8 @@
 
 `supports` finds, for each answer, the least sets of input facts that give it. Answers only grow
 with the facts, so that an update or a history makes a difference iff such a set does: the least
-sets stand for all data over the domain. `test_brute.py` compares that with really all data.
+sets stand for all data over the domain. That is true of programs without `not` only: see
+`support.truth` for the others.
 """
 
 from __future__ import annotations
@@ -225,7 +226,7 @@ def _fired(rule: Rule, time: int | None, tables: dict[Goal, Rows]) -> Iterator[t
                 raise TooLargeError
         partial = following
     for binding, support in partial:
-        if all(_true(c, binding) for c in rule.comparisons):
+        if all(true_comparison(c, binding) for c in rule.comparisons):
             yield tuple(_value(t, binding) for t in rule.head.args), support
 
 
@@ -252,7 +253,7 @@ _COMPARE: dict[Operator, Callable[[Value, Value], bool]] = {
 }
 
 
-def _true(c: Comparison, binding: dict[str, Value]) -> bool:
+def true_comparison(c: Comparison, binding: dict[str, Value]) -> bool:
     left, right = _value(c.left, binding), _value(c.right, binding)
     return _COMPARE[c.operator](left, right)
 
@@ -330,7 +331,7 @@ def definitive(
     program: Program, query: str, known: set[Fact], tin: int, tout: int, fresh: int = 1
 ) -> bool:
     """DTP with the critical update (Lemma 2 and its bounded form)."""
-    dom = domain(program, _values(known), fresh)
+    dom = domain(program, values_of(known), fresh)
     last = max([tout, *points(program)]) + 2 * radius(program)
     update = everything_later(program, dom, tin + 1, last)
     return answers_at(program, query, known | update, tout) == answers_at(
@@ -349,7 +350,7 @@ def differing_updates(
     reach: int | None = None,
 ) -> Iterator[tuple[set[Fact], int, Row]]:
     """Least updates after which an answer from tout on is lost with `kept` alone."""
-    dom = domain(program, _values(known), fresh)
+    dom = domain(program, values_of(known), fresh)
     far = radius(program) if reach is None else reach
     rows = {name: every_row(program, name, dom) for name in inputs(program, temporal=True)}
     by_goal: dict[Goal, list[Row]] = {}
@@ -377,5 +378,5 @@ def segment(known: set[Fact], tmem: int) -> set[Fact]:
     return {f for f in known if f.time is None or f.time > tmem}
 
 
-def _values(facts: Iterable[Fact]) -> set[Value]:
+def values_of(facts: Iterable[Fact]) -> set[Value]:
     return {v for f in facts for v in f.args}

@@ -1,6 +1,6 @@
 """How many examples a generated test tries.
 
-`make test-deep` tries twenty times as many, `make test-fast` a tenth.
+`make test-deep` tries ten times as many, `make test-fast` a tenth.
 """
 
 from __future__ import annotations

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from hypothesis import reject
 from hypothesis import strategies as st
 
 import tidelog
+from tidelog.language.checks import check
+from tidelog.language.diagnostics import Code
 from tidelog.language.program import Value
 
 VALUES = {"text": ("a", "b"), "int": ("0", "2"), "float": ("0.5", "2"), "bool": ("true", "false")}
@@ -32,6 +36,9 @@ class Shape:
     points: bool = False  # explicit times in bodies
     rules: int = 4
     atoms: int = 3
+    arity: int = 2  # of temporal predicates, at most
+    negated: int = 0  # atoms after `not` in a rule, at most; two rules that differ in `not` only
+    clock: bool = False
 
 
 @dataclass(frozen=True)
@@ -67,7 +74,7 @@ class _Generator:
         return tuple(self.draw(st.sampled_from(self.shape.types)) for _ in range(count))
 
     def predicate(self, name: str) -> _Predicate:
-        return _Predicate(name, self.types(0, 2))
+        return _Predicate(name, self.types(0, self.shape.arity))
 
     def constant(self, type_: str) -> str:
         return self.draw(st.sampled_from(VALUES[type_]))
@@ -93,7 +100,30 @@ class _Generator:
         if head.temporal and self.shape.recursive and self.chance(1, 2):
             above = self.draw(st.sampled_from([p for p in self.derived if p.temporal]))
             body.append(self.atom(above, back=True))
-        return self.finished(head, body)
+        return self.finished(head, body, self.absent(below))
+
+    def absent(self, below: list[_Predicate]) -> list[_Predicate]:
+        """What a rule wants absent; where recursion is allowed, anything, if it looks back."""
+        found: list[_Predicate] = []
+        while len(found) < self.shape.negated and self.chance(2, 3):
+            again = self.shape.recursive and self.chance(1, 4)
+            found.append(self.draw(st.sampled_from(self.derived if again else below)))
+        return found
+
+    def negated(self, p: _Predicate, bound: dict[str, list[str]], *, timed: bool) -> str:
+        """A literal whose variables have values elsewhere."""
+        args = tuple(
+            self.draw(st.sampled_from(bound[t]))
+            if t in bound and not self.chance(1, 3)
+            else self.draw(st.sampled_from(("_", self.constant(t))))
+            for t in p.types
+        )
+        if not p.temporal:
+            return f"not {_atom(p, args, None)}"
+        if not timed or (self.shape.points and self.chance(1, 6)):
+            return f"not {_atom(p, args, str(self.number(0, 3)))}"
+        back = self.shape.recursive and p in self.derived
+        return f"not {_atom(p, args, self.number(-2, -1 if back else 2))}"
 
     def atom(self, p: _Predicate, *, back: bool = False, anchored: bool = False) -> _Atom:
         args = tuple(self.constant(t) if self.chance(1, 5) else self.variable(t) for t in p.types)
@@ -103,7 +133,9 @@ class _Generator:
             return p, args, str(self.number(0, 3))
         return p, args, self.number(-2, 0 if back else 2)
 
-    def finished(self, head: _Predicate, body: list[_Atom]) -> str:
+    def finished(
+        self, head: _Predicate, body: list[_Atom], absent: Sequence[_Predicate] = ()
+    ) -> str:
         bound: dict[str, list[str]] = {}
         for p, args, _ in body:
             for type_, term in zip(p.types, args, strict=True):
@@ -116,6 +148,7 @@ class _Generator:
             for t in head.types
         )
         literals = [_atom(*a) for a in body]
+        literals += [self.negated(p, bound, timed=head.temporal) for p in absent]
         while self.shape.comparisons and bound and self.chance(1, 2):
             type_ = self.draw(st.sampled_from(sorted(bound)))
             left = self.draw(st.sampled_from(bound[type_]))
@@ -142,6 +175,14 @@ class _Generator:
             return f"{_swap(f'{head} :- {body}', 'X', 'Y')}, {self.more()}."
         return f"{head} :- {body}, {self.more()}."
 
+    def split(self, rule: str) -> list[str]:
+        """Two rules instead of one: whether something is there or not."""
+        head, body = rule[:-1].split(" :- ")
+        p = self.draw(st.sampled_from(self.inputs))
+        args = tuple(self.constant(t) for t in p.types)
+        atom = _atom(p, args, self.number(-2, 2))
+        return [f"{head} :- {body}, {atom}.", f"{head} :- {body}, not {atom}."]
+
     def more(self) -> str:
         p = self.draw(st.sampled_from(self.inputs))
         return _atom(*self.atom(p, anchored=True))
@@ -163,6 +204,15 @@ class _Generator:
                 old = self.draw(st.sampled_from(rules))
                 if "@ T" in old.split(":-")[0]:
                     rules.append(self.like(old))
+        if self.shape.negated and self.chance(1, 4):
+            old = self.draw(st.sampled_from(rules))
+            if "@ T" in old.split(":-")[0]:
+                rules.remove(old)
+                rules += self.split(old)
+        if self.shape.clock and self.chance(1, 2):
+            lines.append("clock Tick.")
+            head = self.draw(st.sampled_from([d for d in self.derived if d.temporal]))
+            rules.append(self.finished(head, [(TICK, (), 0)], [self.inputs[0]]))
         if self.shape.recursive and self.chance(1, 2):
             p = self.draw(st.sampled_from([d for d in self.derived if d.temporal]))
             args = tuple(f"X{i}" for i in range(len(p.types)))
@@ -196,12 +246,17 @@ def _swap(text: str, variable: str, by: str) -> str:
     return text if not text.endswith(f" {variable}") else f"{text[:-1]}{by}"
 
 
+TICK = _Predicate("Tick", ())
 PLAIN = Shape()
+NEGATED = Shape(negated=2, types=("text", "bool"), arity=1)
 
 
 @st.composite
 def programs(draw: st.DrawFn, shape: Shape = PLAIN) -> Case:
     text = _Generator(draw, shape).program()
+    report = check(text)
+    if any(d.code is Code.NOT_STRATIFIED for d in report.errors):
+        reject()
     return Case(text, tidelog.parse(text), "Q")
 
 

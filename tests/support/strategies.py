@@ -5,6 +5,8 @@ The programs are well formed, not well typed or safe: what the parser and the pr
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from hypothesis import strategies as st
 
 from tidelog.language.program import (
@@ -12,11 +14,13 @@ from tidelog.language.program import (
     INT_MIN,
     TIME_MAX,
     Atom,
+    Clock,
     Column,
     Comparison,
     Constant,
     Input,
     Literal,
+    Negated,
     Operator,
     Output,
     Outputs,
@@ -35,6 +39,8 @@ ODD_NAMES = [
     "input",
     "output",
     "not",
+    "clock",
+    "some",
     "true",
     "false",
     "text",
@@ -97,9 +103,15 @@ def numbered(rule: Rule) -> Rule:
         return variable(t) if isinstance(t, Variable) else t
 
     def literal(part: Literal) -> Literal:
-        if isinstance(part, Comparison):
-            return Comparison(term(part.left), part.operator, term(part.right))
-        return atom(part)
+        match part:
+            case Comparison():
+                return Comparison(term(part.left), part.operator, term(part.right))
+            case Negated():
+                return Negated(atom(part.atom))
+            case Atom():
+                return atom(part)
+            case _:
+                assert_never(part)
 
     def atom(a: Atom) -> Atom:
         args = tuple(map(term, a.args))
@@ -112,7 +124,10 @@ def numbered(rule: Rule) -> Rule:
     return Rule(head, tuple(map(literal, rule.body)))
 
 
-rules = st.builds(Rule, atoms, st.lists(atoms | comparisons, max_size=4).map(tuple)).map(numbered)
+negated = st.builds(Negated, atoms)
+literals = atoms | comparisons | negated
+rules = st.builds(Rule, atoms, st.lists(literals, max_size=4).map(tuple)).map(numbered)
+clocks = st.builds(Clock, predicates)
 inputs = st.builds(
     Input,
     predicates,
@@ -129,6 +144,6 @@ outputs = st.builds(
         max_size=3,
     ).map(tuple),
 )
-programs = st.lists(rules | rules | inputs | outputs, max_size=6).map(
+programs = st.lists(rules | rules | inputs | outputs | clocks, max_size=6).map(
     lambda statements: Program(tuple(statements))
 )

@@ -2,12 +2,17 @@
 
 No bounded horizon is exact for every such program. Periods are at most 5 here and few meet, so that
 a horizon of some dozen ticks nearly always is; `closure` says None where doubling it gives more.
+
+With `absence` there are strata above, which negate what lies below them. A horizon that cuts off
+what is negated would invent facts at its edge, which then come back from there: so every stratum
+has a narrower horizon than those below, and what is absent there is given to it as facts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
 from typing import NamedTuple, TypeVar
 
 from hypothesis import strategies as st
@@ -15,7 +20,17 @@ from oracle import naive
 from oracle.horizon import Answers
 
 import tidelog
-from tidelog.language.program import Value
+from tidelog.language.program import (
+    Atom,
+    Constant,
+    Literal,
+    Negated,
+    Program,
+    Rule,
+    TimePoint,
+    Value,
+    Variable,
+)
 
 _T = TypeVar("_T")
 Facts = dict[str, set[tuple[Value, ...]]]
@@ -44,6 +59,7 @@ class Shape:
     comparisons: bool = True
     rigid: bool = True
     last: int = 3  # facts lie at ticks 0 to last
+    absence: bool = False  # strata above, with `not`
 
 
 @dataclass(frozen=True)
@@ -177,6 +193,59 @@ class _Generator:
                 literals.append(f"{left} {self.one_of(('!=', '<', '='))} {right}")
         return f"{_atom(head, args, time)} :- {', '.join(literals)}."
 
+    # Strata above
+
+    def above(self) -> list[str]:
+        """One or two strata, each over all predicates below, which may be absent."""
+        below = [*self.inputs, *self.derived]
+        timeless = [*self.rigid, *self.known]
+        rules: list[str] = []
+        for names, rigid in (("UV", "K1"), ("W", "K2"))[: self.number(1, 2)]:
+            arities = self.shape.arities if self.shape.arguments else (0,)
+            own = [_Predicate(name, self.one_of(arities)) for name in names]
+            for p in own:
+                rules.append(self.absent(p, _time(self.number(-2, 2)), below, below, timeless))
+                both = [*own, *own, *below]
+                for _ in range(self.number(0, 2)):
+                    step = _time(self.period() * self.one_of((1, -1)))
+                    rules.append(
+                        self.absent(p, step, [p], below, timeless)
+                        if self.chance(1, 2)
+                        else self.absent(p, _time(self.number(-2, 2)), both, below, timeless)
+                    )
+            below = [*below, *own]
+            if self.shape.free and self.chance(1, 2):
+                known = _Predicate(rigid, self.one_of(arities), False)
+                rules.append(self.absent(known, "", below[-2:], below[:-2], timeless))
+                timeless = [*timeless, known]
+        return rules
+
+    def absent(
+        self,
+        head: _Predicate,
+        time: str,
+        positive: Sequence[_Predicate],
+        negated: Sequence[_Predicate],
+        timeless: Sequence[_Predicate],
+    ) -> str:
+        """A rule that wants one or two facts at times near each other absent."""
+        body = [self.plain(self.one_of(positive), "T")]
+        variables = ["T"]
+        if self.chance(1, 3):
+            body.append(self.atom(self.one_of(positive), _time(self.number(-2, 2))))
+        if self.shape.free and self.chance(1, 6):
+            body.append(self.atom(self.one_of(positive), "S"))
+            variables.append("S")
+        bound = [v for _, some in body for v in some]
+        for _ in range(self.number(1, 2)):
+            p = self.one_of([*negated, *negated, *timeless])
+            args = [self.one_of([*bound, "_", "a"]) for _ in range(p.arity)]
+            at = _time(self.number(-2, 2), self.one_of(variables)) if p.temporal else ""
+            if p.temporal and self.shape.points and self.chance(1, 8):
+                at = str(self.tick())
+            body.append((f"not {_atom(p, args, at)}", []))
+        return self.finished(head, time, body)
+
     def program(self) -> str:
         lines = []
         for p in (*self.inputs, *self.rigid):
@@ -203,6 +272,8 @@ class _Generator:
             rules.append(
                 f"{_atom(p, [self.one_of('abd') for _ in range(p.arity)], str(self.tick()))}."
             )
+        if self.shape.absence:
+            rules += self.above()
         return "\n".join([*lines, *rules])
 
     def facts(self) -> Facts:
@@ -240,10 +311,101 @@ def cases(draw: st.DrawFn, shape: Shape) -> Case:
 
 def closure(case: Case, facts: Facts | None = None, margin: int = MARGIN) -> Answers | None:
     """Every derived predicate over a wide horizon; None if a wider one gives more."""
-    found = [
-        naive.evaluate(
-            case.program, facts or case.facts, case.program.heads, case.low, case.high, wide
-        )
-        for wide in (margin, 2 * margin)
+    bounded = [_bounded(case, facts or case.facts, wide) for wide in (margin, 2 * margin)]
+    return bounded[0] if bounded[0] == bounded[1] else None
+
+
+def _bounded(case: Case, facts: Facts, margin: int) -> Answers:
+    layers = _layers(case.program)
+    if len(layers) == 1:
+        return naive.evaluate(case.program, facts, case.program.heads, case.low, case.high, margin)
+    points = [int(row[-1]) for name, rows in facts.items() if name in "EF" for row in rows]
+    points += [
+        atom.time.tick
+        for rule in case.program.rules
+        for atom in (rule.head, *rule.atoms)
+        if isinstance(atom.time, TimePoint)
     ]
-    return found[0] if found[0] == found[1] else None
+    low, high = min([case.low, *points]), max([case.high, *points])
+    known: Answers = {name: set(rows) for name, rows in facts.items()}
+    timed = {name for name in (*known, *case.program.heads) if not name.startswith(("K", "N"))}
+    values = {v for name, rows in facts.items() for row in rows for v in row if isinstance(v, str)}
+    for rule in case.program.rules:
+        terms = [term for atom in (rule.head, *rule.atoms) for term in atom.args]
+        values |= {str(term.value) for term in terms if isinstance(term, Constant)}
+    for number, rules in enumerate(layers):
+        wide = margin * (len(layers) - number)
+        ticks = range(low - wide, high + wide + 1)
+        inside = {
+            name: {row for row in rows if name not in timed or int(row[-1]) in ticks}
+            for name, rows in known.items()
+        }
+        absent = _Absent(inside, sorted(values), ticks)
+        program = Program(tuple(absent.positive(rule) for rule in rules))
+        heads = {rule.head.predicate for rule in rules}
+        known |= naive.evaluate(
+            program, {**inside, **absent.facts}, heads, ticks[0], ticks[-1], 0, 10_000_000
+        )
+    return {
+        name: {
+            row for row in known[name] if name not in timed or case.low <= int(row[-1]) <= case.high
+        }
+        for name in case.program.heads
+    }
+
+
+def _layers(program: tidelog.Program) -> list[list[Rule]]:
+    """The rules by stratum, the lowest first."""
+    layer = dict.fromkeys(program.heads, 0)
+    changed = True
+    while changed:
+        changed = False
+        for rule in program.rules:
+            needed = [layer.get(a.predicate, 0) for a in rule.positive]
+            needed += [layer[a.predicate] + 1 for a in rule.negative if a.predicate in layer]
+            if max(needed, default=0) > layer[rule.head.predicate]:
+                layer[rule.head.predicate] = max(needed)
+                changed = True
+    # What inputs lack is given too: they are below the lowest stratum.
+    rules = [
+        [r for r in program.rules if layer[r.head.predicate] == i] for i in set(layer.values())
+    ]
+    return rules if any(r.negative for r in program.rules) else [list(program.rules)]
+
+
+class _Absent:
+    """What is absent at some ticks, as facts of predicates made for it."""
+
+    def __init__(self, known: Answers, values: Sequence[str], ticks: range) -> None:
+        self.known, self.values, self.ticks = known, values, ticks
+        self.facts: Answers = {}
+
+    def positive(self, rule: Rule) -> Rule:
+        body: Iterator[Literal] = (
+            self.given(literal.atom) if isinstance(literal, Negated) else literal
+            for literal in rule.body
+        )
+        return replace(rule, body=tuple(body))
+
+    def given(self, atom: Atom) -> Atom:
+        """An atom that holds where no row of the other's predicate matches it."""
+        kept = [
+            i
+            for i, term in enumerate(atom.args)
+            if not (isinstance(term, Variable) and term.name.startswith("_"))
+        ]
+        name = f"no {atom.predicate} {kept}"
+        if name not in self.facts:
+            arity = len(atom.args)
+            times = [()] if atom.time is None else [(tick,) for tick in self.ticks]
+            there = {
+                (*(row[i] for i in kept), *row[arity:])
+                for row in self.known.get(atom.predicate, ())
+            }
+            self.facts[name] = {
+                (*args, *time)
+                for args in product(self.values, repeat=len(kept))
+                for time in times
+                if (*args, *time) not in there
+            }
+        return Atom(name, tuple(atom.args[i] for i in kept), atom.time)

@@ -20,6 +20,7 @@ from tidelog.language.program import (
     Atom,
     Comparison,
     Literal,
+    Negated,
     Program,
     Rule,
     Statement,
@@ -27,6 +28,7 @@ from tidelog.language.program import (
     TimeOffset,
     TimePoint,
     Variable,
+    atom_of,
 )
 from tidelog.logic.normalise import clause_of
 
@@ -100,9 +102,9 @@ def _dependencies(program: Program, query: str) -> Dependencies:
 
 
 def _changes(program: Program, query: str) -> Iterator[_Change]:
-    """Changes of the rule that decides, if one alone does and it is made of positive premises."""
+    """Changes of the rule that decides, if one alone does."""
     deciding = _dependencies(program, query).reason.clauses
-    if len(deciding) != 1 or deciding[0].written is None or deciding[0].negative:
+    if len(deciding) != 1 or deciding[0].written is None:
         return
     clause, rule = deciding[0], deciding[0].written
     if clause.connected:
@@ -172,8 +174,7 @@ def _looked_ahead_at(rule: Rule) -> _Ahead | None:
     if len(own) != 1 or (own[0].offset or 0) <= 0:
         return None
     literal = clause.literal(own[0])
-    assert isinstance(literal, Atom)
-    return _Ahead(literal, own[0].offset or 0)
+    return _Ahead(literal, own[0].offset or 0) if isinstance(literal, Atom) else None
 
 
 # Times that the head does not share
@@ -183,12 +184,13 @@ def _seen_before(program: Program, rule: Rule) -> _Change:
     """What happens at another time is remembered, and joined at the head's time."""
     kept = _variable(rule.head) or _time_variables(rule)[0]
     other = next(name for name in _time_variables(rule) if name != kept)
-    group = [x for x in rule.body if isinstance(x, Atom) and _variable(x) == other]
+    group = [x for x in rule.body if _variable(x) == other]
     rest = [x for x in rule.body if _variable(x) != other]
     wanted = {v.name for x in (rule.head, *rest) for v in x.variables}
-    args = tuple(dict.fromkeys(v for a in group for v in a.variables if v.name in wanted))
+    atoms = [x for x in group if isinstance(x, Atom)]
+    args = tuple(dict.fromkeys(v for a in atoms for v in a.variables if v.name in wanted))
     one = len(group) == 1
-    seen = _fresh(program, f"Seen{group[0].predicate if one else rule.head.predicate}")
+    seen = _fresh(program, f"Seen{atoms[0].predicate if one else rule.head.predicate}")
     clock = _unused(rule)
     remembered = Rule(
         Atom(seen, args, _latest(group, clock)), tuple(_timed(a, clock) for a in group)
@@ -200,7 +202,7 @@ def _seen_before(program: Program, rule: Rule) -> _Change:
     if not isinstance(time, TimeOffset):
         time = _latest(rest, own)
     joined = replace(rule, body=(*rest, Atom(seen, args, time)))
-    what = group[0].predicate if one else "what happens at another time"
+    what = atoms[0].predicate if one else "what happens at another time"
     text = f"remember {what} from when it is seen: only what came up to then counts"
     changed = (remembered, _carried(seen, args), joined)
     return _Change(text, _with_rules(program, {id(rule): changed}))
@@ -219,6 +221,10 @@ def _with_a_time(program: Program, predicate: str) -> Iterator[_Change]:
         grew = not above <= timed
         timed |= above
     if timed & set(program.declarations):
+        return
+    # What was once derived from an absence would stay when what was absent comes.
+    rigid = (r for r in program.rules if r.head.predicate in timed)
+    if any(atom.predicate in timed for r in rigid for atom in r.negative):
         return
     changed: dict[int, tuple[Rule, ...]] = {}
     last: dict[str, Rule] = {}
@@ -260,10 +266,7 @@ def _given_times(rule: Rule, timed: set[str]) -> Rule | None:
     return replace(
         rule,
         head=replace(rule.head, time=time),
-        body=tuple(
-            replace(x, time=time) if isinstance(x, Atom) and x.predicate in timed else x
-            for x in body
-        ),
+        body=tuple(_at(x, time) if _predicate(x) in timed else x for x in body),
     )
 
 
@@ -292,13 +295,13 @@ def _time_variables(rule: Rule) -> list[str]:
 
 
 def _time(literal: Literal) -> Time | None:
-    match literal:
-        case Atom():
-            return literal.time
-        case Comparison():
-            return None
-        case _:
-            assert_never(literal)
+    atom = atom_of(literal)
+    return None if atom is None else atom.time
+
+
+def _predicate(literal: Literal) -> str | None:
+    atom = atom_of(literal)
+    return None if atom is None else atom.predicate
 
 
 def _variable(literal: Literal) -> str | None:
@@ -322,10 +325,18 @@ def _moved(literal: Literal, by: int) -> Literal:
 
 
 def _changed_time(literal: Literal, change: Callable[[TimeOffset], TimeOffset]) -> Literal:
+    time = _time(literal)
+    return _at(literal, change(time)) if isinstance(time, TimeOffset) else literal
+
+
+def _at(literal: Literal, time: Time | None) -> Literal:
+    """The literal at another time."""
     match literal:
-        case Atom(time=TimeOffset() as time):
-            return replace(literal, time=change(time))
-        case Atom() | Comparison():
+        case Atom():
+            return replace(literal, time=time)
+        case Negated(atom):
+            return replace(literal, atom=replace(atom, time=time))
+        case Comparison():
             return literal
         case _:
             assert_never(literal)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidelog.analysis.containment import Budget, Witness
+from tidelog.analysis.containment import Budget, Verdict, Witness, contained
 from tidelog.analysis.delay import Measure, delay
 from tidelog.analysis.dependencies import Dependencies, dependencies
 from tidelog.analysis.passes import passes
@@ -76,6 +76,16 @@ def simplified(deps: Dependencies, budget: Budget) -> tuple[Dependencies, list[R
     return dependencies(needed, deps.queries), redundant
 
 
+def inside(one: Dependencies, other: Dependencies, query: str, budget: Budget) -> Verdict:
+    """Whether the answers of a query in one program are always among those in another.
+
+    Under `not` two rules of the other may cover together what neither covers, unless they are one.
+    """
+    if other.negated:
+        other, _ = simplified(other, budget.share(0.3))
+    return contained(one, other, query, budget)
+
+
 def measure_json(measure: Measure | None) -> dict[str, object] | None:
     if measure is None:
         return None
@@ -94,6 +104,7 @@ def witness_json(witness: Witness | None) -> dict[str, object] | None:
     return {
         "answer": witness.answer.as_json(),
         "facts": [fact.as_json() for fact in witness.facts],
+        "withdrawn": witness.withdrawn,
     }
 
 

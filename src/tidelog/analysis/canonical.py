@@ -2,6 +2,9 @@
 
 Freezing a conjunctive query turns its variables into symbols and its atoms into facts; a comparison
 holds on them only if the query's own comparisons entail it. Only what the goal needs is evaluated.
+
+Negated premises are looked up among facts of real values only: these are all the facts there are.
+Frozen facts are not, so that they are given to programs without `not` (see `opaque`).
 """
 
 from __future__ import annotations
@@ -9,14 +12,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from typing import Any, TypeAlias
 
-from tidelog.analysis.dependencies import Dependencies, positive_only
+from tidelog.analysis.dependencies import Dependencies
 from tidelog.language.graph import Arc, Bound, longest
 from tidelog.language.program import Constant, Operator, Type
-from tidelog.logic.clause import Clause, Offset, Premise
+from tidelog.logic.clause import Clause, Offset, Premise, Sign
 from tidelog.logic.core import Core
-from tidelog.logic.match import AnyTick, IndexedRows, JoinOrder, Picker, joined
+from tidelog.logic.match import AnyTick, IndexedRows, JoinOrder, Picker, joined, matches
 from tidelog.logic.order import Assumption, Object, Order, Symbol
 
 
@@ -33,12 +37,26 @@ class FrozenFact:
     time: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class PartialFact:
+    """A fact some of whose values do not matter (None)."""
+
+    predicate: str
+    args: tuple[Object | None, ...]
+    time: int | None = None
+
+    def fits(self, row: tuple[Object, ...]) -> bool:
+        return all(a is None or a == b for a, b in zip(self.args, row, strict=True))
+
+
 # A predicate at a time, or without one.
 _TimedName: TypeAlias = tuple[str, int | None]
 _Objects: TypeAlias = tuple[Object, ...]
 
 # Places and rows one evaluation may look at before it gives up.
 MOST_WORK = 200_000
+# Ways in which a clause gives a fact that are looked through for absent facts.
+MOST_WAYS = 8
 
 
 class _Join:
@@ -58,6 +76,10 @@ class _Join:
     def head(self) -> Picker:
         return self.order.picker(self.clause.head.args)
 
+    @cached_property
+    def from_head(self) -> JoinOrder:
+        return JoinOrder.from_head(self.clause)
+
 
 @dataclass
 class Canonical:
@@ -69,7 +91,6 @@ class Canonical:
 
     def __post_init__(self) -> None:
         self.core = self.deps.core
-        positive_only(self.core, "containment")
         nodes = tuple(self.core.predicates)
         arcs = [Arc(e.body, e.head, e.offset) for e in self.deps.edges if e.offset is not None]
         everywhere = dict.fromkeys(nodes, 0)
@@ -94,7 +115,7 @@ class Canonical:
         }
 
     def derives(
-        self, facts: Iterable[FrozenFact], goal: FrozenFact, order: Order
+        self, facts: Iterable[FrozenFact], goal: FrozenFact | PartialFact, order: Order
     ) -> tuple[bool, Assumption | None]:
         """Whether the goal follows; and if not, a comparison that the order left open."""
         run = _Run(self, [*facts, *self._facts], order)
@@ -103,6 +124,60 @@ class Canonical:
         finally:
             self.work = run.work
         return holds, None if holds else run.open
+
+    def absent_below(
+        self, facts: Iterable[FrozenFact], goal: PartialFact
+    ) -> tuple[bool, set[PartialFact]]:
+        """Whether something of real values holds, and the absent facts that it hangs on."""
+        run = _Run(self, [*facts, *self._facts], Order())
+        try:
+            holding = [row for row in run.solve((goal.predicate, goal.time)) if goal.fits(row)]
+            below = run.absent_below(FrozenFact(goal.predicate, r, goal.time) for r in holding)
+        finally:
+            self.work = run.work
+        return bool(holding), below
+
+    def held(self, facts: Iterable[FrozenFact], goal: FrozenFact, order: Order) -> set[FrozenFact]:
+        """All that holds where the goal looks."""
+        run = _Run(self, [*facts, *self._facts], order)
+        try:
+            run.solve((goal.predicate, goal.time))
+        finally:
+            self.work = run.work
+        return {FrozenFact(n, row, tick) for (n, tick), t in run.tables.items() for row in t.rows}
+
+    @cached_property
+    def _rank(self) -> dict[str, Bound]:
+        """How late a predicate's facts of a tick are settled, in a cycle through `not`.
+
+        With n predicates in the cycle, facts have the level tick * (n + 1) + rank: a positive
+        premise never lies on a higher level than its head, a negated one on a lower level.
+        """
+        ranks: dict[str, Bound] = {}
+        for component in self.deps.cycles_through_not:
+            arcs = [
+                Arc(
+                    edge.body,
+                    edge.head,
+                    (edge.offset or 0) * (len(component) + 1) + _is_negative(edge.premise),
+                )
+                for edge in self.deps.edges
+                if edge.head in component and edge.body in component
+            ]
+            longest_ways, _ = longest(component, arcs, dict.fromkeys(component, 0))
+            ranks.update(longest_ways)
+        return ranks
+
+    def layers(self, places: list[_TimedName]) -> list[list[_TimedName]]:
+        """The places of one component in groups, each to be closed before the next."""
+        if places[0][0] not in self._rank:
+            return [places]
+        size = len(self.deps.components[self._order_of[places[0][0]]])
+        layers: dict[Bound, list[_TimedName]] = {}
+        for name, tick in places:
+            level = (tick or 0) * (size + 1) + self._rank[name]
+            layers.setdefault(level, []).append((name, tick))
+        return [layers[level] for level in sorted(layers)]
 
     @property
     def ahead(self) -> Bound:
@@ -125,6 +200,8 @@ class _Run:
         ticks = list(canonical._head_ticks)
         for fact in facts:
             row = tuple(order.same(value) for value in fact.args)
+            if canonical.deps.negated:
+                assert all(isinstance(value, Constant) for value in row), "facts are all there are"
             self.given.setdefault((fact.predicate, fact.time), []).append(row)
             self.bools = self.bools or any(value.type is Type.BOOL for value in row)
             if fact.time is not None:
@@ -134,14 +211,16 @@ class _Run:
         self.tables: dict[_TimedName, IndexedRows[Object]] = {}
         self.work = 0
 
-    def holds(self, goal: FrozenFact) -> bool:
-        wanted = tuple(self.order.same(value) for value in goal.args)
+    def holds(self, goal: FrozenFact | PartialFact) -> bool:
+        wanted = tuple(None if value is None else self.order.same(value) for value in goal.args)
+        partial = PartialFact(goal.predicate, wanted, goal.time)
         rows = self.solve((goal.predicate, goal.time))
-        if wanted in rows:
+        if any(partial.fits(row) for row in rows):
             return True
         for row in rows:
             for one, other in zip(wanted, row, strict=True):
-                self.equal(one, other)
+                if one is not None:
+                    self.equal(one, other)
         return False
 
     def solve(self, goal: _TimedName) -> Iterable[_Objects]:
@@ -149,7 +228,8 @@ class _Run:
         for place in self.demanded(goal):
             by_component.setdefault(self.canonical._order_of[place[0]], []).append(place)
         for number in sorted(by_component):
-            self.close(by_component[number])
+            for places in self.canonical.layers(by_component[number]):
+                self.close(places)
         return self.tables[goal].rows if goal in self.tables else ()
 
     def close(self, places: list[_TimedName]) -> None:
@@ -197,13 +277,38 @@ class _Run:
         clause, tables = join.clause, self.tables
         if not clause.head.can_be_at(tick):
             return ()
-        for premise in clause.premises:
+        for premise in clause.positive:
             table = tables.get((premise.predicate, premise.tick(tick)))
             if table is None or not table.rows:
                 return ()
         at: Any = tick if join.at_head else None  # the one value of a binding that is no object
         start = join.order.start(self.order.same, {}, at)
         return map(join.head, joined(join.order, self, start, self.compare))
+
+    def absent_below(self, facts: Iterable[FrozenFact]) -> set[PartialFact]:
+        """The absent facts that some ways to derive facts hang on."""
+        absent: set[PartialFact] = set()
+        todo = list(facts) if self.canonical.deps.negated else []
+        seen = set(todo)
+        while todo:
+            fact = todo.pop()
+            for join in self.canonical._joins.get(fact.predicate, ()):
+                order = join.from_head
+                start: Any = order.start_from(self.order.same, fact.args, fact.time)
+                if start is None:
+                    continue
+                for binding in islice(matches(order, self, start, self.compare), MOST_WAYS):
+                    for premise in join.clause.premises:
+                        args = tuple(order.known_value(term, binding) for term in premise.args)
+                        pattern = PartialFact(premise.predicate, args, premise.tick(fact.time))
+                        if _is_negative(premise):
+                            absent.add(pattern)
+                            continue
+                        below = FrozenFact(pattern.predicate, _all_known(args), pattern.time)
+                        if below not in seen:
+                            seen.add(below)
+                            todo.append(below)
+        return absent
 
     def rows(
         self,
@@ -214,7 +319,9 @@ class _Run:
     ) -> Sequence[_Objects]:
         """What the matcher asks for."""
         assert not isinstance(tick, AnyTick), "clauses of class 1 and 2 are connected"
-        table = self.tables[premise.predicate, tick]
+        table = self.tables.get((premise.predicate, tick))
+        if table is None:  # nothing can hold there
+            return ()
         if self.bools:
             self.look_for_open_bools(premise, table, positions, key)
         # As if every row were looked at: what a budget allows must not depend on indexes.
@@ -272,6 +379,14 @@ def splits(order: Order, one: Object, op: Operator, other: Object) -> Iterator[O
         following = order.assume(case)
         if following is not None:
             yield following
+
+
+def _is_negative(premise: Premise) -> bool:
+    return premise.sign is Sign.NEGATIVE
+
+
+def _all_known(args: tuple[Object | None, ...]) -> _Objects:
+    return tuple(value for value in args if value is not None)
 
 
 def _ground(clause: Clause) -> FrozenFact:

@@ -4,25 +4,29 @@
 program from the part of its frozen facts that a `Cut` leaves? Without a cut that is containment of
 queries; with one it is Delay and Window. It answers yes, no with a counterexample, or that the
 budget ended first.
+
+With `not` these problems are undecidable. What is shown of absence taken as input (`opaque`) holds,
+a counterexample is replayed on the program itself (`differences`), and there may be neither.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from tidelog.analysis.canonical import Canonical, Exhausted, FrozenFact, splits
-from tidelog.analysis.dependencies import Dependencies
-from tidelog.language.graph import Bound
-from tidelog.analysis.unfolding import Unfolded, Unfolder
+from tidelog.analysis.canonical import Canonical, Exhausted, FrozenFact, PartialFact, splits
+from tidelog.analysis.dependencies import Dependencies, dependencies
+from tidelog.analysis.differences import MOST_TRIES, Replay, Side, constants_of, real
+from tidelog.analysis.opaque import Opaque
+from tidelog.analysis.unfolding import Cut, Unfolded, Unfolder
 from tidelog.errors import NoAnswer
-from tidelog.language.program import Constant, Value, type_of
+from tidelog.language.program import Constant, Value
 from tidelog.logic.clause import Clause
 from tidelog.logic.core import Core
-from tidelog.logic.order import Assumption, Object, Order, Symbol
+from tidelog.logic.order import Assumption, Order, Symbol
 
 
 @dataclass
@@ -52,21 +56,6 @@ class Budget:
 
 
 @dataclass(frozen=True)
-class Cut:
-    """The offsets from the answer's time that are left: low to high, both included."""
-
-    low: Bound = -math.inf
-    high: Bound = math.inf
-
-    def keeps(self, offset: Bound) -> bool:
-        return self.low <= offset <= self.high
-
-    @property
-    def everything(self) -> bool:
-        return math.isinf(self.low) and math.isinf(self.high)
-
-
-@dataclass(frozen=True)
 class Ground:
     """A fact of concrete values."""
 
@@ -81,11 +70,15 @@ class Ground:
 
 @dataclass(frozen=True)
 class Witness:
-    """Facts that give an answer which the facts the cut leaves do not give."""
+    """Facts that give an answer which the facts the cut leaves do not give.
+
+    Withdrawn: the other way round, what the cut leaves gives an answer that all the facts do not.
+    """
 
     answer: Ground
     facts: tuple[Ground, ...]
     clauses: tuple[Clause, ...]
+    withdrawn: bool = False
 
     def kept(self, cut: Cut) -> tuple[Ground, ...]:
         at = self.answer.time
@@ -96,10 +89,11 @@ class Witness:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Yes, no with a witness, or unknown (None)."""
+    """Yes, no with a witness, or unknown (None): within the budget, or whatever is spent."""
 
     holds: bool | None
     witness: Witness | None = None
+    beyond_proof: bool = False
 
 
 # Places and rows an evaluation may look at for one step of a budget.
@@ -109,56 +103,115 @@ _WORK_PER_STEP = 1000
 class Searcher:
     """Searches the unfolding of one program against another (often the same) program."""
 
-    def __init__(self, source: Dependencies, target: Dependencies, *, same: bool) -> None:
+    def __init__(
+        self,
+        source: Dependencies,
+        target: Dependencies,
+        *,
+        same: bool,
+        absent_there: Iterable[str] = (),
+        tries: int = MOST_TRIES,
+    ) -> None:
         self.source = source
         self.unfolder = Unfolder(source)
-        self.target = Canonical(target)
+        self.target = Canonical(Opaque(target).positive)
+        self._tries = tries  # sets of facts that may be replayed for one conjunction
         self.same = same  # whether derived predicates mean the same in both
+        self.one = Side(source, self.unfolder)
+        self.other = self.one if source is target else Side(target, Unfolder(target))
         # The input of the target that has the facts of an input of the source, if there is one.
         self._there = {p.name: target.core.input_of.get(p.base) for p in source.core.inputs}
+        # What is absent in the source is absent in the target only where that is known.
+        there, known = self.target.core.predicates, set(absent_there)
+        for name, absence in self.unfolder.absences.items():
+            self._there[name] = there.get(name) if absence.predicate in known else None
 
     @cached_property
-    def replay(self) -> Canonical:
-        return self.target if self.source is self.target.deps else Canonical(self.source)
+    def _own(self) -> Canonical:
+        """The source with absence as input."""
+        same = self.source is self.other.deps
+        return self.target if same else Canonical(self.unfolder.opaque.positive)
 
     def search(self, start: Unfolded, query: str, cut: Cut, budget: Budget) -> Verdict:
         """Whether everything that becomes of `start` is derived from what the cut leaves of it."""
         stack = [start]
         unknown = False
+        # Without `not` only the budget, or work beyond one evaluation's, leaves anything unknown.
+        spent = not (self.unfolder.absences or self.other.unfolder.absences)
         try:
             while stack:
                 budget.spend()
                 unfolded = stack.pop()
                 if not cut.everything and self._inside(unfolded, cut):
                     continue
+                impossible, perhaps = self._impossible(unfolded)
+                if impossible:
+                    continue
                 try:
                     derived, open_ = self.derived(unfolded, query, cut)
                     budget.spend(self.target.work // _WORK_PER_STEP)
                 except Exhausted:
-                    unknown = True
+                    unknown = spent = True
                     continue
                 if derived:
                     continue
                 if not unfolded.complete:
-                    stack.extend(self._expanded(unfolded, cut))
-                elif open_ is not None:
-                    stack.extend(replace(unfolded, order=o) for o in splits(unfolded.order, *open_))
-                else:
-                    witness = self._witness(unfolded, query, cut)
-                    if isinstance(witness, Witness):
-                        return Verdict(False, witness)
-                    if witness is None:
-                        unknown = True
-                    else:
-                        stack.extend(replace(unfolded, order=o) for o in witness)
+                    stack.extend(self.unfolder.furthest_first(unfolded, cut))
+                    continue
+                orders = self._left_open(unfolded, query, cut, open_, perhaps, budget)
+                if isinstance(orders, Witness):
+                    return Verdict(False, orders)
+                unknown = unknown or orders is None
+                stack.extend(replace(unfolded, order=order) for order in orders or ())
         except Exhausted:
             return Verdict(None)
-        return Verdict(None if unknown or not self.timeless else True)
+        if unknown or not self.timeless:
+            return Verdict(None, beyond_proof=not spent)
+        return Verdict(True)
+
+    def _left_open(
+        self,
+        unfolded: Unfolded,
+        query: str,
+        cut: Cut,
+        open_: Assumption | None,
+        perhaps: Assumption | None,
+        budget: Budget,
+    ) -> Witness | list[Order] | None:
+        """What to do about a conjunction that is not derived: the cases to look at (none left where
+        it follows in another way), a witness, or nothing known.
+
+        Derived or impossible may hang on a comparison each.
+        """
+        if open_ is not None:
+            return list(splits(unfolded.order, *open_))
+        if self._by_cases(unfolded, query, cut, budget):
+            return []
+        if perhaps is not None:
+            return list(splits(unfolded.order, *perhaps))
+        return self._witness(unfolded, query, cut, budget)
 
     def _inside(self, unfolded: Unfolded, cut: Cut) -> bool:
         """Nothing lies or can come to lie outside the cut: it gives itself."""
-        reaches = [self.unfolder.reach(f) for f in (*unfolded.atoms, *unfolded.open)]
-        return all(r.low > r.high or (cut.keeps(r.low) and cut.keeps(r.high)) for r in reaches)
+        facts = (*unfolded.atoms, *unfolded.open)
+        return all(cut.keeps_all(self.unfolder.reach(f)) for f in facts)
+
+    def _impossible(self, unfolded: Unfolded) -> tuple[bool, Assumption | None]:
+        """Whether a conjunction asks for the absence of what it derives; what that may hang on."""
+        open_: Assumption | None = None
+        absences = self.unfolder.absences
+        if not absences or (self.source.core.fixed_ticks and unfolded.time is None):
+            return False, None
+        facts = self._moved((*unfolded.atoms, *unfolded.open), self._base(unfolded))
+        facts += [*unfolded.pinned, *unfolded.open_pinned]
+        for fact in facts:
+            if fact.predicate in absences:
+                absent = absences[fact.predicate].pattern(fact)
+                holds, left_open = self._own.derives(facts, absent, unfolded.order)
+                if holds:
+                    return True, None
+                open_ = open_ or left_open
+        return False, open_
 
     def derived(self, unfolded: Unfolded, query: str, cut: Cut) -> tuple[bool, Assumption | None]:
         """Whether what is already unfolded, as far as the cut leaves it, gives the answer.
@@ -166,20 +219,64 @@ class Searcher:
         An atom still open counts as a fact where the programs agree on what it means and nothing it
         can unfold to lies outside the cut.
         """
-        facts = [f for f in unfolded.atoms if f.time is None or cut.keeps(f.time)]
+        facts = self._kept(unfolded, cut)
+        return self.target.derives(facts, self._goal(unfolded, query), unfolded.order)
+
+    def _kept(self, unfolded: Unfolded, cut: Cut) -> list[FrozenFact]:
+        """What the cut leaves, as the target knows it."""
+        facts = [*unfolded.atoms, *(unfolded.open if self.same else ())]
+        facts = [f for f in facts if cut.keeps_all(self.unfolder.reach(f))]
         pinned = list(unfolded.pinned)
-        if self.same:
-            for atom in unfolded.open:
-                reach = self.unfolder.reach(atom)
-                if reach.low > reach.high or (cut.keeps(reach.low) and cut.keeps(reach.high)):
-                    facts.append(atom)
-            if cut.everything:
-                pinned += unfolded.open_pinned
-        base = self._base(unfolded)
-        moved = [f if f.time is None else replace(f, time=f.time + base) for f in facts]
+        if self.same and cut.everything:
+            pinned += unfolded.open_pinned
+        return self._translated([*self._moved(facts, self._base(unfolded)), *pinned])
+
+    def _moved(self, facts: Iterable[FrozenFact], base: int) -> list[FrozenFact]:
+        return [f if f.time is None else replace(f, time=f.time + base) for f in facts]
+
+    def _goal(self, unfolded: Unfolded, query: str) -> FrozenFact:
         temporal = self.source.core.predicates[query].temporal
-        goal = FrozenFact(query, unfolded.head, base if temporal else None)
-        return self.target.derives(self._translated([*moved, *pinned]), goal, unfolded.order)
+        return FrozenFact(query, unfolded.head, self._base(unfolded) if temporal else None)
+
+    def _by_cases(self, unfolded: Unfolded, query: str, cut: Cut, budget: Budget) -> bool:
+        """Whether the answer follows whichever of the facts that are cut off is there or not.
+
+        One may be taken to be there if the answer follows from its absence.
+        """
+        if not self.same or not self.unfolder.absences or cut.everything:
+            return False
+        order, goal = unfolded.order, self._goal(unfolded, query)
+        known = set(self._kept(unfolded, cut))
+        held = self.target.held(self._kept(unfolded, Cut()), goal, order)
+        pairs = [pair for fact in sorted(held, key=str) for pair in self._opposites(fact)]
+        grew = True
+        while grew:
+            grew = False
+            for fact, opposite in pairs:
+                if fact in known:
+                    continue
+                budget.spend(1 + self.target.work // _WORK_PER_STEP)
+                if self.target.derives([*known, opposite], goal, order)[0]:
+                    known.add(fact)
+                    grew = True
+                    if self.target.derives(known, goal, order)[0]:
+                        return True
+        return False
+
+    def _opposites(self, fact: FrozenFact) -> Iterator[tuple[FrozenFact, FrozenFact]]:
+        """A fact, or what is left of it under `_`, and what holds if it does not."""
+        for name, absence in self.unfolder.absences.items():
+            if fact.predicate == name:
+                yield fact, self._any(absence.pattern(fact))
+            elif fact.predicate == absence.predicate:
+                named = tuple(fact.args[i] for i in absence.named)
+                absent = FrozenFact(name, named, fact.time)
+                yield self._any(absence.pattern(absent)), absent
+
+    def _any(self, pattern: PartialFact) -> FrozenFact:
+        """A fact that fits, over fresh symbols."""
+        (fact,) = self.unfolder.start_fact(pattern.predicate, pattern.args, pattern.time).facts
+        return fact
 
     def _translated(self, facts: Iterable[FrozenFact]) -> list[FrozenFact]:
         """The facts as the target knows them."""
@@ -213,54 +310,29 @@ class Searcher:
         )
         return min(points) - reach - max(latest, 0) - 1
 
-    def _expanded(self, unfolded: Unfolded, cut: Cut) -> list[Unfolded]:
-        """One atom resolved every way; first the one that can leave the cut furthest."""
-
-        def outside(fact: FrozenFact) -> Bound:
-            reach = self.unfolder.reach(fact)
-            return 0 if reach.low > reach.high else max(reach.high - cut.high, cut.low - reach.low)
-
-        if unfolded.open:
-            atom = max(unfolded.open, key=lambda f: (outside(f), f.predicate, str(f)))
-        else:
-            atom = min(unfolded.open_pinned, key=str)
-        ways = self.unfolder.expand(unfolded, atom, pinned=not unfolded.open)
-
-        def promise(way: Unfolded) -> tuple[bool, Bound]:
-            far = max((outside(f) for f in (*way.atoms, *way.open)), default=0)
-            return (not math.isinf(far), far)
-
-        # The last one is looked at first: the furthest that ends, then what recurses on.
-        return sorted(ways, key=promise)
-
-    def _witness(self, unfolded: Unfolded, query: str, cut: Cut) -> Witness | list[Order] | None:
+    def _witness(
+        self, unfolded: Unfolded, query: str, cut: Cut, budget: Budget
+    ) -> Witness | list[Order] | None:
         """The frozen facts with concrete values, if the whole program really tells them apart.
 
         Where there are too few values to keep all symbols distinct: the cases to look at instead.
         """
         base = self._base(unfolded)
-        constants = constants_of(self.source.core) | constants_of(self.target.core)
+        constants = constants_of(self.source.core) | constants_of(self.other.deps.core)
         try:
             values = unfolded.order.model(unfolded.symbols(), constants)
         except ValueError:
             return cases(unfolded.order, unfolded.symbols(), constants)
-
-        def concrete(fact: FrozenFact, shift: int) -> FrozenFact:
-            args = (values[v] if isinstance(v, Symbol) else v.value for v in fact.args)
-            time = None if fact.time is None else fact.time + shift
-            return FrozenFact(fact.predicate, objects(args), time)
-
-        temporal = self.source.core.predicates[query].temporal
-        answer = concrete(FrozenFact(query, unfolded.head, 0 if temporal else None), base)
-        facts = {concrete(f, base) for f in unfolded.atoms}
-        facts |= {concrete(f, 0) for f in unfolded.pinned}
-        left = {f for f in facts if f.time is None or cut.keeps(f.time - base)}
-        given, _ = self.replay.derives(facts, answer, Order())
-        still, _ = self.target.derives(self._translated(left), answer, Order())
-        if still or not given:
+        answer = real(self._goal(unfolded, query), values, 0)
+        replay = Replay(self.one, self.other, answer, cut, self._tries)
+        start = self.one.started(unfolded, values, base)
+        difference = replay.search(start, self.one.absent(unfolded, values, base))
+        if self.unfolder.absences or self.other.unfolder.absences:
+            budget.spend(replay.work // _WORK_PER_STEP)
+        if difference is None:
             return None
-        shown = sorted((ground(f, self.source.core) for f in facts), key=_sorting)
-        return Witness(ground(answer, self.source.core), tuple(shown), unfolded.clauses)
+        shown = sorted(map(_named, difference.data), key=_sorting)
+        return Witness(_named(answer), tuple(shown), unfolded.clauses, difference.withdrawn)
 
 
 def cases(
@@ -271,24 +343,19 @@ def cases(
     return None if open_ is None else list(splits(order, *open_))
 
 
-def objects(values: Iterable[Value]) -> tuple[Object, ...]:
-    return tuple(Constant(v, type_of(v)) for v in values)
-
-
 def ground(fact: FrozenFact, core: Core) -> Ground:
     """A fact of constants only, under the name its predicate has in the rules."""
+    return _named(replace(fact, predicate=core.predicates[fact.predicate].base))
+
+
+def _named(fact: FrozenFact) -> Ground:
+    """A fact of constants only whose predicate has that name already."""
     args = tuple(v.value for v in fact.args if isinstance(v, Constant))
-    return Ground(core.predicates[fact.predicate].base, args, fact.time)
+    return Ground(fact.predicate, args, fact.time)
 
 
 def _sorting(fact: Ground) -> tuple[bool, int, str, str]:
     return (fact.time is not None, fact.time or 0, fact.predicate, str(fact.args))
-
-
-def constants_of(core: Core) -> set[Constant]:
-    """The constants that clauses mention."""
-    terms = (term for clause in core.clauses for term in clause.terms)
-    return {Constant(t.value, t.type) for t in terms if isinstance(t, Constant)}
 
 
 def contained(one: Dependencies, other: Dependencies, query: str, budget: Budget) -> Verdict:
@@ -299,8 +366,20 @@ def contained(one: Dependencies, other: Dependencies, query: str, budget: Budget
     one = _agreed(one, other, query)
     if one.unconnected is not None or other.unconnected is not None:
         return Verdict(None)
-    searcher = Searcher(one, other, same=False)
+    absent = [n for n in one.negated & other.negated if _absent_there(one, other, n, budget)]
+    searcher = Searcher(one, other, same=False, absent_there=absent)
     return searcher.search(searcher.unfolder.start(query), query, Cut(), budget)
+
+
+def _absent_there(one: Dependencies, other: Dependencies, name: str, budget: Budget) -> bool:
+    """Whether what is absent in one program is always absent in the other: it has no more facts."""
+    mine, theirs = one.core.predicates[name], other.core.predicates[name]
+    if (mine.temporal, len(mine.types)) != (theirs.temporal, len(theirs.types)):
+        return False
+    here, there = dependencies(one.core, [name]), dependencies(other.core, [name])
+    if here.cycles_through_not or there.cycles_through_not:
+        return False
+    return contained(there, here, name, budget.share(0.2)).holds is True
 
 
 def _agreed(one: Dependencies, other: Dependencies, query: str) -> Dependencies:

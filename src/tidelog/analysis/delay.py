@@ -2,22 +2,28 @@
 
 Delay(Q, d) holds iff every conjunctive query of Q's unfolding is contained in Q restricted to
 inputs at most d ticks after the answer. The greatest offset of an input is an upper bound; one
-conjunctive query that loses its answer one tick earlier proves it minimal.
+conjunctive query that loses its answer one tick earlier proves it minimal. Under `not` an answer
+can also be lost by a fact that comes, and the two bounds need not meet.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
-from tidelog.analysis.canonical import Exhausted
-from tidelog.analysis.containment import Budget, Cut, Searcher, Verdict, Witness
-from tidelog.analysis.dependencies import Class, Dependencies, Edge, positive_only
-from tidelog.analysis.unfolding import Unfolder
+from tidelog.analysis.canonical import Exhausted, PartialFact
+from tidelog.analysis.containment import Budget, Searcher, Verdict, Witness
+from tidelog.analysis.dependencies import Class, Dependencies, Edge
+from tidelog.analysis.differences import Side, constants_of
+from tidelog.analysis.unfolding import Cut, Unfolded, Unfolder
 from tidelog.errors import NoAnswer
 from tidelog.language.program import Variable
-from tidelog.logic.clause import Offset
+from tidelog.logic.clause import Offset, Sign
+
+# Expansions of a predicate that are tried out to see whether it lasts.
+MOST_EXPANSIONS = 8
 
 
 @dataclass(frozen=True)
@@ -32,6 +38,7 @@ class Measure:
     exact: bool
     witness: Witness | None = None
     reason: str = ""
+    beyond_proof: bool = False  # whether more time would not have brought the bounds together
 
 
 def delay(deps: Dependencies, budget: Budget) -> Measure:
@@ -83,7 +90,6 @@ def checked(deps: Dependencies) -> str:
                 f"{edge.clause.origin}: `{edge.body}` at the fixed time {edge.point} makes"
                 " delay and window depend on the clock; ask `definitive` for one time point"
             )
-    positive_only(deps.core, "delay and window")
     return query
 
 
@@ -96,6 +102,7 @@ def least(test: Callable[[int], Verdict], lower: int, upper: int, reason: str) -
     """The least value for which a monotone test holds, `upper` being known to."""
     witness: Witness | None = None
     unknown: set[int] = set()
+    beyond_proof = True
     at = upper - 1  # most bounds are tight: one test settles it
     while lower < upper:
         verdict = test(at)
@@ -105,12 +112,14 @@ def least(test: Callable[[int], Verdict], lower: int, upper: int, reason: str) -
             lower, witness = at + 1, verdict.witness
         else:
             unknown.add(at)
+            beyond_proof = beyond_proof and verdict.beyond_proof
         choices = [(lower + upper) // 2, upper - 1, lower]
         open_ = [c for c in choices if lower <= c < upper and c not in unknown]
         if not open_:
             break
         at = open_[0]
-    return Measure(lower, upper, lower == upper, witness, reason)
+    exact = lower == upper
+    return Measure(lower, upper, exact, witness, reason, beyond_proof and not exact)
 
 
 def endless(deps: Dependencies, *, ahead: bool) -> tuple[Edge, ...]:
@@ -118,12 +127,12 @@ def endless(deps: Dependencies, *, ahead: bool) -> tuple[Edge, ...]:
 
     Every rule on it and on the way to it has one temporal atom, unconditionally carried along, so
     that going round moves *all* inputs of an answer as far away as one likes; and without any input
-    near, nothing is derived.
+    near, nothing is derived. What is negated on the way must not reach that far.
     """
     (query,) = deps.queries
     if any(c.head.point is not None for c in deps.core.clauses) or deps.unconnected:
         return ()
-    edges = [e for e in deps.edges if e.offset is not None and _carries(deps, e)]
+    edges = [e for e in deps.edges if e.offset is not None and _carries(deps, e, ahead)]
     out: dict[str, list[Edge]] = {}
     for edge in edges:
         out.setdefault(edge.head, []).append(edge)
@@ -136,18 +145,27 @@ def endless(deps: Dependencies, *, ahead: bool) -> tuple[Edge, ...]:
     for name in deps.predicates:
         if name in reached and name in deps.recursive:
             cycle = _cycle(name, out, ahead)
-            if cycle and _satisfiable(deps, name):
+            if cycle and (
+                _lasting(deps, name, edges, ahead) if deps.negated else _satisfiable(deps, name)
+            ):
                 return cycle
     return ()
 
 
-def _carries(deps: Dependencies, edge: Edge) -> bool:
+def _carries(deps: Dependencies, edge: Edge, ahead: bool) -> bool:
     clause = edge.clause
-    temporal = [p for p in clause.premises if p.temporal]
-    rigid = [p for p in clause.premises if not p.temporal]
-    # What only rules say of rigid premises may end after a few rounds; input can go on.
-    if any(p.predicate not in deps.core.input_of for p in rigid):
+    if edge.sign is Sign.NEGATIVE:
         return False
+    temporal = [p for p in clause.positive if p.temporal]
+    rigid = [p for p in clause.premises if not p.temporal]
+    # What only rules say of rigid premises may end after a few rounds; input can go on. It can
+    # bring what is negated elsewhere too, so that it is not relied on then.
+    if any(deps.negated or p.predicate not in deps.core.input_of for p in rigid):
+        return False
+    for absent in clause.negative:
+        reach = deps.input_offsets[absent.predicate]
+        if absent.offset is None or (reach.high == math.inf if ahead else reach.low == -math.inf):
+            return False
     if len(temporal) != 1 or clause.tests or not isinstance(clause.head.when, Offset):
         return False
     return all(_distinct_variables(args) for args in (clause.head.args, temporal[0].args))
@@ -177,7 +195,41 @@ def _cycle(start: str, out: dict[str, list[Edge]], ahead: bool) -> tuple[Edge, .
 
 def _satisfiable(deps: Dependencies, name: str) -> bool:
     """Whether the predicate has an expansion down to inputs."""
-    unfolder = Unfolder(deps)
+    return next(_expansions(Unfolder(deps), name), None) is not None
+
+
+def _lasting(deps: Dependencies, name: str, edges: list[Edge], ahead: bool) -> bool:
+    """Whether some facts make the predicate hold so far away from all of them that nothing negated
+    on the way is near any: from there it is carried on for ever.
+    """
+    side = Side(deps, Unfolder(deps))
+    strays = sum(abs(e.offset or 0) for e in edges)
+    absent = [p for e in edges for p in e.clause.negative]
+    reaches = [(p.offset or 0, deps.input_offsets[p.predicate]) for p in absent]
+    # How far after (ahead: before) a fact something negated can still hang on it.
+    near = [o + r.high if ahead else -o - r.low for o, r in reaches if r.low <= r.high]
+    far = strays + int(max(near, default=0)) + 1
+    anything = (None,) * len(deps.core.predicates[name].types)
+    constants = constants_of(deps.core)
+    try:
+        for query in islice(_expansions(side.unfolder, name), MOST_EXPANSIONS):
+            try:
+                values = query.order.model(query.symbols(), constants)
+            except ValueError:
+                continue  # too few values for its symbols
+            for data in side.started(query, values, 0):
+                ticks = [f.time for f in data if f.time is not None]
+                tick = min(ticks, default=0) - far if ahead else max(ticks, default=0) + far
+                if ticks and side.evaluated(data, PartialFact(name, anything, tick))[0]:
+                    return True
+    except Exhausted:
+        pass
+    return False
+
+
+def _expansions(unfolder: Unfolder, name: str) -> Iterator[Unfolded]:
+    """Expansions of a predicate down to inputs, as far as a small budget goes."""
+    recursive = unfolder.deps.recursive
     budget = Budget(2.0, 2_000)
     stack = [unfolder.start(name)]
     try:
@@ -185,17 +237,17 @@ def _satisfiable(deps: Dependencies, name: str) -> bool:
             budget.spend()
             current = stack.pop()
             if current.complete:
-                return True
+                yield current
+                continue
             pinned = not current.open
             atom = min(current.open or current.open_pinned, key=str)
             # Clauses that do not recurse are tried first.
             ways = list(unfolder.expand(current, atom, pinned=pinned))
             stack.extend(
-                sorted(ways, key=lambda w: sum(f.predicate in deps.recursive for f in w.open))[::-1]
+                sorted(ways, key=lambda w: sum(f.predicate in recursive for f in w.open))[::-1]
             )
     except Exhausted:
         pass
-    return False
 
 
 def walked(cycle: tuple[Edge, ...]) -> str:

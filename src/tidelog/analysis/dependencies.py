@@ -12,9 +12,9 @@ from enum import Enum
 from functools import cached_property
 from typing import assert_never
 
-from tidelog.language.graph import Arc, Bound, components, longest
 from tidelog.analysis.partition import PartitionKey, partition_key
 from tidelog.errors import NoAnswer
+from tidelog.language.graph import Arc, Bound, components, longest
 from tidelog.language.program import Rule
 from tidelog.logic.clause import Clause, FixedTick, Free, Offset, Premise, Rigid, Sign
 from tidelog.logic.core import Core
@@ -71,6 +71,11 @@ class Edge:
     @property
     def sign(self) -> Sign:
         return self.premise.sign
+
+    @property
+    def negated(self) -> bool:
+        """Whether the absence of the body is asked for."""
+        return self.premise.sign is Sign.NEGATIVE
 
     @property
     def distance(self) -> str:
@@ -357,11 +362,12 @@ class Dependencies:
         where a cycle through `not` looks strictly back.
         """
         layer: dict[str, int] = {}
+        inputs = {predicate.name for predicate in self.core.inputs}
         for component in self.components:
             own = [e for e in self.edges if e.head in component and e.body not in component]
-            below = [layer[e.body] + (e.sign is Sign.NEGATIVE) for e in own]
+            below = [layer[e.body] + (e.negated and e.body not in inputs) for e in own]
             layer.update(dict.fromkeys(component, max(below, default=0)))
-        derived = [name for name in layer if not self.core.predicates[name].input]
+        derived = [name for name in layer if name not in inputs]
         count = 1 + max((layer[name] for name in derived), default=-1)
         return tuple(tuple(n for n in derived if layer[n] == i) for i in range(count))
 
@@ -428,6 +434,18 @@ class Dependencies:
     @cached_property
     def key(self) -> PartitionKey:
         return partition_key(self.core)
+
+
+def refuse_blocking_cycles(deps: Dependencies) -> None:
+    """A cycle through `not` goes from the past to the future: it cannot be had where something
+    that it hangs on may look ahead without end.
+    """
+    for name, *_ in deps.cycles_through_not:
+        if deps.phi[name] == math.inf:
+            raise NoAnswer(
+                f"`{name}` hangs on its own absence, and {deps.reason.message}: the two cannot be"
+                " evaluated together"
+            )
 
 
 def dependencies(core: Core, queries: Iterable[str]) -> Dependencies:

@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidelog.analysis.canonical import Canonical, Exhausted, FrozenFact, splits
-from tidelog.analysis.containment import Budget, Ground, cases, constants_of, ground, objects
+from tidelog.analysis.containment import Budget, Ground, cases, ground
+from tidelog.analysis.definitive import Awaited
 from tidelog.analysis.dependencies import Class, Dependencies
+from tidelog.analysis.differences import constants_of, objects
 from tidelog.analysis.unfolding import Unfolded, Unfolder
 from tidelog.language.program import Constant, Operator, Term, Variable
 from tidelog.logic.clause import AT_HEAD, RIGID, Clause, Head, Offset, Premise
@@ -24,10 +26,19 @@ from tidelog.logic.order import Object, Order, Symbol
 
 @dataclass(frozen=True)
 class Update:
-    """Later facts that make the difference: with them an answer is lost if tmem is forgotten."""
+    """Later facts that make the difference: with them an answer is lost if tmem is forgotten.
 
-    facts: tuple[Ground, ...]
-    answer: Ground
+    Or it is there only then, which is no less wrong. None stands for an object not seen before.
+    """
+
+    facts: tuple[Ground | Awaited, ...]
+    answer: Ground | Awaited
+    lost: bool = True
+
+    def as_json(self) -> dict[str, object]:
+        facts = [fact.as_json() for fact in self.facts]
+        more = {} if self.lost else {"lost": False}
+        return {"facts": facts, "answer": self.answer.as_json(), **more}
 
 
 @dataclass(frozen=True)
@@ -41,10 +52,11 @@ class Forgettable:
 
 
 def decidable(deps: Dependencies) -> bool:
-    """Whether the paper's decision applies: class 1, no explicit time points in rules."""
+    """Whether the paper's decision applies: class 1, no `not` and no explicit times in rules."""
     points = any(e.point is not None for e in deps.edges)
     heads = any(not c.is_fact and c.head.point is not None for c in deps.core.clauses)
-    return deps.cls is Class.NONRECURSIVE and not points and not heads
+    plain = not (points or heads or deps.negated)
+    return deps.cls is Class.NONRECURSIVE and plain
 
 
 def forgettable(

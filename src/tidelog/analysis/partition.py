@@ -47,7 +47,8 @@ def partition_key(core: Core) -> PartitionKey:
     bare = next((name for name, arity in arities.items() if arity == 0), None)
     if bare is not None:
         using = (c for c in core.clauses if any(part.predicate == bare for part in c.timed))
-        return PartitionKey(None, f"{bare} has no arguments to split on", next(using, None))
+        reason = f"{core.predicates[bare].base} has no arguments to split on"
+        return PartitionKey(None, reason, next(using, None))
     for clause in core.clauses:
         if not clause.head.temporal and clause.timed:
             reason = f"{clause.head.predicate} gathers facts of all keys"

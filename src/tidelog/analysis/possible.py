@@ -5,6 +5,10 @@ would be (c+1)^arity facts. Instead each predicate is specialised by *pattern*: 
 (its value is in a column) or arbitrary (any value will do; equal labels, equal values). An input up
 to tin is all known; after tin it is all arbitrary and always true, which one predicate without
 arguments says for all of them. Rigid inputs are never arbitrary, and a bool is one of two values.
+
+With `not` two models read each other. A fact is possible while what must be absent is not certain;
+it is certain once what must be absent is not possible, under any pattern. Both are one program: a
+cycle of theirs is a walk along a cycle of the rules, and looks strictly back where that one does.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import TypeAlias
 
-from tidelog.analysis.dependencies import Dependencies, positive_only
+from tidelog.analysis.dependencies import Dependencies
 from tidelog.language.program import (
     Comparison,
     Constant,
@@ -23,7 +27,7 @@ from tidelog.language.program import (
     Type,
     Variable,
 )
-from tidelog.logic.clause import AT_HEAD, Clause, FixedTick, Head, Offset, Premise
+from tidelog.logic.clause import AT_HEAD, Clause, FixedTick, Head, Offset, Premise, Sign
 from tidelog.logic.core import Core, Predicate, Role, key
 from tidelog.logic.order import Order, Symbol
 
@@ -45,20 +49,30 @@ class Open:
 
 @dataclass(frozen=True)
 class PossibleClause:
-    """A specialised clause, with what each of its premises stands for."""
+    """A specialised clause, with what each of its premises stands for.
+
+    Its negated premises ask whether something is certain. Those on a value that may be any are
+    left out: `unchecked`.
+    """
 
     clause: Clause
     origin: Clause
     head: Head  # with all arguments, known and arbitrary
-    body: tuple[Premise | Open, ...]  # likewise, in the order of the origin's premises
+    body: tuple[Premise | Open, ...]  # likewise, in the order of the clause's premises
+    unchecked: tuple[Premise, ...] = ()
 
 
 @dataclass
 class Possible:
-    """The possible program of a query (or of several: `query` is then the first)."""
+    """The possible program of a query (or of several: `query` is then the first).
+
+    `certain` clauses derive what holds whatever comes, under the predicates' own names; without
+    `not` they are the clauses of the rules. `clauses` derive what may come to hold.
+    """
 
     deps: Dependencies
     query: str
+    certain: list[Clause]
     clauses: list[PossibleClause]
     patterns: dict[str, list[Pattern]]
     exact: bool
@@ -86,7 +100,7 @@ class Possible:
         later = [Clause(Head(FUTURE, when=FixedTick(t))) for t in range(tin + 1, last + 1)]
         if until is None:
             later.append(Clause(Head(FUTURE, when=AT_HEAD), (Premise(FUTURE, when=Offset(-1)),)))
-        clauses = (*own.clauses, *later, *(p.clause for p in self.clauses))
+        clauses = (*self.certain, *later, *(p.clause for p in self.clauses))
         return Core(own.program, clauses, predicates)
 
 
@@ -128,9 +142,8 @@ def possible(deps: Dependencies, *, anything: bool = False) -> Possible:
     >>> possible(dependencies(core(program), ["P"])).patterns["P"]
     [(None,), (0,)]
     """
-    positive_only(deps.core, "what may still come")
     deps = _shortened(deps)
-    made = Possible(deps, deps.queries[0], [], {}, True)
+    made = Possible(deps, deps.queries[0], [], [], {}, one_sign(deps))
     core = deps.core
     for name, predicate in core.predicates.items():
         made.patterns[name] = [(None,) * len(predicate.types)] if predicate.input else []
@@ -141,29 +154,105 @@ def possible(deps: Dependencies, *, anything: bool = False) -> Possible:
     while grew:
         grew = False
         for number, clause in enumerate(core.clauses):
-            for choice in product(*(_choices(made, premise) for premise in clause.premises)):
+            for choice in product(*(_choices(made, premise) for premise in clause.positive)):
                 if (number, choice) in done:
                     continue
                 done.add((number, choice))
-                for pattern, special, exact in _specialise(core, clause, choice):
+                for pattern, special, exact in _specialise(deps, clause, choice):
                     made.clauses.append(special)
                     made.exact = made.exact and exact
                     if pattern not in made.patterns[clause.head.predicate]:
                         made.patterns[clause.head.predicate].append(pattern)
                     grew = True
+    for clause in core.clauses:
+        certain, exact = _certain(made, clause)
+        made.certain.append(certain)
+        made.exact = made.exact and exact
     return made
+
+
+def one_sign(deps: Dependencies) -> bool:
+    """Whether later facts of an input can only add answers, or only take them away, for each.
+
+    Then one update brings all that is possible at once, and another leaves only what is certain.
+    """
+    signs: set[tuple[str, bool]] = set()
+    todo = [(query, True) for query in deps.queries]
+    while todo:
+        name, positive = todo.pop()
+        if (name, positive) not in signs:
+            signs.add((name, positive))
+            for clause in deps.core.clauses_for.get(name, ()):
+                todo += [
+                    (p.predicate, positive is (p.sign is Sign.POSITIVE)) for p in clause.premises
+                ]
+    return not any(
+        {(p.name, True), (p.name, False)} <= signs for p in deps.core.inputs if p.temporal
+    )
+
+
+def _certain(made: Possible, clause: Clause) -> tuple[Clause, bool]:
+    """The clause for what holds whatever comes, and whether it is exact.
+
+    What must be absent must not be possible under any pattern: it may be equal only where terms of
+    the clause have one value, and is taken to be equal there.
+    """
+    if not clause.negative:
+        return clause, True
+    exact = True
+    absent: list[Premise] = []
+    bound = {v.name for p in clause.positive for v in p.variables}
+    for premise in clause.negative:
+        predicate = made.deps.core.predicates[premise.predicate]
+        if predicate.input:
+            absent.append(premise)
+            if predicate.temporal:
+                absent.append(Premise(FUTURE, (), premise.when, Sign.NEGATIVE, premise.origin))
+            continue
+        for pattern in made.patterns[premise.predicate]:
+            match = could_match(premise, pattern, bound)
+            if match is not None:
+                exact = exact and match
+                absent.append(narrow(premise, pattern))
+    premises = (*clause.positive, *dict.fromkeys(absent))
+    return replace(clause, premises=premises, written=None), exact
+
+
+def could_match(premise: Premise, pattern: Pattern, bound: set[str]) -> bool | None:
+    """Whether a negated premise can be what a pattern says: None no, True surely, False perhaps.
+
+    Equal labels stand for equal values. A variable that nothing binds is any value.
+    """
+    surely = True
+    first: dict[int, Term] = {}
+    for term, label in zip(premise.args, pattern, strict=True):
+        if label is None or (isinstance(term, Variable) and term.name not in bound):
+            continue
+        other = first.setdefault(label, term)
+        if isinstance(term, Constant) and isinstance(other, Constant) and term != other:
+            return None
+        surely = surely and term == other
+    return surely
+
+
+def narrow(premise: Premise, pattern: Pattern) -> Premise:
+    """The premise on what is possible under a pattern: only the known arguments are there."""
+    labelled = zip(premise.args, pattern, strict=True)
+    kept = tuple(arg for arg, label in labelled if label is None)
+    return replace(premise, predicate=pattern_name(premise.predicate, pattern), args=kept)
 
 
 def _shortened(deps: Dependencies) -> Dependencies:
     """Long clauses in steps, each with two premises and a predicate for what is known so far.
 
     A clause is specialised for every combination of its premises' patterns; over two at a time
-    there are few. Variables are forgotten when nothing later needs them.
+    there are few. Variables are forgotten when nothing later needs them. Negated premises do not
+    multiply: they come last, when most values are known.
     """
     clauses: list[Clause] = []
     predicates = dict(deps.core.predicates)
     for number, clause in enumerate(deps.core.clauses):
-        long = len(clause.premises) > MOST_ATOMS
+        long = len(clause.positive) > MOST_ATOMS
         if long and clause.connected and clause.head.temporal:
             clauses += _in_steps(deps.core, clause, number, predicates)
         else:
@@ -177,7 +266,7 @@ def _in_steps(
     """One long clause in steps; the predicates between them are added to those there are."""
     types = _types(core, clause)
     # What carries the time comes first, so that every step has it.
-    first, *rest = sorted(clause.premises, key=lambda p: p.offset is None)
+    first, *rest = sorted(clause.positive, key=lambda p: p.offset is None)
     tests = list(clause.tests)
     while rest:
         known = {v.name for v in first.variables}
@@ -187,18 +276,20 @@ def _in_steps(
         bound = known | {v.name for v in second.variables}
         due = [test for test in tests if {v.name for v in test.variables} <= bound]
         tests = [test for test in tests if test not in due]
-        head = clause.head
+        head, absent = clause.head, clause.negative
         if rest:
             later = {v.name for v in head.variables}
-            later |= {v.name for premise in rest for v in premise.variables}
+            later |= {v.name for premise in (*rest, *absent) for v in premise.variables}
             later |= {v.name for test in tests for v in test.variables}
             kept = tuple(sorted(bound & later))
             step = core.predicates[head.predicate].made(
                 Role.STEP, f"{number}.{len(rest)}", tuple(types[v] for v in kept)
             )
             predicates[step.name] = step
-            head = Head(step.name, tuple(map(Variable, kept)), head.when)
-        yield replace(clause, head=head, premises=(first, second), tests=tuple(due))
+            head, absent = Head(step.name, tuple(map(Variable, kept)), head.when), ()
+        premises = (first, second, *absent)
+        written = None if clause.negative else clause.written
+        yield replace(clause, head=head, premises=premises, tests=tuple(due), written=written)
         first = Premise(head.predicate, head.args, head.when)
 
 
@@ -213,14 +304,14 @@ def _choices(made: Possible, premise: Premise) -> list[_Choice]:
 
 
 def _specialise(
-    core: Core, clause: Clause, choice: tuple[_Choice, ...]
+    deps: Dependencies, clause: Clause, choice: tuple[_Choice, ...]
 ) -> Iterator[tuple[Pattern, PossibleClause, bool]]:
     """The clause with its premises at given patterns; several where bools are expanded."""
     bools = [
         (premise, i)
-        for premise, pattern in zip(clause.premises, choice, strict=True)
+        for premise, pattern in zip(clause.positive, choice, strict=True)
         if isinstance(pattern, Role)
-        for i, type_ in enumerate(core.predicates[premise.predicate].types)
+        for i, type_ in enumerate(deps.core.predicates[premise.predicate].types)
         if type_ is Type.BOOL
     ]
     for values in product((True, False), repeat=len(bools)):
@@ -229,14 +320,14 @@ def _specialise(
             joined.unify(premise.args[i], Constant(value, Type.BOOL))
             for (premise, i), value in zip(bools, values, strict=True)
         )
-        for premise, pattern in zip(clause.premises, choice, strict=True):
+        for premise, pattern in zip(clause.positive, choice, strict=True):
             if not isinstance(pattern, Role):
                 ok = joined.meet(premise, pattern) and ok
         for test in clause.tests:
             if test.operator is Operator.EQ:
                 ok = ok and joined.unify(test.left, test.right)
         if ok:
-            made = _assembled(core, clause, choice, joined)
+            made = _assembled(deps, clause, choice, joined)
             if made is not None:
                 yield made
 
@@ -288,42 +379,92 @@ class _Joined:
 
 
 def _assembled(
-    core: Core, clause: Clause, choice: tuple[_Choice, ...], joined: _Joined
+    deps: Dependencies, clause: Clause, choice: tuple[_Choice, ...], joined: _Joined
 ) -> tuple[Pattern, PossibleClause, bool] | None:
     premises: list[Premise] = []
     meaning: list[Premise | Open] = []
-    for premise, pattern in zip(clause.premises, choice, strict=True):
+    unchecked: list[Premise] = []
+    chosen = iter(choice)
+    for premise in clause.premises:
         whole = replace(premise, args=tuple(map(joined.find, premise.args)))
+        if premise.sign is Sign.NEGATIVE:
+            if _anything(clause, whole, joined):
+                unchecked.append(whole)
+            else:
+                premises.append(whole)
+                meaning.append(whole)
+            continue
+        pattern = next(chosen)
         if isinstance(pattern, Role):
             premises.append(Premise(FUTURE, when=premise.when))
             meaning.append(Open(whole))
         else:
-            narrow = whole
-            if not core.predicates[premise.predicate].input:
-                labelled = zip(whole.args, pattern, strict=True)
-                kept = tuple(arg for arg, label in labelled if label is None)
-                name = pattern_name(premise.predicate, pattern)
-                narrow = Premise(name, kept, premise.when)
-            premises.append(narrow)
+            is_input = deps.core.predicates[premise.predicate].input
+            premises.append(whole if is_input else narrow(whole, pattern))
             meaning.append(whole)
     tests, dropped = _divided(clause, joined)
-    exact = _satisfiable(core, clause, joined, dropped)
+    exact = _satisfiable(deps.core, clause, joined, dropped)
     if exact is None:
         return None
+    exact = exact and all(
+        _harmless(deps, clause, premise, joined, dropped, meaning) for premise in unchecked
+    )
+    own, head, whole_head = _specialised_head(clause, joined)
+    written = None if unchecked else clause.written
+    special = replace(
+        clause, head=head, premises=tuple(premises), tests=tuple(tests), written=written
+    )
+    made = PossibleClause(special, clause, whole_head, tuple(meaning), tuple(unchecked))
+    return own, made, exact
+
+
+def _specialised_head(clause: Clause, joined: _Joined) -> tuple[Pattern, Head, Head]:
+    """The pattern of a head, the head with its known arguments, and with all of them."""
     labels: dict[str, int] = {}
-    head_pattern: list[int | None] = []
-    args: list[Term] = []
-    for term in map(joined.find, clause.head.args):
+    pattern: list[int | None] = []
+    whole = tuple(map(joined.find, clause.head.args))
+    known: list[Term] = []
+    for term in whole:
         if isinstance(term, Constant) or term.name in joined.known:
-            head_pattern.append(None)
-            args.append(term)
+            pattern.append(None)
+            known.append(term)
         else:
-            head_pattern.append(labels.setdefault(term.name, len(labels)))
-    own, when = tuple(head_pattern), clause.head.when
-    head = Head(pattern_name(clause.head.predicate, own), tuple(args), when)
-    special = replace(clause, head=head, premises=tuple(premises), tests=tuple(tests))
-    whole_head = Head(clause.head.predicate, tuple(map(joined.find, clause.head.args)), when)
-    return own, PossibleClause(special, clause, whole_head, tuple(meaning)), exact
+            pattern.append(labels.setdefault(term.name, len(labels)))
+    own, when = tuple(pattern), clause.head.when
+    name = clause.head.predicate
+    return own, Head(pattern_name(name, own), tuple(known), when), Head(name, whole, when)
+
+
+def _anything(clause: Clause, absent: Premise, joined: _Joined) -> set[str]:
+    """The variables of a negated premise that may be any value; what nothing binds is none."""
+    bound = {joined.find(v) for p in clause.positive for v in p.variables}
+    return {v.name for v in absent.variables if v in bound and v.name not in joined.known}
+
+
+def _harmless(
+    deps: Dependencies,
+    clause: Clause,
+    absent: Premise,
+    joined: _Joined,
+    dropped: list[Comparison],
+    meaning: list[Premise | Open],
+) -> bool:
+    """Whether leaving a negated premise out says no more than is possible.
+
+    What is certain is certain of known values: one never seen escapes it, where nothing else asks
+    for that value. And no input is certain after tin.
+    """
+    if deps.core.predicates[absent.predicate].input and absent.offset is not None:
+        later = [m.premise.offset for m in meaning if isinstance(m, Open)]
+        if any(offset is not None and offset <= absent.offset for offset in later):
+            return True
+    compared = {v.name for test in dropped for v in test.variables}
+    top = clause.head.predicate in deps.queries and not any(
+        edge.body == clause.head.predicate for edge in deps.edges
+    )
+    exported = {t.name for t in map(joined.find, clause.head.args) if isinstance(t, Variable)}
+    asked = compared if top else compared | exported
+    return not _anything(clause, absent, joined) <= asked
 
 
 def _divided(clause: Clause, joined: _Joined) -> tuple[list[Comparison], list[Comparison]]:

@@ -1,15 +1,22 @@
-"""Redundancy: clauses and premises that change no answer are left out before anything runs."""
+"""Redundancy: clauses and premises that change no answer are left out before anything runs.
+
+Every predicate keeps its meaning, not only the queries: what is left out changes nothing, whether
+a predicate is asked for or its absence is. Absence counts as an input of its own (see `opaque`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import assert_never
 
 from tidelog.analysis.canonical import Exhausted
-from tidelog.analysis.containment import Budget, Cut, Searcher
-from tidelog.analysis.dependencies import Class, Dependencies, dependencies, unsupported
+from tidelog.analysis.containment import Budget, Searcher
+from tidelog.analysis.dependencies import Class, Dependencies, dependencies
+from tidelog.analysis.opaque import Absence
+from tidelog.analysis.unfolding import Cut
 from tidelog.language.program import Literal, Rule
-from tidelog.logic.clause import Clause, Premise
+from tidelog.logic.clause import Clause, Premise, Sign
 from tidelog.logic.core import Core
 
 
@@ -25,13 +32,13 @@ def reduced(core: Core, queries: Iterable[str], budget: Budget) -> tuple[Core, l
     """The core without redundant clauses and premises, and what was left out.
 
     A clause goes when the others derive its head from its body; a premise when the program derives
-    the head from the rest of the body.
+    the head from the rest of the body, or from the rest and the opposite of the premise.
     """
     queries = tuple(queries)
     left_out: list[Redundant] = []
     current = core.below(queries)
     deps = dependencies(current, queries)
-    if deps.cls is Class.BLOCKING or unsupported(current, "redundancy") is not None:
+    if deps.cls is Class.BLOCKING:
         return current, left_out
     place = {n: i for i, c in enumerate(deps.components) for n in c}
     below = _inputs_below(deps)
@@ -64,8 +71,12 @@ def _shortened(
     now = clause
     for premise in clause.premises:
         shorter = now.without(premise)
-        worth = shorter.safe and _worth_trying(below, premise, shorter)
-        if worth and _implied(core, core, shorter, budget):
+        if not shorter.safe:
+            continue
+        opposite = _opposite(core, premise, now)
+        tried = [shorter] if _worth_trying(below, premise, shorter) else []
+        tried += [] if opposite is None else [_with(shorter, opposite)]
+        if any(_implied(core, core, one, budget) for one in tried):
             left_out.append(Redundant(clause.shown, clause.literal(premise)))
             core = _replaced(core, now, shorter)
             now = shorter
@@ -77,6 +88,34 @@ def _worth_trying(below: dict[str, frozenset[str]], premise: Premise, shorter: C
     others = frozenset[str]().union(*(below[p.predicate] for p in shorter.premises))
     name = premise.predicate
     return below[name] != {name} or name in others
+
+
+def _opposite(core: Core, premise: Premise, clause: Clause) -> Premise | None:
+    """What holds if a premise of a clause does not, where another clause for the head asks for it.
+
+    So a premise goes from the one of two clauses that only differ in its sign.
+    """
+    rivals = [c for c in core.clauses_for[clause.head.predicate] if c is not clause]
+    match premise.sign:
+        case Sign.NEGATIVE:
+            opposite = replace(premise, sign=Sign.POSITIVE)
+            asked = any(p.predicate == premise.predicate for r in rivals for p in r.positive)
+            return opposite if asked else None
+        case Sign.POSITIVE:
+            opposite = replace(premise, sign=Sign.NEGATIVE)
+            absence = Absence.of(opposite, clause.without(premise))
+            unnamed = [t for i, t in enumerate(premise.args) if i not in absence.named]
+            # `not A(_, _)` says more than that A(Y, Y) holds for no Y.
+            if len(set(unnamed)) < len(unnamed):
+                return None
+            asked = any(Absence.of(p, r) == absence for r in rivals for p in r.negative)
+            return opposite if asked else None
+        case _:
+            assert_never(premise.sign)
+
+
+def _with(clause: Clause, premise: Premise) -> Clause:
+    return replace(clause, premises=(*clause.premises, premise))
 
 
 def _inputs_below(deps: Dependencies) -> dict[str, frozenset[str]]:
@@ -97,7 +136,7 @@ def _implied(source: Core, target: Core, clause: Clause, budget: Budget) -> bool
     wanted = [name, *(p.predicate for p in clause.premises)]
     try:
         left, right = dependencies(source, wanted), dependencies(target, wanted)
-        searcher = Searcher(left, right, same=True)
+        searcher = Searcher(left, right, same=True, tries=1)
         start = searcher.unfolder.start_clause(clause)
         if start is None:
             return True  # its comparisons contradict each other

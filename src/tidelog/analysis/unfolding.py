@@ -2,6 +2,7 @@
 
 The union can be exponentially large, so that it is never written out unless asked for: a partly
 unfolded query (`Unfolded`) has atoms over inputs and atoms still open, and `expand` resolves one.
+A negated literal is an atom over an input of its own (see `opaque`) and is not unfolded.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from itertools import count
 from typing import assert_never
 
 from tidelog.analysis.canonical import FrozenFact
-from tidelog.analysis.dependencies import Dependencies, Reach, positive_only
+from tidelog.analysis.dependencies import Dependencies, Reach
+from tidelog.analysis.opaque import Opaque, shown_args
+from tidelog.language.graph import Bound
 from tidelog.language.printer import print_value
 from tidelog.language.program import Constant, Term, Type
 from tidelog.logic.clause import Clause, FixedTick, Free, Offset, Rigid
@@ -42,29 +45,41 @@ class Unfolded:
     def complete(self) -> bool:
         return not self.open and not self.open_pinned
 
-    def symbols(self) -> list[Symbol]:
-        facts = (*self.atoms, *self.pinned, *self.open, *self.open_pinned)
-        values = [*self.head, *(v for f in facts for v in f.args)]
-        return sorted({v for v in values if isinstance(v, Symbol)}, key=lambda s: s.number)
+    @property
+    def facts(self) -> tuple[FrozenFact, ...]:
+        return (*self.atoms, *self.pinned, *self.open, *self.open_pinned)
 
-    def __str__(self) -> str:
-        """`Q(x1) @ T :- E(x1, high) @ T+1`, with the parts in a fixed order."""
-        atoms = [_show(f, "T") for f in self.atoms | self.open]
-        atoms += [_show(f, "") for f in self.pinned | self.open_pinned]
-        compared = [f"{_object(a)} {op} {_object(b)}" for a, op, b in self.order.assumptions]
-        return ", ".join([*sorted(atoms), *compared]) or "true"
+    def symbols(self) -> list[Symbol]:
+        values = [*self.head, *(v for f in self.facts for v in f.args)]
+        return sorted({v for v in values if isinstance(v, Symbol)}, key=lambda s: s.number)
 
 
 def _object(value: Object) -> str:
     return f"X{value.number}" if isinstance(value, Symbol) else print_value(value.value)
 
 
-def _show(fact: FrozenFact, origin: str) -> str:
-    args = f"({', '.join(map(_object, fact.args))})" if fact.args else ""
-    if fact.time is None:
-        return fact.predicate + args
-    offset = (f"{fact.time:+d}" if fact.time else "") if origin else str(fact.time)
-    return f"{fact.predicate}{args} @ {origin}{offset}"
+@dataclass(frozen=True)
+class Cut:
+    """The offsets from the answer's time that are left: low to high, both included."""
+
+    low: Bound = -math.inf
+    high: Bound = math.inf
+
+    def keeps(self, offset: Bound) -> bool:
+        return self.low <= offset <= self.high
+
+    def keeps_all(self, reach: Reach) -> bool:
+        """Whether nothing that lies so far away is lost."""
+        return reach.low > reach.high or (self.keeps(reach.low) and self.keeps(reach.high))
+
+    def beyond(self, reach: Reach) -> Bound:
+        """How far outside something can lie."""
+        empty = reach.low > reach.high
+        return 0 if empty else max(reach.high - self.high, self.low - reach.low)
+
+    @property
+    def everything(self) -> bool:
+        return math.isinf(self.low) and math.isinf(self.high)
 
 
 class Unfolder:
@@ -72,8 +87,9 @@ class Unfolder:
 
     def __init__(self, deps: Dependencies) -> None:
         self.deps = deps
-        self.core: Core = deps.core
-        positive_only(self.core, "unfolding")
+        self.opaque = Opaque(deps)
+        self.core: Core = self.opaque.positive.core
+        self.absences = self.opaque.absences
         self._numbers = count(1)
 
     def start(self, query: str) -> Unfolded:
@@ -83,9 +99,18 @@ class Unfolder:
         goal = FrozenFact(query, head, 0 if predicate.temporal else None)
         return self._classified(Unfolded(head), [goal], [])
 
+    def start_fact(self, name: str, args: Iterable[Object | None], tick: int | None) -> Unfolded:
+        """One fact at a tick, told from tick 0; None stands for any value."""
+        types = self.core.predicates[name].types
+        values = tuple(
+            Symbol(next(self._numbers), type_) if value is None else value
+            for value, type_ in zip(args, types, strict=True)
+        )
+        return self._classified(Unfolded(values, time=0), [FrozenFact(name, values, tick)], [])
+
     def start_clause(self, clause: Clause) -> Unfolded | None:
         """The body of one clause, its head at the answer's time; None if it can never hold."""
-        fresh = self._instantiate(clause, 0)
+        fresh = self._instantiate(self.opaque.clause(clause), 0)
         order = Order().assume(*fresh.assumptions)
         if order is None:
             return None
@@ -104,6 +129,30 @@ class Unfolder:
             if resolved is not None:
                 yield resolved
 
+    def furthest_first(self, query: Unfolded, cut: Cut) -> list[Unfolded]:
+        """One atom resolved every way, the one that can leave the cut furthest; the most promising
+        way comes last.
+        """
+
+        def outside(fact: FrozenFact) -> Bound:
+            return cut.beyond(self.reach(fact))
+
+        if query.open:
+            atom = max(query.open, key=lambda f: (outside(f), f.predicate, str(f)))
+        else:
+            atom = min(query.open_pinned, key=str)
+        ways = self.expand(query, atom, pinned=not query.open)
+
+        def promise(way: Unfolded) -> tuple[bool, Bound]:
+            ends = [outside(f) for f in way.atoms]
+            # What is absent may hang on the whole past, but is not unfolded any further.
+            ends = [far for far in ends if far != math.inf]
+            far = max((*ends, *(outside(f) for f in way.open)), default=0)
+            return (not math.isinf(far), far)
+
+        # The last one is looked at first: the furthest that ends, then what recurses on.
+        return sorted(ways, key=promise)
+
     def all(self, query: str) -> Iterator[Unfolded]:
         """The whole union, for queries without recursion.
 
@@ -111,7 +160,8 @@ class Unfolder:
         >>> from tidelog.analysis.dependencies import dependencies
         >>> from tidelog.language.checks import check
         >>> program = check("P @ T :- A @ T+1. A @ T :- E @ T. A @ T :- F @ T, E @ T-1.").program
-        >>> for query in Unfolder(dependencies(core(program), ["P"])).all("P"): print(query)
+        >>> unfolder = Unfolder(dependencies(core(program), ["P"]))
+        >>> for query in unfolder.all("P"): print(unfolder.shown(query))
         E @ T+1
         E @ T, F @ T+1
         """
@@ -125,15 +175,37 @@ class Unfolder:
             atom = min(current.open or current.open_pinned, key=_position)
             stack.extend(reversed(list(self.expand(current, atom, pinned=pinned))))
 
+    def shown(self, query: Unfolded) -> str:
+        """`E(X1, high) @ T+1, not F(X1, _) @ T`, with the parts in a fixed order."""
+        atoms = [self._show(f, "T") for f in query.atoms | query.open]
+        atoms += [self._show(f, "") for f in query.pinned | query.open_pinned]
+        compared = [f"{_object(a)} {op} {_object(b)}" for a, op, b in query.order.assumptions]
+        return ", ".join([*sorted(atoms), *compared]) or "true"
+
+    def _show(self, fact: FrozenFact, origin: str) -> str:
+        name, values = fact.predicate, list(map(_object, fact.args))
+        absence = self.absences.get(name)
+        if absence is not None:
+            name, values = f"not {absence.predicate}", shown_args(values, absence)
+        args = f"({', '.join(values)})" if values else ""
+        if fact.time is None:
+            return name + args
+        offset = (f"{fact.time:+d}" if fact.time else "") if origin else str(fact.time)
+        return f"{name}{args} @ {origin}{offset}"
+
     # How far what is open may still reach
 
     def reach(self, fact: FrozenFact) -> Reach:
-        """The offsets inputs can have in what becomes of an atom; empty for rigid atoms."""
+        """The offsets inputs can have in what becomes of an atom; empty for rigid atoms.
+
+        Whether something is absent hangs on the inputs that it would hang on if it were there.
+        """
         if fact.time is None:
             return Reach(math.inf, -math.inf)
-        if self.core.predicates[fact.predicate].input:
+        absence = self.absences.get(fact.predicate)
+        if absence is None and self.core.predicates[fact.predicate].input:
             return Reach(fact.time, fact.time)
-        below = self.deps.input_offsets[fact.predicate]
+        below = self.deps.input_offsets[absence.predicate if absence else fact.predicate]
         return Reach(fact.time + below.low, fact.time + below.high)
 
     # Resolution

@@ -10,9 +10,10 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from tidelog.analysis.containment import Budget, Cut, Searcher, Verdict
+from tidelog.analysis.containment import Budget, Searcher, Verdict
 from tidelog.analysis.delay import Measure, checked, cut_holds, endless, least, walked
 from tidelog.analysis.dependencies import Class, Dependencies
+from tidelog.analysis.unfolding import Cut
 
 # How far a window that the rules do not bound is looked for.
 FAR = 16

@@ -13,9 +13,10 @@ from tidelog.language.program import Program
 from tidelog.views import terminal
 
 if TYPE_CHECKING:
-    from tidelog.analysis.containment import Budget, Cut, Verdict
+    from tidelog.analysis.containment import Budget, Verdict
     from tidelog.analysis.delay import Measure
     from tidelog.analysis.dependencies import Dependencies
+    from tidelog.analysis.unfolding import Cut
     from tidelog.data.ticks import Ticks
     from tidelog.evaluation.duckdb import Engine
 
@@ -60,7 +61,7 @@ def delay_command(
 ) -> None:
     """Say how long answers wait until they are final, or whether D is long enough."""
     from tidelog.analysis import delay
-    from tidelog.analysis.containment import Cut
+    from tidelog.analysis.unfolding import Cut
 
     with _rules_alone(rules, query, budget) as (asked, deps, allowed):
         if holds is None:
@@ -90,7 +91,7 @@ def window_command(
 ) -> None:
     """Say how much history answers with delay D need, or whether S is enough."""
     from tidelog.analysis import delay, window
-    from tidelog.analysis.containment import Cut
+    from tidelog.analysis.unfolding import Cut
 
     with _rules_alone(rules, query, budget) as (asked, deps, allowed):
         d = delay.delay(deps, allowed.share(0.5)).upper or 0 if waited is None else waited
@@ -157,6 +158,7 @@ def definitive_command(
                 "tout": then,
                 "count": definitive.count,
                 "pending": [p.as_json() for p in definitive.pending],
+                **({} if definitive.updates is None else {"updates": definitive.updates.as_json()}),
             }
         )
     else:
@@ -199,7 +201,6 @@ def forgettable_command(
     with _loaded(rules, facts, query, ticks) as (engine, asked):
         verdict = LiveFacts(engine, asked).forgettable(now, then, memory, Budget(budget))
     if as_json:
-        update = verdict.update
         common.print_json(
             {
                 "holds": verdict.holds,
@@ -209,12 +210,7 @@ def forgettable_command(
                 "tin": now,
                 "tout": then,
                 "tmem": memory,
-                "update": None
-                if update is None
-                else {
-                    "facts": [f.as_json() for f in update.facts],
-                    "answer": update.answer.as_json(),
-                },
+                "update": None if verdict.update is None else verdict.update.as_json(),
             }
         )
     else:
@@ -231,9 +227,11 @@ def contained_command(
     one: str, other: str, query: str | None, budget: float, as_json: bool
 ) -> None:
     """Say whether ONE's answers are always among OTHER's."""
-    from tidelog.analysis.containment import Budget, Cut, contained
+    from tidelog.analysis.analyze import inside
+    from tidelog.analysis.containment import Budget
     from tidelog.analysis.dependencies import Class
     from tidelog.analysis.passes import passes
+    from tidelog.analysis.unfolding import Cut
 
     programs = [common.accepted(path).program for path in (one, other)]
     asked = _one_query(programs[0], query)
@@ -246,7 +244,7 @@ def contained_command(
                 " queries"
             )
     with terminal.Progress():
-        verdict = contained(deps[0], deps[1], asked, Budget(budget))
+        verdict = inside(deps[0], deps[1], asked, Budget(budget))
     _print_verdict(verdict, Cut(), as_json, {"query": asked})
 
 

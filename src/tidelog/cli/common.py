@@ -93,7 +93,7 @@ def refuse(report: Report) -> NoReturn:
 
 def chosen_queries(program: Program, names: Iterable[str]) -> tuple[str, ...]:
     """The queries asked for, or all outputs; any predicate of the program may be asked for."""
-    known = tuple(dict.fromkeys([*program.outputs, *program.heads, *program.inputs]))
+    known = tuple(dict.fromkeys([*program.outputs, *program.predicates]))
     for name in names:
         if name not in known:
             near = Similar(known).to(name)

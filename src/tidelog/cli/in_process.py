@@ -22,6 +22,7 @@ from tidelog.streaming.clock import Pace
 from tidelog.streaming.sinks import sink_of
 from tidelog.streaming.sinks.sink import LocalAnswers
 from tidelog.streaming.snapshot import CheckpointFolder
+from tidelog.streaming.stream import warn_overtaken
 from tidelog.streaming.watch import Watch
 from tidelog.views import terminal
 
@@ -59,9 +60,13 @@ class _InProcess:
         rigid = self._rigid()
         below = passes(task.program, asked).dependencies.core.inputs
         needed = sorted({predicate.base for predicate in below if predicate.temporal})
+        if any(name in task.program.clocks for name in needed):
+            # Clocks start at the first fact of any input.
+            needed = [name for name, schema in known.items() if schema.time is not None]
         self.inputs = {name: known[name] for name in needed}
         with starting():
             self.stream = Stream(task.program, asked, rigid=rigid, **options.pushed())
+            warn_overtaken(self.stream.deps, options.sparse, stacklevel=2)
         self.sink = sink_of(task.sink)
         self.folder = None if task.checkpoint is None else CheckpointFolder(task.checkpoint)
         pace = Pace(tuple(self.inputs), options.lateness, frozenset(options.sparse))
@@ -123,6 +128,9 @@ class _InProcess:
         for change in self.watch.after(step) if self.watch is not None else ():
             terminal.stderr().print(visible(str(change)), markup=False, highlight=False)
         late = sum(len(rows) for rows in step.late.values())
+        for name, queries in step.could_change.items() if self.stream.deps.negated else ():
+            said = f"late: facts of {name} could have changed answers given of {', '.join(queries)}"
+            terminal.stderr().print(visible(said), markup=False, highlight=False)
         now = {
             "batch": self.log.batches,
             "tin": step.tin,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -28,6 +29,9 @@ from tidelog.language.formatter import format_source
 from tidelog.language.program import Program
 from tidelog.views import terminal
 from tidelog.views.findings import github_lines, sarif
+
+if TYPE_CHECKING:
+    from tidelog.streaming.options import StreamMode
 
 
 @click.command("check")
@@ -117,12 +121,22 @@ def _formatted(rules: str, only_check: bool, as_json: bool) -> dict[str, object]
     show_default=True,
     help=f"What to show, separated by commas: {', '.join(terminal.SECTIONS)}.",
 )
+@click.option(
+    "--mode",
+    type=click.Choice(["offline", "online"]),
+    help="Of the pipeline that is shown; offline by default.",
+)
 @json_option
-def explain_command(rules: str, queries: tuple[str, ...], show: str, as_json: bool) -> None:
+def explain_command(
+    rules: str, queries: tuple[str, ...], show: str, mode: StreamMode | None, as_json: bool
+) -> None:
     """Say what kind of query each output of RULES is, and why."""
     from tidelog.analysis.passes import passes
 
     sections = choices("--show", show, terminal.SECTIONS)
+    if mode is not None and "pipeline" not in sections:
+        raise click.UsageError("--mode is about --show pipeline")
+    mode = mode or "offline"
     report = accepted(rules)
     asked = chosen_queries(report.program, queries)
     each_query = [passes(report.program, asked).dependencies_of(query) for query in asked]
@@ -132,11 +146,11 @@ def explain_command(rules: str, queries: tuple[str, ...], show: str, as_json: bo
             from tidelog.views.pipeline import pipeline_json
 
             queries_json = [
-                {**each, "pipeline": pipeline_json(d)}
+                {**each, "pipeline": pipeline_json(d, mode)}
                 for each, d in zip(queries_json, each_query, strict=True)
             ]
         print_json({"file": report.source.file, "queries": queries_json})
         return
-    blocks = [terminal.explain_lines(d, sections) for d in each_query]
+    blocks = [terminal.explain_lines(d, sections, mode) for d in each_query]
     lines = (line for i, block in enumerate(blocks) for line in ([""] if i else []) + block)
     terminal.print_lines(lines, terminal.EXPLAIN_STYLES)

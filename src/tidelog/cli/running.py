@@ -78,10 +78,10 @@ def starting() -> Iterator[None]:
 
     from tidelog.streaming.offline import Endless
     from tidelog.streaming.schedule import Blocking
-    from tidelog.streaming.stream import Growing
+    from tidelog.streaming.stream import StreamWarning
 
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", Growing)
+        warnings.simplefilter("always", StreamWarning)
         try:
             yield
         except Endless as error:
@@ -89,6 +89,6 @@ def starting() -> Iterator[None]:
         except Blocking as error:
             raise DataError(f"{error}; --mode online streams it, and keeps every fact") from None
     for warning in caught:
-        if issubclass(warning.category, Growing):
+        if issubclass(warning.category, StreamWarning):
             said = visible(str(warning.message))
             terminal.stderr().print(f"warning: {said}", highlight=False)

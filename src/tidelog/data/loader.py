@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, assert_never
 
@@ -55,6 +55,22 @@ class Loader:
         except OSError as error:
             raise DataError(f"{error.filename}: {error.strerror or error}") from None
         return loaded
+
+    def clocks(self, program: Program, loaded: Mapping[str, Loaded]) -> dict[str, Loaded]:
+        """For every clock the first tick of the facts that were loaded, as its one fact."""
+        timed = [name for name, schema in schemas(program).items() if schema.time is not None]
+        first: int | None = None
+        for one in (loaded[name] for name in timed if name in loaded and program.clocks):
+            ((low,),) = self._all(f"SELECT min(t) FROM {one.view}")
+            first = low if first is None or (low is not None and low < first) else first
+        clocks: dict[str, Loaded] = {}
+        for number, name in enumerate(program.clocks):
+            view = f"clock{number}"
+            tick = "CAST(NULL AS BIGINT)" if first is None else f"CAST({first} AS BIGINT)"
+            where = " WHERE FALSE" if first is None else ""
+            self.connection.execute(f"CREATE TEMP VIEW {view} AS SELECT {tick} AS t{where}")
+            clocks[name] = Loaded(view, (), {}, EMPTY if first is None else Range(first, first))
+        return clocks
 
     def unreadable(self, loaded: Loaded) -> list[str]:
         """Which files or tables cannot be read to the end, and why."""

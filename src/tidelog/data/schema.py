@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from tidelog.data.packed import columns
 from tidelog.errors import DataError
@@ -22,7 +23,7 @@ class Schema:
     time: str | None
     declared: bool
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         names = tuple(column.name for column in self.columns)
         return names if self.time is None else (*names, self.time)

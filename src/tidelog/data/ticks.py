@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tidelog.language.graph import Bound
 from tidelog.data.types import fit
+from tidelog.language.graph import Bound
 from tidelog.language.program import TIME_MAX, Type
 
 _UNITS = {

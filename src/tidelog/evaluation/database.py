@@ -42,6 +42,8 @@ class Database:
             self.connection.execute(create)
 
     def offer_texts(self, texts: Mapping[str, int]) -> None:
+        if not texts:
+            return
         self.connection.execute(f"CREATE OR REPLACE TEMP TABLE {TEXTS} (i BIGINT, v VARCHAR)")
         for text, i in texts.items():
             self.connection.execute(f"INSERT INTO {TEXTS} VALUES (?, ?)", [i, text])

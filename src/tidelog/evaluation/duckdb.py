@@ -71,6 +71,7 @@ class Engine(Database):
             self.loaded = self.loader.load(self.program, self.facts, self.only, self.progress)
             types = {name: loaded.types for name, loaded in self.loaded.items()}
             self.typed = resolve_and_check(self.program, types)
+            self.loaded |= self.loader.clocks(self.program, self.loaded)
         except BaseException:
             self.connection.close()
             raise

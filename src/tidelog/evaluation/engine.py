@@ -137,7 +137,7 @@ def evaluate(
     if engine not in ENGINES:
         raise ValueError(f"no engine is called {engine!r}; there are {', '.join(ENGINES)}")
     queries = tuple(queries)
-    known = [*program.heads, *program.inputs]
+    known = program.predicates
     for query in queries:
         if query not in known:
             near = Similar(known).to(query)

@@ -236,4 +236,4 @@ class Layout:
 
 def _read(step: PlanStep) -> Iterable[str]:
     """The tables that a step looks at."""
-    return dict.fromkeys(operand.table for join in joins_of(step) for operand in join.operands)
+    return dict.fromkeys(operand.table for join in joins_of(step) for operand in join.reads)

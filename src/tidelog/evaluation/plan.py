@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias, assert_never
 
-from tidelog.analysis.dependencies import Dependencies, unsupported
+from tidelog.analysis.dependencies import Dependencies, refuse_blocking_cycles
 from tidelog.data.ticks import ALWAYS, EMPTY, Range
-from tidelog.errors import NoAnswer
 from tidelog.evaluation.ranges import ranges
 from tidelog.language.program import Comparison, Constant, Term, Variable
-from tidelog.logic.clause import AT_HEAD, Clause, Head, Offset, Premise
+from tidelog.logic.clause import AT_HEAD, Clause, Free, Head, Offset, Premise, Sign
 from tidelog.logic.core import Predicate
 
 
@@ -56,11 +55,24 @@ class Operand:
 
 @dataclass(frozen=True)
 class Join:
-    """One clause: its operands, and the tests that no scan makes."""
+    """One clause: its operands, those that must be absent, and the tests that no scan makes."""
 
     clause: Clause
     operands: tuple[Operand, ...]
     tests: tuple[Comparison, ...]
+    absent: tuple[Operand, ...] = ()
+
+    @property
+    def reads(self) -> tuple[Operand, ...]:
+        return (*self.operands, *self.absent)
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Where a fill ends: at the ticks of a join, for those of P's arguments that it mentions."""
+
+    join: Join
+    columns: tuple[int, ...]  # positions of P
 
 
 @dataclass(frozen=True)
@@ -68,7 +80,8 @@ class Fill:
     """`P(X..) @ T+k :- P(X..) @ T, guards`: carried on in steps of k while the guards hold.
 
     `filter` is the part of the body that no time can change, applied to P itself; `guard` the part
-    at the head's time, a relation over those of P's arguments that it mentions.
+    at the head's time, a relation over those of P's arguments that it mentions; `stops` are what
+    must be absent at the head's time.
     """
 
     clause: Clause
@@ -77,15 +90,17 @@ class Fill:
     filter: Join | None
     guard: Join | None
     columns: tuple[int, ...]  # positions of P that the guard mentions
+    stops: tuple[Stop, ...] = ()
 
     @property
     def ever(self) -> bool:
         """Whether a fact, once it holds, holds at every tick from then on (or until then)."""
-        return self.guard is None and abs(self.step) == 1
+        return self.guard is None and not self.stops and abs(self.step) == 1
 
     @property
     def joins(self) -> tuple[Join, ...]:
-        return tuple(part for part in (self.filter, self.guard) if part is not None)
+        own = tuple(part for part in (self.filter, self.guard) if part is not None)
+        return (*own, *(stop.join for stop in self.stops))
 
 
 @dataclass(frozen=True)
@@ -99,13 +114,17 @@ class Derive:
 
 @dataclass(frozen=True)
 class Fixpoint:
-    """Predicates that depend on each other: start, then repeat on what is new."""
+    """Predicates that depend on each other: start, then repeat on what is new.
+
+    With `through_not` some of them hang on the absence of others, strictly earlier.
+    """
 
     predicates: tuple[Predicate, ...]
     tables: tuple[str, ...]
     start: tuple[Join, ...]
     repeat: tuple[Join, ...]
     fills: tuple[Fill, ...]
+    through_not: bool = False
 
     @property
     def joins(self) -> tuple[Join, ...]:
@@ -125,6 +144,9 @@ class Plan:
     ranges: dict[str, Range]  # where each temporal predicate is evaluated
     data: dict[str, Range]  # where each temporal input has facts
     asked: Range
+    # Of predicates that hang on themselves and on absence, the tick up to which what holds is
+    # given: of what they rest on there, not all is kept, and nothing is derived any more.
+    given: dict[str, int] = field(default_factory=dict)
 
 
 def plan(
@@ -167,9 +189,7 @@ class _Planner:
     def __init__(
         self, deps: Dependencies, ranges_: dict[str, Range], data: dict[str, Range], asked: Range
     ) -> None:
-        lack = unsupported(deps.core, "evaluation")
-        if lack is not None:
-            raise NoAnswer(lack.message)
+        refuse_blocking_cycles(deps)
         self.deps = deps
         self.core = deps.core
         self.ranges = ranges_
@@ -212,7 +232,7 @@ class _Planner:
         fills: list[Fill] = []
         for name in component:
             for clause in self.core.clauses_for[name]:
-                if not any(premise.predicate in inside for premise in clause.premises):
+                if not any(premise.predicate in inside for premise in clause.positive):
                     start.append(self.join(clause))
                 elif (fill := self.fill(clause, inside)) is not None:
                     fills.append(fill)
@@ -225,20 +245,25 @@ class _Planner:
                 tuple(start),
                 tuple(repeat),
                 tuple(fills),
+                component in self.deps.cycles_through_not,
             )
         )
 
     def fill(self, clause: Clause, inside: set[str]) -> Fill | None:
         """The clause as a fill, if it carries one predicate on with its arguments unchanged."""
         head = clause.head
-        own = [premise for premise in clause.premises if premise.predicate in inside]
+        own = [premise for premise in clause.positive if premise.predicate in inside]
         if len(own) != 1 or own[0].predicate != head.predicate or own[0].args != head.args:
             return None
         offset = own[0].offset
         variables = [v.name for v in head.variables]
         if not offset or len(set(variables)) < len(head.args):
             return None
-        others = tuple(premise for premise in clause.premises if premise is not own[0])
+        others = tuple(premise for premise in clause.positive if premise is not own[0])
+        parted = _parted(clause, others)
+        if parted is None:
+            return None
+        absent_in_guard, absent_in_filter, stopping = parted
         guard = None
         columns: tuple[int, ...] = ()
         if any(isinstance(premise.when, Offset) for premise in others):
@@ -249,16 +274,27 @@ class _Planner:
             columns = tuple(i for i, name in enumerate(variables) if name in bound)
             arrival = Head(head.predicate, tuple(head.args[i] for i in columns), head.when)
             tests = tuple(test for test in clause.tests if test not in filters)
-            guard = self.join(Clause(arrival, others, tests, clause.origin))
+            guard = self.join(Clause(arrival, (*others, *absent_in_guard), tests, clause.origin))
             others = ()
         else:
             filters = list(clause.tests)
         filter_ = None
+        others += absent_in_filter
         if others or filters:
             here = Premise(head.predicate, head.args, AT_HEAD)
             passing = Clause(head, (here, *others), tuple(filters), clause.origin)
             filter_ = self.join(passing)
-        return Fill(clause, head.predicate, -offset, filter_, guard, columns)
+        stops = tuple(self.stop(clause, premise) for premise in stopping)
+        return Fill(clause, head.predicate, -offset, filter_, guard, columns, stops)
+
+    def stop(self, clause: Clause, premise: Premise) -> Stop:
+        """Where the presence of a negated premise ends a fill."""
+        head = clause.head
+        named = {v.name for v in premise.variables}
+        columns = tuple(i for i, v in enumerate(head.variables) if v.name in named)
+        arrival = Head(head.predicate, tuple(head.args[i] for i in columns), head.when)
+        present = replace(premise, sign=Sign.POSITIVE)
+        return Stop(self.join(Clause(arrival, (present,), (), clause.origin)), columns)
 
     def join(self, clause: Clause) -> Join:
         """Operands for the premises; tests within one input premise move into its scan."""
@@ -268,7 +304,15 @@ class _Planner:
                 counts[name] = counts.get(name, 0) + 1
         left = list(clause.tests)
         operands: list[Operand] = []
-        for premise in clause.premises:
+        absent: list[Operand] = []
+        for premise in clause.negative:
+            if self.core.predicates[premise.predicate].input:
+                # What it asks for and does not bind is bound elsewhere; `_` is not looked at.
+                named = {v.name for v in premise.variables if counts[v.name] > 1}
+                absent.append(self.scan(premise, (), named))
+            else:
+                absent.append(Operand(self.tables[premise.predicate], premise.args, premise))
+        for premise in clause.positive:
             if not self.core.predicates[premise.predicate].input:
                 operands.append(Operand(self.tables[premise.predicate], premise.args, premise))
                 continue
@@ -279,7 +323,7 @@ class _Planner:
             # A variable is kept if anything but this premise and its own tests mentions it.
             own = {name: 1 + sum(name in _names(test) for test in local) for name in names}
             operands.append(self.scan(premise, local, {n for n in names if counts[n] > own[n]}))
-        return Join(clause, tuple(operands), tuple(left))
+        return Join(clause, tuple(operands), tuple(left), tuple(absent))
 
     def scan(self, premise: Premise, local: tuple[Comparison, ...], wanted: set[str]) -> Operand:
         predicate = self.core.predicates[premise.predicate]
@@ -300,6 +344,37 @@ class _Planner:
 
 def _names(test: Comparison) -> set[str]:
     return {v.name for v in test.variables}
+
+
+def _parted(
+    clause: Clause, others: tuple[Premise, ...]
+) -> tuple[tuple[Premise, ...], tuple[Premise, ...], tuple[Premise, ...]] | None:
+    """The negated premises of a fill: those of its guard, those of its filter, and those that stop
+    it; None where one ties the guard to arguments the guard does not mention.
+    """
+    head = {v.name for v in clause.head.variables}
+    guarded = any(isinstance(premise.when, Offset) for premise in others)
+    bound = {v.name for premise in others for v in premise.variables}
+    in_guard: list[Premise] = []
+    in_filter: list[Premise] = []
+    stopping: list[Premise] = []
+    for premise in clause.negative:
+        names = {v.name for v in premise.variables if not v.anonymous}
+        moving = isinstance(premise.when, Offset)
+        if guarded and names <= bound:
+            in_guard.append(premise)
+        elif moving and names <= head:
+            stopping.append(premise)
+        elif not moving and (not guarded or _fits_filter(premise, names, head)):
+            in_filter.append(premise)
+        else:
+            return None
+    return tuple(in_guard), tuple(in_filter), tuple(stopping)
+
+
+def _fits_filter(premise: Premise, names: set[str], head: set[str]) -> bool:
+    """Whether a premise says the same at all times, and only of what is carried on."""
+    return not isinstance(premise.when, Free) and names <= head
 
 
 def _outside(tests: Iterable[Comparison], bound: set[str]) -> list[Comparison]:
@@ -360,7 +435,7 @@ def uses(plan: Plan, table: str) -> int:
     count = 0
     for step in plan.steps:
         times = 2 if isinstance(step, Fixpoint) else 1
-        tables = [operand.table for join in joins_of(step) for operand in join.operands]
+        tables = [operand.table for join in joins_of(step) for operand in join.reads]
         count += times * tables.count(table)
     return count
 
@@ -373,7 +448,7 @@ def constants(steps: Iterable[PlanStep]) -> list[Constant]:
             terms += (*step.premise.args, *_sides(step.tests))
         for join in joins_of(step):
             terms += join.clause.head.args
-            terms += (term for operand in join.operands for term in operand.args)
+            terms += (term for operand in join.reads for term in operand.args)
             terms += _sides(join.tests)
     return list(dict.fromkeys(term for term in terms if isinstance(term, Constant)))
 

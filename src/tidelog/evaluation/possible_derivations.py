@@ -1,20 +1,23 @@
 """How an answer may still come: one possible derivation of it.
 
-It ends in facts that hold and in facts that are waited for. Possible facts may be in the tables of
-an engine or in the cells of a stream: both say here what they hold.
+It ends in facts that hold and in facts that are waited for. What it needs to be absent may still
+come in some ways; in each of them facts must arrive (*unless* they do) or it is there already, and
+what would take it away is waited for. Possible facts may be in the tables of an engine or in the
+cells of a stream: both say here what they hold.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Protocol, TypeAlias
 
 from tidelog.analysis.containment import Ground
 from tidelog.analysis.definitive import Awaited, Pending
-from tidelog.analysis.possible import Open, Possible, PossibleClause
+from tidelog.analysis.possible import Open, Possible, PossibleClause, narrow
 from tidelog.language.program import Constant, Row, Term, Value
+from tidelog.logic.clause import Premise, Sign
 from tidelog.logic.core import Role
 from tidelog.logic.match import JoinOrder, RowSource, constant_value, matches, term_values
 from tidelog.logic.order import decide
@@ -37,16 +40,31 @@ class PossibleFacts(RowSource[Value], Protocol):
     def is_settled(self, predicate: str, tick: int | None) -> bool:
         """Whether it does so where no derivation of it is at hand."""
 
+    def may_come(self, tick: int) -> bool:
+        """Whether input at a tick may still arrive."""
+
     def decided_at(self, query: str, time: int) -> int | None:
         """The input time by which an answer is decided, where that is to be told."""
 
 
 @dataclass
 class _Leaves:
-    """What a derivation rests on: facts that hold, and facts it waits for."""
+    """What a derivation rests on: facts that hold, facts it waits for, and what must not arrive."""
 
+    may_wait: bool = True
     holds: dict[Ground, None] = field(default_factory=dict)
     waits: dict[Awaited, None] = field(default_factory=dict)
+    unless: dict[tuple[Awaited, ...], None] = field(default_factory=dict)
+
+    def copy(self, *, may_wait: bool) -> _Leaves:
+        return _Leaves(may_wait, dict(self.holds), dict(self.waits), dict(self.unless))
+
+    def take(self, other: _Leaves) -> None:
+        self.holds, self.waits, self.unless = other.holds, other.waits, other.unless
+
+    def wait(self, awaited: Iterable[Awaited]) -> bool:
+        self.waits.update(dict.fromkeys(awaited))
+        return self.may_wait
 
 
 @dataclass(frozen=True)
@@ -61,7 +79,7 @@ class _Match:
     @property
     def rows(self) -> list[Row]:
         """The rows that its premises are."""
-        return [self.order.values(p.args, self.binding) for p in self.rule.clause.premises]
+        return [self.order.values(p.args, self.binding) for p in self.rule.clause.positive]
 
     def value(self, term: Term) -> Value | None:
         if isinstance(term, Constant):
@@ -75,6 +93,8 @@ class PossibleDerivations:
 
     def __init__(self, possible: Possible, facts: PossibleFacts) -> None:
         self.possible, self.facts = possible, facts
+        # Absence makes it matter whether an answer holds already: that is tried first.
+        self._patience = (False, True) if possible.deps.negated else (True,)
         self._patterns = {
             possible.name(name, pattern): pattern
             for name, patterns in possible.patterns.items()
@@ -95,9 +115,10 @@ class PossibleDerivations:
         args = self.whole(name, row)
         leaves = _Leaves()
         self._derive(name, args, time, leaves, frozenset())
-        waits = sorted(leaves.waits, key=lambda p: (p.time, p.predicate, str(p.args)))
         until = self.facts.decided_at(query, time)
-        return Pending(query, args, time, tuple(leaves.holds), tuple(waits), until)
+        unless = sorted(leaves.unless, key=lambda way: (len(way), *map(_order, way)))
+        waits = _sorted(leaves.waits)
+        return Pending(query, args, time, tuple(leaves.holds), waits, until, tuple(unless))
 
     def _derive(
         self,
@@ -111,13 +132,24 @@ class PossibleDerivations:
         goal = (name, args, time)
         if goal in above or len(above) > DEEPEST:
             return False
-        for match in self._matches(name, args, time):
-            more = _Leaves(dict(leaves.holds), dict(leaves.waits))
-            premises = range(len(match.rule.body))
-            if all(self._leaf(match, number, more, above | {goal}) for number in premises):
-                leaves.holds, leaves.waits = more.holds, more.waits
-                return True
+        for may_wait in self._patience:
+            if may_wait and not leaves.may_wait:
+                break
+            for match in self._matches(name, args, time):
+                more = leaves.copy(may_wait=may_wait)
+                if self._rests(match, more, above | {goal}):
+                    leaves.take(more)
+                    return True
         return False
+
+    def _rests(self, match: _Match, leaves: _Leaves, above: frozenset[object]) -> bool:
+        """Collect the leaves of a match."""
+        rule = match.rule
+        for number, premise in enumerate(rule.clause.premises):
+            if premise.sign is Sign.POSITIVE and not self._leaf(match, number, leaves, above):
+                return False
+        absences = (*rule.clause.negative, *rule.unchecked)
+        return all(self._absence(match, premise, leaves, above) for premise in absences)
 
     def _matches(self, name: str, args: PossibleArgs, time: int | None) -> Iterator[_Match]:
         """The matches of rules for one head; those of a rule by the rows of its premises."""
@@ -138,8 +170,7 @@ class PossibleDerivations:
         tick = match.order.known_tick(premise, match.binding)
         if isinstance(meaning, Open):
             assert tick is not None, "only facts with a time are waited for"
-            leaves.waits[Awaited(predicate.base, args, tick)] = None
-            return True
+            return leaves.wait([Awaited(predicate.base, args, tick)])
         is_fact = predicate.role is not Role.STEP  # a step within a rule is none of its own
         stands = self.facts.is_given(premise.predicate, tick)
         if not stands:
@@ -150,3 +181,54 @@ class PossibleDerivations:
             known = tuple(value for value in args if value is not None)
             leaves.holds[Ground(predicate.base, known, tick)] = None
         return stands
+
+    # What must be absent
+
+    def _absence(
+        self, match: _Match, premise: Premise, leaves: _Leaves, above: frozenset[object]
+    ) -> bool:
+        """What must not arrive, and what must, for a premise to stay absent; False: it will not."""
+        predicate = self.possible.deps.core.predicates[premise.predicate]
+        tick = match.order.known_tick(premise, match.binding)
+        if predicate.input:
+            if tick is not None and self.facts.may_come(tick):
+                args = tuple(map(match.value, premise.args))
+                leaves.unless[(Awaited(predicate.base, args, tick),)] = None
+            return True
+        for way in islice(self._ways(match, premise, tick, above), MOST_TRIED):
+            if way.waits:
+                leaves.unless[_sorted(way.waits)] = None
+            elif not way.unless or not leaves.wait(next(iter(way.unless))):
+                return False
+        return True
+
+    def _ways(
+        self, match: _Match, premise: Premise, tick: int | None, above: frozenset[object]
+    ) -> Iterator[_Leaves]:
+        """The ways in which what must be absent may be there, by what each rests on."""
+        wanted = tuple(map(match.value, premise.args))
+        for pattern in self.possible.patterns[premise.predicate]:
+            name = self.possible.name(premise.predicate, pattern)
+            asked = [v for v, label in zip(wanted, pattern, strict=True) if label is None]
+            known = {i: value for i, value in enumerate(asked) if value is not None}
+            rows = self.facts.rows(
+                narrow(premise, pattern), tick, tuple(known), tuple(known.values())
+            )
+            for row in islice(rows, MOST_TRIED):
+                whole = zip(self.whole(name, row), wanted, strict=True)
+                args = tuple(other if own is None else own for own, other in whole)
+                goal = (name, args, tick)
+                if goal in above or len(above) > DEEPEST:
+                    continue
+                for other in self._matches(name, args, tick):
+                    leaves = _Leaves()
+                    if self._rests(other, leaves, above | {goal}):
+                        yield leaves
+
+
+def _order(awaited: Awaited) -> tuple[int, str, str]:
+    return awaited.time, awaited.predicate, str(awaited.args)
+
+
+def _sorted(awaited: Iterable[Awaited]) -> tuple[Awaited, ...]:
+    return tuple(sorted(awaited, key=_order))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from tidelog.errors import DataError
 from tidelog.evaluation.engine import Feature, SqlEngine
-from tidelog.evaluation.plan import Fill, Fixpoint
+from tidelog.evaluation.plan import Fill, Fixpoint, Stop
 from tidelog.evaluation.sql import Writer
+from tidelog.logic.core import Predicate
 
 # Ticks that something which holds for ever may be written out on: 60 to a row, per object.
 MOST_TICKS = 1_000_000_000
@@ -21,8 +21,13 @@ class TooLong(DataError):
     """Something would hold at more ticks than can be written out."""
 
 
-# A table of where so many ticks may lead to (None: anywhere), and the ticks.
-Guard: TypeAlias = tuple[str | None, int]
+@dataclass(frozen=True)
+class Stride:
+    """So many ticks at once: where they may lead to (None: anywhere), and where they must not."""
+
+    step: int
+    guard: str | None
+    stops: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -38,16 +43,55 @@ class Recursion:
         reason = self.engine.limits.get(Feature.RECURSION)
         if reason is not None:
             raise DataError(f"`{step.predicates[0].name}` is recursive: {reason}")
+        if step.through_not:
+            self._alternate(step, writer, given)
+        else:
+            self._least(step, writer, given)
+
+    def _alternate(self, step: Fixpoint, writer: Writer, given: Mapping[str, str] | None) -> None:
+        """The model of predicates that hang on the absence of one another, strictly earlier.
+
+        What follows where only what is known to hold counts as present is too much, what follows
+        where all of that counts as present is too little; each turn settles a layer more.
+        """
+        table = self.engine.table
+        for predicate, name in zip(step.predicates, step.tables, strict=True):
+            table(f"{name}_low", writer.empty(predicate))
+        while True:
+            writer.absent = {name: f"{name}_low" for name in step.tables}
+            self._least(step, writer, given)
+            for name in step.tables:
+                table(f"{name}_high", f"SELECT * FROM {name}")
+            writer.absent = {name: f"{name}_high" for name in step.tables}
+            self._least(step, writer, given)
+            if not any(
+                self._differs(writer, predicate, name)
+                for predicate, name in zip(step.predicates, step.tables, strict=True)
+            ):
+                break
+            for name in step.tables:
+                table(f"{name}_low", f"SELECT * FROM {name}")
+        writer.absent = {}
+
+    def _differs(self, writer: Writer, predicate: Predicate, name: str) -> bool:
+        """Whether there is still too much."""
+        self.engine.table(f"{name}_open", writer.news(predicate, name, f"{name}_high"))
+        return bool(self.engine.rows_of(f"{name}_open"))
+
+    def _least(self, step: Fixpoint, writer: Writer, given: Mapping[str, str] | None) -> None:
+        """What follows, absence being what the writer takes for it."""
         table = self.engine.table
         for i, (predicate, name) in enumerate(zip(step.predicates, step.tables, strict=True)):
             table(name, writer.start(step, i))
             if given and name in given:
                 table(f"{name}_start", writer.merged(predicate, name, given[name]))
                 table(name, f"SELECT * FROM {name}_start")
-        guards = {id(fill): self._guards(fill, writer, i) for i, fill in enumerate(step.fills)}
+        strides = {
+            id(fill): _Strides(self.engine, fill, writer, i) for i, fill in enumerate(step.fills)
+        }
         if len(step.tables) == 1 and len(step.fills) == 1 and not step.repeat:
             (name,), (fill,) = step.tables, step.fills
-            carried = self._fill(fill, writer, name, f"{name}_fill", guards[id(fill)])
+            carried = self._fill(fill, writer, name, f"{name}_fill", strides[id(fill)])
             if fill.filter is None and not given:
                 table(name, f"SELECT * FROM {carried}")
             else:  # what was not carried on still holds
@@ -56,21 +100,21 @@ class Recursion:
         for name in step.tables:
             table(f"{name}_new", f"SELECT * FROM {name}")
         rounds = 1
-        while self._round(step, writer, guards, rounds):
+        while self._round(step, writer, strides, rounds):
             for predicate, name in zip(step.predicates, step.tables, strict=True):
                 table(f"{name}_new", f"SELECT * FROM {name}_next")
                 table(name, writer.merged(predicate, name, f"{name}_new"))
             rounds += 1
 
     def _round(
-        self, step: Fixpoint, writer: Writer, guards: Mapping[int, list[Guard]], number: int
+        self, step: Fixpoint, writer: Writer, strides: Mapping[int, _Strides], number: int
     ) -> bool:
         """What follows from what is new, as tables `_next`; whether there is anything."""
         self.progress(f"deriving {', '.join(p.name for p in step.predicates)}, round {number}")
         grew = False
         for i, (predicate, name) in enumerate(zip(step.predicates, step.tables, strict=True)):
             fills = [
-                self._fill(fill, writer, f"{name}_new", f"{name}_fill{n}", guards[id(fill)])
+                self._fill(fill, writer, f"{name}_new", f"{name}_fill{n}", strides[id(fill)])
                 for n, fill in enumerate(step.fills)
                 if fill.predicate == predicate.name
             ]
@@ -85,38 +129,24 @@ class Recursion:
 
     # Fills
 
-    def _guards(self, fill: Fill, writer: Writer, number: int) -> list[Guard]:
-        """Guards with their steps, which double, as far as anything can be carried."""
-        range_ = writer.plan.ranges[fill.predicate]
-        width = 0 if range_.empty else int(range_.high - range_.low)
-        guards: list[Guard] = []
-        step = fill.step
-        guard = None
-        while abs(step) <= width and not fill.ever:
-            if fill.guard is not None:
-                name = f"{writer.plan.tables[fill.predicate]}_guard{number}_{len(guards)}"
-                if guard is None:
-                    self.engine.table(name, writer.fill_guard(fill))
-                else:
-                    self.engine.table(name, writer.fill_guard_twice(fill, guard, step // 2))
-                guard = name
-                if not self.engine.rows_of(guard):
-                    break
-            guards.append((guard, step))
-            step *= 2
-        return guards
-
-    def _fill(
-        self, fill: Fill, writer: Writer, source: str, table: str, guards: list[Guard]
-    ) -> str:
+    def _fill(self, fill: Fill, writer: Writer, source: str, table: str, strides: _Strides) -> str:
         """The facts of a source carried on, as a table, whose name is returned."""
         self.engine.table(table, writer.fill_start(fill, source))
         if fill.ever:
             self._check_size(fill, writer)
             self.engine.table(f"{table}_ever", writer.fill_ever(fill, table))
             return f"{table}_ever"
-        for guard, step in guards:
-            self.engine.table(f"{table}_more", writer.fill_step(fill, table, guard, step))
+        predicate = writer.plan.deps.core.predicates[fill.predicate]
+        for stride in strides:
+            if fill.stops:
+                arrived = writer.fill_arrived(fill, table, stride.guard, stride.stops, stride.step)
+                self.engine.table(f"{table}_arrived", arrived)
+                if not self.engine.rows_of(f"{table}_arrived"):
+                    break  # what cannot be carried so far cannot be carried further
+                more = writer.merged(predicate, table, f"{table}_arrived")
+            else:
+                more = writer.fill_step(fill, table, stride.guard, stride.step)
+            self.engine.table(f"{table}_more", more)
             self.engine.table(table, f"SELECT * FROM {table}_more")
         return table
 
@@ -128,3 +158,59 @@ class Recursion:
                 f"`{name}` may hold at each of {int(range_.high - range_.low)} ticks"
                 f" ({fill.clause.origin}): {self.shorter}"
             )
+
+
+class _Strides:
+    """The strides of a fill, which double, as far as anything can be carried.
+
+    Their tables are made when they are first asked for, and kept for later rounds.
+    """
+
+    def __init__(self, engine: SqlEngine, fill: Fill, writer: Writer, number: int) -> None:
+        self.engine, self.fill, self.writer = engine, fill, writer
+        self.name = f"{writer.plan.tables[fill.predicate]}_%s{number}_"
+        range_ = writer.plan.ranges[fill.predicate]
+        self.width = 0 if range_.empty else int(range_.high - range_.low)
+        self.made: list[Stride] = []
+        self.ended = fill.ever
+
+    def __iter__(self) -> Iterator[Stride]:
+        number = 0
+        while number < len(self.made) or self._another():
+            yield self.made[number]
+            number += 1
+
+    def _another(self) -> bool:
+        """Make the next stride; False when none is needed."""
+        last = self.made[-1] if self.made else None
+        step = self.fill.step if last is None else 2 * last.step
+        self.ended = self.ended or abs(step) > self.width
+        if self.ended:
+            return False
+        guard = self._guard(last)
+        if guard is not None and not self.engine.rows_of(guard):
+            self.ended = True
+            return False
+        stops = tuple(self._stop(i, stop, last) for i, stop in enumerate(self.fill.stops))
+        self.made.append(Stride(step, guard, stops))
+        return True
+
+    def _guard(self, last: Stride | None) -> str | None:
+        if self.fill.guard is None:
+            return None
+        name = f"{self.name % 'guard'}{len(self.made)}"
+        if last is None:
+            self.engine.table(name, self.writer.fill_guard(self.fill))
+        else:
+            assert last.guard is not None, "a guard goes on being one"
+            self.engine.table(name, self.writer.fill_guard_twice(self.fill, last.guard, last.step))
+        return name
+
+    def _stop(self, number: int, stop: Stop, last: Stride | None) -> str:
+        name = f"{self.name % f'stop{number}_'}{len(self.made)}"
+        if last is None:
+            self.engine.table(name, self.writer.fill_stop(self.fill, stop))
+        else:
+            twice = self.writer.fill_stop_twice(self.fill, stop, last.stops[number], last.step)
+            self.engine.table(name, twice)
+        return name

@@ -3,15 +3,17 @@
 A temporal relation has columns `a1..an, c, b`: c is the first tick of a chunk of 60, and bit i of b
 says that the fact holds at c + i. Conjunction is `&`, union is `bit_or`, `@ T+k` is a shift with
 carry into the next chunk. Because `&` distributes over `|`, several rows for a chunk do no harm in
-a join; they are merged once per predicate.
+a join; they are merged once per predicate. What must be absent is merged first and then taken away
+with `& ~`, where several rows would do harm.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from textwrap import indent
-from typing import assert_never
+from typing import TypeAlias, assert_never
 
 from tidelog.data.packed import (
     COUNT,
@@ -37,6 +39,7 @@ from tidelog.evaluation.plan import (
     Operand,
     Plan,
     Scan,
+    Stop,
     constants,
 )
 from tidelog.evaluation.ranges import Range
@@ -49,8 +52,11 @@ from tidelog.language.program import (
     Type,
     Variable,
 )
-from tidelog.logic.clause import FixedTick, Free, Offset, Rigid
+from tidelog.logic.clause import FixedTick, Free, Head, Offset, Rigid
 from tidelog.logic.core import Predicate
+
+# By the variable that a time hangs on (None: the head's time): the chunk and the bits of a match.
+_Times: TypeAlias = Mapping[str | None, tuple[str, str]]
 
 # Text constants that cannot stand in a SQL text of either engine: `tidelog_text(i, v)`.
 TEXTS = "tidelog_text"
@@ -68,9 +74,12 @@ class Writer:
         ]
         self.texts: dict[str, int] = {value: i for i, value in enumerate(awkward)}
         self.unpacked: set[str] = set()  # scans whose rows hold one bit each
+        self.unmerged: set[str] = set()  # other tables that may have several rows for a chunk
         # Where work is split: every partition can derive what rests on no temporal facts; this
         # makes of a select of such facts one that keeps those of a single partition.
         self.own: Callable[[Predicate, str], str] | None = None
+        # Tables to look at in place of others where absence is asked for.
+        self.absent: dict[str, str] = {}
 
     # Literals
 
@@ -160,6 +169,7 @@ class Writer:
             and operand.table not in self.unpacked  # its rows are yet to be merged
             and not more
             and not join.tests
+            and not join.absent
             and operand.args == head.args
             and all(isinstance(t, Variable) for t in head.args)
             and len(set(head.args)) == len(head.args)
@@ -197,7 +207,17 @@ class Writer:
         for members in by_time.values():
             where += _overlap(members)
         where += [self.compare(test, bound) for test in join.tests]
-        head = join.clause.head
+        times = {
+            group: (f"x{members[0]}.c", " & ".join(f"x{i}.b" for i in members))
+            for group, members in by_time.items()
+        }
+        from_ = f"\nFROM {', '.join(tables)}" if tables else ""
+        if join.absent:
+            return self._without(join, by_time, times, bound, f"{from_}{_where(where)}")
+        return f"{self._head(join.clause.head, bound, times)}{from_}{_where(where)}"
+
+    def _head(self, head: Head, bound: Mapping[str, str], times: _Times) -> str:
+        """The columns of what a clause derives."""
         values = [
             f"{self.term(t, bound)} AS {name}"
             for t, name in zip(head.args, columns(len(head.args)), strict=True)
@@ -208,13 +228,83 @@ class Writer:
             case FixedTick(tick):
                 values += [f"{_big(chunk(tick))} AS c", f"{_big(bit(tick))} AS b"]
             case Offset():
-                members = by_time[None]
-                meet = " & ".join(f"x{i}.b" for i in members)
-                values += [f"x{members[0]}.c AS c", f"{meet} AS b"]
+                first, bits = times[None]
+                values += [f"{first} AS c", f"{bits} AS b"]
             case _:
                 assert_never(head.when)
-        from_ = f"\nFROM {', '.join(tables)}" if tables else ""
-        return f"SELECT {', '.join(values)}{from_}{_where(where)}"
+        return f"SELECT {', '.join(values)}"
+
+    # Absence
+
+    def _without(
+        self,
+        join: Join,
+        by_time: Mapping[str | None, list[int]],
+        times: _Times,
+        bound: Mapping[str, str],
+        matched: str,
+    ) -> str:
+        """What is matched, less the ticks at which something that must be absent is there."""
+        asked = (t for operand in join.absent for t in operand.args)
+        terms = (t for t in (*join.clause.head.args, *asked) if isinstance(t, Variable))
+        names = {t.name: f"v{i}" for i, t in enumerate(dict.fromkeys(terms)) if t.name in bound}
+        values = [f"{bound[name]} AS {column}" for name, column in names.items()]
+        for g, (first, bits) in enumerate(times.values()):
+            values += [f"{first} AS c{g}", f"{bits} AS b{g}"]
+        known = {name: f"q.{column}" for name, column in names.items()}
+        left = {group: (f"q.c{g}", f"q.b{g}") for g, group in enumerate(times)}
+        joined: list[str] = []
+        where: list[str] = []
+        for n, (group, operands) in enumerate(_together(join, known).items()):
+            if group.time == "":
+                where.append(self._never(operands[0], known))
+                continue
+            there = self._there(join, by_time, operands, group.names)
+            first, bits = left[group.variable]
+            same = [f"n{n}.k{i} = {known[name]}" for i, name in enumerate(group.names)]
+            on = " AND ".join([*same, f"n{n}.c = {first}"])
+            joined.append(f"\nLEFT JOIN (\n{indent(there, '  ')}\n) AS n{n} ON {on}")
+            left[group.variable] = (first, f"{bits} & ~coalesce(n{n}.b, CAST(0 AS BIGINT))")
+        where += [f"({bits}) <> 0" for first, bits in left.values() if "~" in bits]
+        inner = f"SELECT {', '.join(values or [_ONE])}{matched}"
+        from_ = f"\nFROM (\n{indent(inner, '  ')}\n) AS q{''.join(joined)}"
+        return f"{self._head(join.clause.head, known, left)}{from_}{_where(where)}"
+
+    def _there(
+        self,
+        join: Join,
+        by_time: Mapping[str | None, list[int]],
+        operands: Sequence[Operand],
+        names: Sequence[str],
+    ) -> str:
+        """Where some operands hold, moved to meet what they are taken away from: a row a chunk."""
+        keys = [f"k{i}" for i in range(len(names))]
+        parts: list[str] = []
+        merged = len(operands) == 1
+        for operand in operands:
+            table = self.absent.get(operand.table, operand.table)
+            shift = _shift(join, operand, by_time)
+            source = f"{self.shifted(table, len(operand.args), shift)} AS y"
+            own: dict[str, str] = {}
+            where = self._matched(operand, "y", own)
+            values = [f"{own[name]} AS {key}" for name, key in zip(names, keys, strict=True)]
+            values += ["y.c AS c", "y.b AS b"]
+            parts.append(f"SELECT {', '.join(values)} FROM {source}{_where(where)}")
+            # A projection or a move makes several rows for a chunk where there was one.
+            several = shift or set(own) != set(names)
+            merged = merged and not several and table not in self.unpacked | self.unmerged
+        return parts[0] if merged else merge_sql(keys, "\nUNION ALL\n".join(parts), None)
+
+    def _never(self, operand: Operand, known: Mapping[str, str]) -> str:
+        """The condition that no row of an operand without a moving time is there."""
+        own: dict[str, str] = {}
+        where = self._matched(operand, "y", own)
+        shared = [name for name in own if name in known]
+        values = [f"{own[name]} AS k{i}" for i, name in enumerate(shared)]
+        table = self.absent.get(operand.table, operand.table)
+        rows = f"SELECT {', '.join(values or [_ONE])} FROM {table} AS y{_where(where)}"
+        same = " AND ".join(f"n.k{i} = {known[name]}" for i, name in enumerate(shared))
+        return f"NOT EXISTS (SELECT 1 FROM ({rows}) AS n WHERE {same or 'TRUE'})"
 
     def _matched(self, operand: Operand, alias: str, bound: dict[str, str]) -> list[str]:
         """Conditions on the rows of an operand; columns for new variables are added to `bound`."""
@@ -283,10 +373,17 @@ class Writer:
     def start(self, step: Fixpoint, index: int) -> str:
         predicate = step.predicates[index]
         joins = [j for j in step.start if j.clause.head.predicate == predicate.name]
-        return self.union(predicate, joins, self.clip(predicate))
+        return self.union(predicate, joins, self._new(predicate))
 
     def clip(self, predicate: Predicate) -> Range | None:
         return self.plan.ranges[predicate.name] if predicate.temporal else None
+
+    def _new(self, predicate: Predicate, before: int = 0) -> Range | None:
+        """Where a predicate is derived: after what is given of it, less some ticks `before`."""
+        clip, given = self.clip(predicate), self.plan.given.get(predicate.name)
+        if clip is None or given is None:
+            return clip
+        return clip & Range(given + 1 - before, math.inf)
 
     def candidates(self, step: Fixpoint, index: int, fills: Iterable[str]) -> str | None:
         """What the rules derive from what is new; `fills` are tables already carried on."""
@@ -301,7 +398,7 @@ class Writer:
         ]
         names = ", ".join(self.names(predicate))
         parts += [f"SELECT {names} FROM {table}" for table in fills]
-        return self.merge(predicate, parts, self.clip(predicate)) if parts else None
+        return self.merge(predicate, parts, self._new(predicate)) if parts else None
 
     def news(self, predicate: Predicate, table: str, candidates: str) -> str:
         """The candidates that the table does not hold yet."""
@@ -326,11 +423,18 @@ class Writer:
         return self.merge(predicate, [f"SELECT {names} FROM {t}" for t in tables], None)
 
     def fill_start(self, fill: Fill, table: str) -> str:
-        """What a fill carries on: the new facts that its filter lets pass."""
-        if fill.filter is None:
-            return f"SELECT * FROM {table}"
+        """What a fill carries on: the new facts that its filter lets pass.
+
+        Of those that are given only the last ones lead to ticks at which something is derived.
+        """
         predicate = self.plan.deps.core.predicates[fill.predicate]
-        return self.merge(predicate, [self.join(fill.filter, {0: table})], self.clip(predicate))
+        if fill.filter is not None:
+            passing = self.join(fill.filter, {0: table})
+        elif fill.predicate in self.plan.given:
+            passing = f"SELECT {', '.join(self.names(predicate))} FROM {table}"
+        else:
+            return f"SELECT * FROM {table}"
+        return self.merge(predicate, [passing], self._new(predicate, fill.step))
 
     def fill_ever(self, fill: Fill, table: str) -> str:
         """Every tick from the first one on, or up to the last one: one row per chunk."""
@@ -365,21 +469,61 @@ class Writer:
         """The table, and what it becomes `step` ticks further on."""
         predicate = self.plan.deps.core.predicates[fill.predicate]
         names = columns(len(predicate.types))
-        moved = self.shifted(table, len(names), step)
-        if guard is None:
-            more = f"SELECT {_list(names, 'c', 'b')} FROM {moved} AS x"
-        else:
-            kept = _list([f"x.{n} AS {n}" for n in names], "x.c AS c")
-            same = "".join(
-                f" AND g.{g} = x.{names[i]}"
-                for g, i in zip(columns(len(fill.columns)), fill.columns, strict=True)
-            )
-            more = (
-                f"SELECT {kept}, x.b & g.b AS b FROM {moved} AS x, {guard} AS g"
-                f" WHERE g.c = x.c{same} AND (x.b & g.b) <> 0"
-            )
+        more = self._fill_moved(fill, table, guard, step)
         own = f"SELECT {_list(names, 'c', 'b')} FROM {table}"
         return self.merge(predicate, [own, more], self.clip(predicate))
+
+    def _fill_moved(self, fill: Fill, table: str, guard: str | None, step: int) -> str:
+        names = columns(len(self.plan.deps.core.predicates[fill.predicate].types))
+        moved = self.shifted(table, len(names), step)
+        if guard is None:
+            return f"SELECT {_list(names, 'c', 'b')} FROM {moved} AS x"
+        kept = _list([f"x.{n} AS {n}" for n in names], "x.c AS c")
+        same = "".join(
+            f" AND g.{g} = x.{names[i]}"
+            for g, i in zip(columns(len(fill.columns)), fill.columns, strict=True)
+        )
+        return (
+            f"SELECT {kept}, x.b & g.b AS b FROM {moved} AS x, {guard} AS g"
+            f" WHERE g.c = x.c{same} AND (x.b & g.b) <> 0"
+        )
+
+    def fill_stop(self, fill: Fill, stop: Stop) -> str:
+        """Where one step of a fill must not arrive."""
+        predicate = self.plan.deps.core.predicates[fill.predicate]
+        table = stop.join.operands[0].table
+        there = self.join(stop.join, {0: self.absent.get(table, table)})
+        return self.merge(narrowed(predicate, stop.columns), [there], self.clip(predicate))
+
+    def fill_stop_twice(self, fill: Fill, stop: Stop, table: str, step: int) -> str:
+        """Where twice as many steps must not arrive, `step` being the ticks they take now."""
+        names = columns(len(stop.columns))
+        moved = f"SELECT * FROM {self.shifted(table, len(names), step)} AS y"
+        predicate = self.plan.deps.core.predicates[fill.predicate]
+        narrow = narrowed(predicate, stop.columns)
+        return self.merge(narrow, [f"SELECT * FROM {table}", moved], self.clip(predicate))
+
+    def fill_arrived(
+        self, fill: Fill, table: str, guard: str | None, stops: Sequence[str], step: int
+    ) -> str:
+        """What of a table arrives `step` ticks further on, nothing stopping it on its way."""
+        predicate = self.plan.deps.core.predicates[fill.predicate]
+        names = columns(len(predicate.types))
+        merged = self.merge(
+            predicate, [self._fill_moved(fill, table, guard, step)], self.clip(predicate)
+        )
+        bits = "x.b"
+        joined: list[str] = []
+        for n, (stop, there) in enumerate(zip(fill.stops, stops, strict=True)):
+            same = [
+                f"n{n}.{own} = x.{names[i]}"
+                for own, i in zip(columns(len(stop.columns)), stop.columns, strict=True)
+            ]
+            on = " AND ".join([*same, f"n{n}.c = x.c"])
+            joined.append(f"\nLEFT JOIN {there} AS n{n} ON {on}")
+            bits = f"{bits} & ~coalesce(n{n}.b, CAST(0 AS BIGINT))"
+        kept = _list([f"x.{n} AS {n}" for n in names], "x.c AS c", f"{bits} AS b")
+        return f"SELECT {kept} FROM (\n{merged}\n) AS x{''.join(joined)}\nWHERE ({bits}) <> 0"
 
     # Answers
 
@@ -413,6 +557,38 @@ class Writer:
         return f"SELECT {what} AS n FROM ({self.answers(query)}) AS q"
 
 
+@dataclass(frozen=True)
+class _Absence:
+    """Operands that are taken away together: by the time they follow and their known arguments.
+
+    `time` is empty for those at a fixed tick or without a time, which stay apart by `number`.
+    """
+
+    time: str
+    variable: str | None
+    names: tuple[str, ...]
+    number: int = 0
+
+
+def _together(join: Join, known: Mapping[str, str]) -> dict[_Absence, list[Operand]]:
+    groups: dict[_Absence, list[Operand]] = {}
+    for number, operand in enumerate(join.absent):
+        own = (term.name for term in operand.args if isinstance(term, Variable))
+        names = tuple(sorted(name for name in set(own) if name in known))
+        when = operand.premise.when
+        match when:
+            case Offset():
+                group = _Absence("head", None, names)
+            case Free(variable, _):
+                group = _Absence("free", variable, names)
+            case FixedTick() | Rigid():
+                group = _Absence("", None, names, number)
+            case _:
+                assert_never(when)
+        groups.setdefault(group, []).append(operand)
+    return groups
+
+
 def narrowed(predicate: Predicate, positions: Sequence[int]) -> Predicate:
     """The predicate with only some of its arguments."""
     return replace(predicate, types=tuple(predicate.types[i] for i in positions))
@@ -427,8 +603,8 @@ def _plain(text: str) -> bool:
 
 
 def _timed(join: Join) -> bool:
-    """Whether a clause looks at a time at all."""
-    return any(premise.temporal for premise in join.clause.premises)
+    """Whether a clause looks at facts with a time, beyond their absence."""
+    return any(premise.temporal for premise in join.clause.positive)
 
 
 def _by_time(join: Join) -> dict[str | None, list[int]]:

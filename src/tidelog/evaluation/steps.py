@@ -68,6 +68,8 @@ class StepRunner:
         new = writer.scan(step) if packed is None else f"SELECT * FROM {packed}"
         if step.name not in state:
             self.engine.table(step.name, new)
+            if packed is not None:
+                writer.unmerged.add(step.name)  # each task packed its own facts
             return step.name
         self.engine.table(f"{step.name}_now", new)
         narrow = narrowed(step.predicate, step.columns)
@@ -85,7 +87,9 @@ class StepRunner:
             return
         self.engine.table(f"{step.table}_now", now)
         names = ", ".join(writer.names(step.predicate))
-        # Kept slices are older than new ones: both together hold every bit once.
+        # Kept slices are older than new ones: both together hold every bit once, though a chunk
+        # may have a row of each.
+        writer.unmerged.add(step.table)
         self.engine.view(
             step.table,
             f"SELECT {names} FROM {state[step.table]}"

@@ -81,11 +81,13 @@ class Miss:
     missing: tuple[Missing, ...]
     unmet: tuple[Unmet, ...]
     undecided: tuple[Comparison, ...]  # comparisons on values that are not known
+    in_the_way: tuple[Ground, ...] = ()  # facts whose absence the rule asks for
 
     @cached_property
     def distance(self) -> tuple[float, float]:
         """Facts and comparisons it is short of, all the way down; and by how much these fail."""
-        short, gap = float(len(self.unmet)), sum(unmet.gap for unmet in self.unmet)
+        short = float(len(self.unmet) + len(self.in_the_way))
+        gap = sum(unmet.gap for unmet in self.unmet)
         for missing in self.missing:
             if missing.because is not None:
                 further = missing.because.distance
@@ -248,7 +250,10 @@ class Misses:
         """The miss of one choice of values; None if it leads in a circle."""
         holds: list[Ground] = []
         all_missing: list[Missing] = []
-        for premise in clause.premises:
+        in_the_way = self._in_the_way(clause, one)
+        if in_the_way is None:
+            return None
+        for premise in clause.positive:
             known = one.known(premise)
             whole = len(known) == len(premise.args) + premise.temporal
             if self._is_there(premise, known, whole):
@@ -270,11 +275,24 @@ class Misses:
             for shown, test in zip(written.comparisons, clause.tests, strict=True)
             if one.value(test.left) is None or one.value(test.right) is None
         )
-        if not all_missing and not unmet:
+        if not all_missing and not unmet and not in_the_way:
             return None  # it holds
-        return Miss(
-            named(self.model, goal), written, tuple(holds), tuple(all_missing), unmet, undecided
-        )
+        fact, missing_ = named(self.model, goal), tuple(all_missing)
+        return Miss(fact, written, tuple(holds), missing_, unmet, undecided, in_the_way)
+
+    def _in_the_way(self, clause: Clause, one: _Partial) -> tuple[Ground, ...] | None:
+        """Facts that are there though a clause asks for their absence; None where that is open."""
+        there: list[Ground] = []
+        for premise in clause.negative:
+            known = one.known(premise)
+            named_ = [t for t in premise.args if isinstance(t, Constant) or not t.anonymous]
+            if len(known) < len(named_) + premise.temporal:
+                continue  # of values that are not known nothing is asked
+            if not self.model.knows(premise.predicate, known.get(len(premise.args))):
+                return None
+            rows = self.model.lookup(premise.predicate, known, 1)
+            there += [self._fact(premise.predicate, row) for row in rows]
+        return tuple(there)
 
     def _is_there(self, premise: Premise, known: Mapping[int, Value], whole: bool) -> bool:
         rows = self.model.lookup(premise.predicate, known, 1 if whole else None)

@@ -16,7 +16,7 @@ from itertools import count, islice
 from typing import TypeAlias
 
 from tidelog.analysis.containment import Ground
-from tidelog.evaluation.goal_directed.model import Derivation, FactModel
+from tidelog.evaluation.goal_directed.model import Absence, Derivation, FactModel
 from tidelog.language.program import NOWHERE, Comparison, Rule, Value
 
 # Derivations of one fact by one rule, and in all, that are looked at: usually all there are; where
@@ -30,7 +30,8 @@ MOST_STEPS = 100_000
 class ProofStep:
     """A fact, the rule that gives it (None: an input fact) and where its premises are proved.
 
-    A derived fact that was `kept` when what it rests on was forgotten has no rule either.
+    What is absent needs no proof here: that it does not hold can be asked about. A derived fact
+    that was `kept` when what it rests on was forgotten has no rule either.
     """
 
     fact: Ground
@@ -38,6 +39,7 @@ class ProofStep:
     premises: tuple[int, ...] = ()
     comparisons: tuple[tuple[Comparison, Value, Value], ...] = ()
     kept: bool = False
+    absent: tuple[Absence, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -204,7 +206,9 @@ class Proofs(Derivations):
                 continue
             rule = way.clause.shown
             premises = tuple(order[p] for p in way.premises)
-            steps.append(ProofStep(self._named(fact), rule, premises, sides(rule, way)))
+            compared = sides(rule, way)
+            step = ProofStep(self._named(fact), rule, premises, compared, absent=way.absent)
+            steps.append(step)
         return Proof(tuple(steps), size)
 
     def _below(self, fact: Ground, chosen: dict[Ground, Derivation]) -> tuple[Ground, ...]:

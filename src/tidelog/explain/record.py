@@ -10,16 +10,17 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeAlias
 
 from tidelog.analysis.containment import Ground
+from tidelog.analysis.definitive import Awaited
 from tidelog.analysis.dependencies import Class, Dependencies, dependencies
 from tidelog.analysis.passes import passes
 from tidelog.data.packed import columns, unpack_sql
 from tidelog.errors import DataError
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.goal_directed.goal import whole_model
-from tidelog.evaluation.goal_directed.model import Derivation, FactModel
+from tidelog.evaluation.goal_directed.model import Absence, Derivation, FactModel
 from tidelog.evaluation.open_answers import OpenAnswers
 from tidelog.evaluation.ranges import EMPTY, Range
 from tidelog.evaluation.timeline import Limit
@@ -36,6 +37,9 @@ MOST_SPAN = 10_000_000
 MOST_FACTS = 20_000_000
 # Ticks of a history for which pending answers are recorded at every one of them.
 MOST_TICKS = 48
+
+# A fact that may come: predicate, arguments (None stands for any value) and time.
+PossibleFact: TypeAlias = tuple[str, tuple[Value | None, ...], int]
 
 
 @dataclass(frozen=True)
@@ -55,15 +59,20 @@ class Recorded:
     rule: Rule | None
     premises: tuple[int, ...]
     comparisons: tuple[tuple[Comparison, Value, Value], ...]
+    absent: tuple[Absence, ...] = ()
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """An answer that is pending once everything up to tin has arrived, and what it waits for."""
+    """An answer that is pending once everything up to tin has arrived.
+
+    With what it waits for, and in which ways it would not hold after all.
+    """
 
     tin: int
-    answer: tuple[str, tuple[Value | None, ...], int]
-    waits_for: tuple[tuple[str, tuple[Value | None, ...], int], ...]
+    answer: PossibleFact
+    waits_for: tuple[PossibleFact, ...]
+    unless: tuple[tuple[PossibleFact, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -232,7 +241,7 @@ def _step(
         return Recorded(named(model, fact), None, (), ())
     rule = way.clause.shown
     premises = tuple(place[p] for p in way.premises)
-    return Recorded(named(model, fact), rule, premises, sides(rule, way))
+    return Recorded(named(model, fact), rule, premises, sides(rule, way), way.absent)
 
 
 # Pending answers
@@ -260,8 +269,12 @@ def waiting(
             for tout in answers.open_points(tin, int(asked.low), tin):
                 if time.monotonic() > end:
                     return None
-                for pending in answers.definitive(tin, tout).pending:
-                    waits = tuple((p.predicate, p.args, p.time) for p in pending.waits_for)
+                for pending in answers.pending(tin, tout):
                     answer = (pending.predicate, pending.args, pending.time)
-                    all_waiting.append(Waiting(tin, answer, waits))
+                    unless = tuple(map(_parts, pending.unless))
+                    all_waiting.append(Waiting(tin, answer, _parts(pending.waits_for), unless))
     return tuple(all_waiting)
+
+
+def _parts(facts: Iterable[Awaited]) -> tuple[PossibleFact, ...]:
+    return tuple((fact.predicate, fact.args, fact.time) for fact in facts)

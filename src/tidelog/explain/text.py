@@ -9,6 +9,7 @@ from pathlib import PurePath
 from tidelog.analysis.containment import Ground
 from tidelog.analysis.definitive import shown
 from tidelog.data.ticks import Ticks
+from tidelog.evaluation.goal_directed.model import Absence
 from tidelog.explain.misses import Miss, Missing, Unmet
 from tidelog.explain.proofs import Proof
 from tidelog.explain.why import Why
@@ -100,6 +101,10 @@ class _Tree:
                 else self.line(i)
                 for i in step.premises
             ]
+        below += [
+            _TreeLine(absence_text(a, self.ticks), "absent" if a.input else "nothing gives it")
+            for a in step.absent
+        ]
         below += [_TreeLine(comparison_text(*c), "") for c in step.comparisons]
         return _TreeLine(text, place(step.rule), tuple(below))
 
@@ -112,6 +117,11 @@ class _Tree:
             if len(same) != 1 or same[0] in self.seen:
                 return
             index = same[0]
+
+
+def absence_text(absence: Absence, ticks: Ticks | None = None) -> str:
+    """`not Beat(a, _) @ 5`"""
+    return _timed(f"not {shown(absence.predicate, absence.args, None)}", absence.time, ticks)
 
 
 def comparison_text(comparison: Comparison, left: Value, right: Value) -> str:
@@ -143,6 +153,8 @@ def _missing(miss: Miss, ticks: Ticks | None) -> Iterator[_TreeLine]:
         else:
             there = f"there is {_facts(missing.instead, ticks)}" if missing.instead else ""
             yield _TreeLine(text, there if missing.input else "no rule comes near it")
+    for fact in miss.in_the_way:
+        yield _TreeLine(f"in the way  {fact_text(fact, ticks)}", "the rule asks for its absence")
     for unmet in miss.unmet:
         yield _TreeLine(f"fails    {unmet_text(unmet)}", "")
     for comparison in miss.undecided:
@@ -291,6 +303,11 @@ def fact_json(fact: Ground, ticks: Ticks | None) -> dict[str, object]:
     return rigid if fact.time is None else {**rigid, "time": moment(fact.time, ticks)}
 
 
+def absence_json(absence: Absence, ticks: Ticks | None) -> dict[str, object]:
+    rigid: dict[str, object] = {"predicate": absence.predicate, "args": list(absence.args)}
+    return rigid if absence.time is None else {**rigid, "time": moment(absence.time, ticks)}
+
+
 def proof_json(proof: Proof, ticks: Ticks | None = None) -> dict[str, object]:
     """Steps in order; premises are positions among them."""
     return {
@@ -302,6 +319,7 @@ def proof_json(proof: Proof, ticks: Ticks | None = None) -> dict[str, object]:
                 "kept": step.kept,
                 "premises": list(step.premises),
                 "comparisons": [comparison_text(*c) for c in step.comparisons],
+                "absent": [absence_json(a, ticks) for a in step.absent],
             }
             for step in proof.steps
         ],
@@ -320,6 +338,7 @@ def miss_json(miss: Miss, ticks: Ticks | None = None) -> dict[str, object]:
         **_rule_json(miss.rule),
         "holds": [fact_json(fact, ticks) for fact in miss.holds],
         "missing": [_missing_json(m, ticks) for m in miss.missing],
+        "in_the_way": [fact_json(fact, ticks) for fact in miss.in_the_way],
         "unmet": [
             {
                 "comparison": print_literal(u.comparison),

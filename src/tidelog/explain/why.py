@@ -113,6 +113,8 @@ class _Search:
 
     def __post_init__(self) -> None:
         self.needed = _needed(self.goal)
+        # What is cut off may hold all the same: where absence counts, nothing is cut off.
+        self.cuts = not self.goal.deps.negated
         self.reach = _reach(self.goal.deps.core)
         self.hull = _hull(self.goal)
         self.width = max(FIRST_WINDOW, self.reach)
@@ -125,6 +127,8 @@ class _Search:
     def whole(self) -> bool:
         """Whether everything that matters lies within the window."""
         needed = self.needed
+        if not self.cuts:
+            return needed is not None
         return needed is not None and (needed.empty or needed & self.within == needed)
 
     @property
@@ -133,7 +137,12 @@ class _Search:
         return math.inf if self.whole or not self.reach else self.width // self.reach
 
     def evaluated(self) -> FactModel:
-        return self.goal.evaluate(self.goal.plan(self.within))
+        if self.cuts:
+            return self.goal.evaluate(self.goal.plan(self.within))
+        if self.needed is not None:
+            return self.goal.evaluate(self.goal.plan())
+        limit = Limit.of(self.goal.deps, self.budget, self.goal.engine.progress)
+        return on_timeline(self.goal.engine, self.goal.deps, self.within, limit)
 
     def proofs(self) -> Proofs | None:
         """Proofs of the goal, a smallest one among them; None if it does not hold."""
@@ -274,7 +283,7 @@ def _checked(program: Program, rule: Rule, text: str) -> Ground:
     time = head.time.tick if isinstance(head.time, TimePoint) else None
     if rule.body or len(args) < len(head.args) or (head.time is not None and time is None):
         raise ValueError(f"`{text}` is not a fact: it has {_variables(rule)}")
-    known = (*program.heads, *program.inputs)
+    known = program.predicates
     if head.predicate not in known:
         near = Similar(known).to(head.predicate)
         remedy = f"did you mean {near}?" if near else f"there are {', '.join(known[:10])}"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tidelog.language.diagnostics import (
     Code,
@@ -17,22 +18,16 @@ from tidelog.language.diagnostics import (
 )
 from tidelog.language.parser import parse_source
 from tidelog.language.printer import print_term
+from tidelog.language.profile import Profile, canonical
 from tidelog.language.program import (
     TIME_COLUMN,
     Atom,
     Clock,
-    Comparison,
-    Constant,
     Input,
-    Literal,
-    Negated,
     Origin,
     Output,
-    Outputs,
     Program,
     Rule,
-    Term,
-    Time,
     TimeOffset,
     Variable,
     atom_of,
@@ -109,67 +104,71 @@ def check_program(program: Program, *, complete: bool = True) -> Iterator[Diagno
 
 
 def check_together(
-    program: Program, *, complete: bool = True, meaning: Callable[[Rule], object] | None = None
+    program: Program, *, complete: bool = True, profiles: Sequence[Profile] | None = None
 ) -> Iterator[Diagnostic]:
     """What the statements say together, beyond each rule by itself.
 
-    `meaning` may remember `canonical` of rules, for an editor that checks at every keystroke.
+    `profiles`, one a rule, may be those that an editor remembers. What a check looks for is
+    sought in the profiles' sets first, and only rules that have it are looked at.
     """
+    if profiles is None:
+        profiles = [Profile.of(rule) for rule in program.rules]
+    used = frozenset[str]().union(*(p.used for p in profiles))
     yield from _declared_twice(program)
-    yield from _shapes(program)
-    for rule in program.rules:
-        yield from _lower_case(rule, program)
-    types = infer(program)
+    yield from _shapes(program, profiles)
+    for profile in profiles:
+        if profile.lower_case:
+            yield from _lower_case(profile, program)
+    types = infer(program, [p.constraints for p in profiles])
     yield from types.diagnostics
-    yield from _duplicates(program, meaning or canonical)
-    yield from check_strata(program)
+    yield from _duplicates(profiles)
+    if any(p.absent for p in profiles):
+        yield from check_strata([use for p in profiles for use in p.uses])
     yield from check_reach(program)
     if complete:
-        yield from _outputs(program)
-        yield from _undeclared(program, types)
-        yield from _underivable(program)
-        yield from _unused(program)
+        yield from _outputs(program, used)
+        yield from _undeclared(program, profiles, used, types)
+        yield from _underivable(program, profiles)
+        yield from _unused(program, used)
 
 
 # Declarations
 
 
 def _declared_twice(program: Program) -> Iterator[Diagnostic]:
-    inputs: dict[str, Input] = {}
-    for statement in program.statements:
-        if isinstance(statement, Input):
-            first = inputs.setdefault(statement.predicate, statement)
-            if first is not statement:
-                yield Diagnostic(
-                    Code.DECLARED_TWICE,
-                    f"input `{statement.predicate}` is declared twice",
-                    statement.origin,
-                    (Note("the first declaration", first.origin),),
-                    "keep one of them",
-                )
-            names = [column.name for column in statement.columns]
-            if statement.time is not None:
-                names.append(statement.time)
-            yield from _repeated(names, statement.predicate, statement.origin)
-        elif isinstance(statement, Outputs):
-            for item in statement.items:
-                yield from _repeated(item.columns or (), item.predicate, item.origin)
-    yield from _clocks(program)
-    outputs: dict[str, Output] = {}
+    inputs = [s for s in program.statements if isinstance(s, Input)]
+    yield from _more_than_once(inputs, "input", "is declared twice", "the first declaration")
+    for declaration in inputs:
+        names = [column.name for column in declaration.columns]
+        if declaration.time is not None:
+            names.append(declaration.time)
+        yield from _repeated(names, declaration.predicate, declaration.origin)
     for item in program.output_items:
-        listed = outputs.setdefault(item.predicate, item)
-        if listed is not item:
+        yield from _repeated(item.columns or (), item.predicate, item.origin)
+    yield from _clocks(program)
+    yield from _more_than_once(program.output_items, "output", "is listed twice", "the first time")
+
+
+def _more_than_once(
+    items: Sequence[Input | Output], kind: str, what: str, before: str
+) -> Iterator[Diagnostic]:
+    first: dict[str, Input | Output] = {}
+    for item in items:
+        known = first.setdefault(item.predicate, item)
+        if known is not item:
             yield Diagnostic(
                 Code.DECLARED_TWICE,
-                f"output `{item.predicate}` is listed twice",
+                f"{kind} `{item.predicate}` {what}",
                 item.origin,
-                (Note("the first time", listed.origin),),
+                (Note(before, known.origin),),
                 "keep one of them",
             )
 
 
 def _clocks(program: Program) -> Iterator[Diagnostic]:
     """A clock is nothing else: it holds at every tick whatever rules and data say."""
+    if not program.clocks:
+        return
     taken: dict[str, tuple[str, Origin]] = {}
     for name, declaration in program.declarations.items():
         taken[name] = ("an input", declaration.origin)
@@ -200,8 +199,8 @@ def _repeated(names: Iterable[str], predicate: str, origin: Origin) -> Iterator[
             )
 
 
-def _outputs(program: Program) -> Iterator[Diagnostic]:
-    known = {*program.heads, *program.inputs, *program.clocks}
+def _outputs(program: Program, used: frozenset[str]) -> Iterator[Diagnostic]:
+    known = {*program.heads, *program.declarations, *program.clocks, *used}
     similar = Similar(known)
     for item in program.output_items:
         if item.predicate not in known:
@@ -219,14 +218,18 @@ def _outputs(program: Program) -> Iterator[Diagnostic]:
 # Shapes: one arity and one sort a predicate
 
 
-def _shapes(program: Program) -> Iterator[Diagnostic]:
+def _shapes(program: Program, profiles: Sequence[Profile]) -> Iterator[Diagnostic]:
     first: dict[str, tuple[int, bool, Origin]] = {
         name: (len(d.columns), d.time is not None, d.origin)
         for name, d in program.declarations.items()
     }
     for name, clock in program.clocks.items():
         first[name] = (0, True, clock.origin)
-    for rule in program.rules:
+    declared = {(name, arity, temporal) for name, (arity, temporal, _) in first.items()}
+    shapes = Counter(name for name, _, _ in declared.union(*(p.shapes for p in profiles)))
+    asked = {name for name, n in shapes.items() if n > 1}
+    asked.update(item.predicate for item in program.output_items if item.columns is not None)
+    for rule in (p.rule for p in profiles if not asked.isdisjoint(p.predicates)):
         for atom in (rule.head, *rule.atoms):
             arity, temporal = len(atom.args), atom.time is not None
             known = first.setdefault(atom.predicate, (arity, temporal, atom.origin))
@@ -405,37 +408,23 @@ def _unsafe_negations(rule: Rule, uses: _Uses) -> Iterator[tuple[Diagnostic, Var
             )
 
 
-def _lower_case(rule: Rule, program: Program) -> Iterator[Diagnostic]:
+def _lower_case(profile: Profile, program: Program) -> Iterator[Diagnostic]:
     """Names in lower case that stand in the head and in the body, as variables usually do.
 
     They are constants, and may well be meant so: only what looks like a variable's name is
     mentioned, and quotes make it plain text for certain.
     """
-    heads = [t for t in rule.head.args if isinstance(t, Constant) and _bare_name(t)]
-    if not heads:
-        return
-    bodies = [(atom, i, t) for atom in rule.atoms for i, t in enumerate(atom.args)]
-    all_constant = not any(rule.head.variables)
-    for constant in dict.fromkeys(heads):
-        name = str(constant.value)
-        uses = [(atom, i, t) for atom, i, t in bodies if t == constant]
-        column = any(_column(program, atom, i) == name for atom, i, _ in uses)
-        if uses and (len(name) == 1 or column or all_constant):
+    for seen in profile.lower_case:
+        name = str(seen.constant.value)
+        if seen.likely or any(_column(program, atom, i) == name for atom, i, _ in seen.uses):
             yield Diagnostic(
                 Code.LOWER_CASE,
                 f'`{name}` is the text "{name}", not a variable',
-                constant.origin,
-                (Note("here it stands in the body", uses[0][2].origin),),
+                seen.constant.origin,
+                (Note("here it stands in the body", seen.uses[0][2].origin),),
                 f"variables start upper case: write `{name[0].upper()}{name[1:]}`;"
                 f' if the text is meant, write `"{name}"`',
             )
-
-
-def _bare_name(constant: Constant) -> bool:
-    """Whether a text was written without quotes: then it is as long in the file as it is."""
-    origin, value = constant.origin, constant.value
-    same_length = isinstance(value, str) and origin.end_column - origin.column == len(value)
-    return same_length and origin.line == origin.end_line
 
 
 def _column(program: Program, atom: Atom, position: int) -> str | None:
@@ -460,10 +449,13 @@ def _fact_hint(variable: Variable, head: Atom) -> str:
 # The program as a whole
 
 
-def _duplicates(program: Program, meaning: Callable[[Rule], object]) -> Iterator[Diagnostic]:
+def _duplicates(profiles: Sequence[Profile]) -> Iterator[Diagnostic]:
+    meanings = Counter(p.meaning for p in profiles)
+    if len(meanings) == len(profiles):
+        return
     first: dict[object, Rule] = {}
-    for rule in program.rules:
-        known = first.setdefault(meaning(rule), rule)
+    for rule in (p.rule for p in profiles if meanings[p.meaning] > 1):
+        known = first.setdefault(canonical(rule), rule)
         if known is not rule:
             kind = "rule" if rule.body else "fact"
             yield Diagnostic(
@@ -475,53 +467,22 @@ def _duplicates(program: Program, meaning: Callable[[Rule], object]) -> Iterator
             )
 
 
-def canonical(rule: Rule) -> object:
-    """Equal for rules that differ in names of variables and, mostly, in the order of the body."""
-    names: dict[str, int] = {}
-
-    def term(t: Term) -> object:
-        return names.setdefault(t.name, len(names)) if isinstance(t, Variable) else t
-
-    def time(t: Time | None, shift: dict[str, int]) -> object:
-        if isinstance(t, TimeOffset):
-            # Only distances between times matter: `P @ T+1 :- E @ T` is `P @ T :- E @ T-1`.
-            shift.setdefault(t.variable.name, t.offset)
-            name = names.setdefault(t.variable.name, len(names))
-            return (name, t.offset - shift[t.variable.name])
-        return t
-
-    def shape(literal: Literal) -> tuple[str, str, int, tuple[str, ...]]:
-        if isinstance(literal, Comparison):
-            return ("~", literal.operator, 0, ())
-        atom = literal.atom if isinstance(literal, Negated) else literal
-        offset = atom.time.offset if isinstance(atom.time, TimeOffset) else 0
-        constants = tuple(repr(t) if isinstance(t, Constant) else "" for t in atom.args)
-        return ("not" if atom is not literal else "", atom.predicate, offset, constants)
-
-    shift: dict[str, int] = {}
-    parts: list[object] = []
-    for literal in (rule.head, *sorted(rule.body, key=shape)):
-        if isinstance(literal, Comparison):
-            parts.append((term(literal.left), literal.operator, term(literal.right)))
-            continue
-        atom = literal.atom if isinstance(literal, Negated) else literal
-        said = (atom.predicate, tuple(map(term, atom.args)), time(atom.time, shift))
-        parts.append(said if atom is literal else ("not", said))
-    return (parts[0], frozenset(parts[1:]))
-
-
-def _undeclared(program: Program, types: Types) -> Iterator[Diagnostic]:
+def _undeclared(
+    program: Program, profiles: Sequence[Profile], used: frozenset[str], types: Types
+) -> Iterator[Diagnostic]:
     defined = {*program.declarations, *program.heads, *program.clocks}
+    unknown = set(used - defined)
+    if not unknown:
+        return
     similar = Similar(defined)
-    negated = {atom.predicate for rule in program.rules for atom in rule.negative}
-    done: set[str] = set()
-    for rule in program.rules:
+    negated = frozenset[str]().union(*(p.absent for p in profiles))
+    for rule in (p.rule for p in profiles if not unknown.isdisjoint(p.used)):
         # Where a predicate is negated, that is the place to show.
         for atom in (*rule.negative, *rule.positive):
             name = atom.predicate
-            if name in defined or name in done or (name in negated and atom not in rule.negative):
+            if name not in unknown or (name in negated and atom not in rule.negative):
                 continue
-            done.add(name)
+            unknown.remove(name)
             near = similar.to(name)
             hint = f"if it is an input, declare it: {_declaration(atom, types)}"
             if name in negated:
@@ -552,24 +513,28 @@ def _declaration(atom: Atom, types: Types) -> str:
     return f"`input {atom.predicate}{f'({columns})' if columns else ''}{time}.`"
 
 
-def _underivable(program: Program) -> Iterator[Diagnostic]:
-    derivable = derivable_predicates(program)
+def _underivable(program: Program, profiles: Sequence[Profile]) -> Iterator[Diagnostic]:
+    there = derivable_predicates(program, profiles)
+    never = set(program.heads) - there
+    if not never:
+        return
     done: set[str] = set()
-    for rule in program.rules:
-        name = rule.head.predicate
-        if name not in derivable and name not in done:
+    for profile in profiles:
+        head = profile.rule.head
+        name = head.predicate
+        if name in never and name not in done:
             done.add(name)
-            missing = next(a for a in rule.positive if a.predicate not in derivable)
+            missing = next(a for a in profile.positive if a.predicate not in there)
             yield Diagnostic(
                 Code.UNDERIVABLE,
                 f"nothing can derive `{name}`",
-                rule.head.origin,
+                head.origin,
                 (Note(f"this needs `{missing.predicate}`, which never holds", missing.origin),),
                 "rules that only need one another never fire: add a rule or a fact to start from",
             )
-    for rule in program.rules:
+    for rule in (p.rule for p in profiles if not never.isdisjoint(p.absent)):
         for atom in rule.negative:
-            if atom.predicate not in derivable and atom.predicate in program.heads:
+            if atom.predicate in never:
                 yield Diagnostic(
                     Code.NEVER_THERE,
                     f"`not {atom.predicate}` is always true: nothing can derive `{atom.predicate}`",
@@ -578,13 +543,16 @@ def _underivable(program: Program) -> Iterator[Diagnostic]:
                 )
 
 
-def derivable_predicates(program: Program) -> set[str]:
+def derivable_predicates(program: Program, profiles: Sequence[Profile] | None = None) -> set[str]:
     """Inputs, clocks, and heads of rules all of whose positive predicates are derivable."""
-    uses = [(rule.head.predicate, {a.predicate for a in rule.positive}) for rule in program.rules]
-    return derivable(uses, (*program.inputs, *program.clocks))
+    if profiles is None:
+        profiles = [Profile.of(rule) for rule in program.rules]
+    used = frozenset[str]().union(*(p.used for p in profiles))
+    given = {*program.declarations, *program.clocks, *used.difference(program.heads)}
+    return derivable([(p.rule.head.predicate, p.needs) for p in profiles], given)
 
 
-def derivable(uses: Sequence[tuple[str, set[str]]], given: Iterable[str]) -> set[str]:
+def derivable(uses: Sequence[tuple[str, Set[str]]], given: Iterable[str]) -> set[str]:
     """What is given, and heads all of whose needs are derivable.
 
     >>> sorted(derivable([("P", {"E"}), ("Q", {"P", "R"}), ("R", {"R"})], ["E"]))
@@ -612,11 +580,10 @@ def derivable(uses: Sequence[tuple[str, set[str]]], given: Iterable[str]) -> set
     return reached
 
 
-def _unused(program: Program) -> Iterator[Diagnostic]:
-    used = {atom.predicate for rule in program.rules for atom in rule.atoms}
-    used.update(program.outputs)
+def _unused(program: Program, used: frozenset[str]) -> Iterator[Diagnostic]:
+    asked = used.union(program.outputs)
     for name, declaration in program.declarations.items():
-        if name not in used:
+        if name not in asked:
             yield Diagnostic(
                 Code.UNUSED_INPUT,
                 f"input `{name}` is not used by any rule",
@@ -669,10 +636,11 @@ def _distance(one: str, two: str) -> int:
     return max(len(one), len(two)) - same - end
 
 
-def _variants(name: str) -> set[str]:
+@lru_cache(maxsize=20_000)
+def _variants(name: str) -> frozenset[str]:
     folded = name.casefold()
     if len(folded) < 3:
-        return {folded}  # one letter is not evidence enough
+        return frozenset({folded})  # one letter is not evidence enough
     if len(folded) > 40:
-        return {folded}  # nor is one slip in so long a name worth the memory
-    return {folded, *(folded[:i] + folded[i + 1 :] for i in range(len(folded)))}
+        return frozenset({folded})  # nor is one slip in so long a name worth the memory
+    return frozenset((folded, *(folded[:i] + folded[i + 1 :] for i in range(len(folded)))))

@@ -70,6 +70,10 @@ def parse_source(source: Source) -> Parsed:
     return Parsed(Program(tuple(statements)), tuple(order))
 
 
+# What may follow the word `not`, whether or not it belongs there; else it is a name as any other.
+_AFTER_NOT = (Kind.NAME, Kind.INT, Kind.DECIMAL, Kind.TEXT)
+
+
 class _GiveUp(Exception):
     """The current statement cannot be read; its error is already reported."""
 
@@ -279,6 +283,9 @@ class _Parser:
 
     def rule(self) -> Rule:
         start = self.token.start
+        if self.token.text == "not" and self.peek().kind is Kind.NAME:
+            hint = "a head says what holds; `not` stands in bodies"
+            raise self.unexpected("a rule, a fact or a declaration", hint)
         head = self.atom("a rule, a fact or a declaration")
         body: list[Literal] = []
         if self.take(":-"):
@@ -298,7 +305,7 @@ class _Parser:
         if self.token.kind is Kind.NAME and not (
             nxt.kind is Kind.SYMBOL and nxt.text in _OPERATORS
         ):
-            if self.token.text == "not" and nxt.kind is Kind.NAME:
+            if self.token.text == "not" and nxt.kind in _AFTER_NOT:
                 return self.negated()
             return self.atom("an atom or a comparison")
         left = self.term("an atom or a comparison")

@@ -7,10 +7,10 @@ same order, wherever they were read from.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import TypeAlias, assert_never
+from typing import TypeAlias, TypeVar, assert_never
 
 # Times, offsets and integers are 64-bit everywhere they are stored.
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
@@ -266,16 +266,20 @@ class Program:
     @cached_property
     def declarations(self) -> dict[str, Input]:
         """The declared inputs; the first one where a name is declared twice."""
-        inputs: dict[str, Input] = {}
-        for statement in self.statements:
-            if isinstance(statement, Input):
-                inputs.setdefault(statement.predicate, statement)
-        return inputs
+        return _by_predicate(s for s in self.statements if isinstance(s, Input))
 
     @cached_property
     def heads(self) -> tuple[str, ...]:
         """The predicates that have a rule or a fact, in order of appearance."""
-        return tuple(dict.fromkeys(rule.head.predicate for rule in self.rules))
+        return tuple(self.heads_of)
+
+    @cached_property
+    def heads_of(self) -> dict[str, list[Atom]]:
+        """The heads of its rules and facts, by predicate."""
+        heads: dict[str, list[Atom]] = {}
+        for rule in self.rules:
+            heads.setdefault(rule.head.predicate, []).append(rule.head)
+        return heads
 
     @cached_property
     def inputs(self) -> tuple[str, ...]:
@@ -289,11 +293,12 @@ class Program:
     @cached_property
     def clocks(self) -> dict[str, Clock]:
         """The declared clocks; the first one where a name is declared twice."""
-        clocks: dict[str, Clock] = {}
-        for statement in self.statements:
-            if isinstance(statement, Clock):
-                clocks.setdefault(statement.predicate, statement)
-        return clocks
+        return _by_predicate(s for s in self.statements if isinstance(s, Clock))
+
+    @cached_property
+    def predicates(self) -> tuple[str, ...]:
+        """What can be asked for: heads, inputs and clocks."""
+        return tuple(dict.fromkeys([*self.heads, *self.inputs, *self.clocks]))
 
     @cached_property
     def outputs(self) -> tuple[str, ...]:
@@ -315,7 +320,7 @@ class Program:
                 return item.columns
         if predicate in self.declarations:
             return _unique([column.name for column in self.declarations[predicate].columns])
-        heads = [rule.head for rule in self.rules if rule.head.predicate == predicate]
+        heads = self.heads_of.get(predicate, [])
         names: list[str] = []
         for i in range(len(heads[0].args) if heads else 0):
             variables = (
@@ -330,6 +335,35 @@ class Program:
         from tidelog.language.printer import print_program
 
         return print_program(self)
+
+
+_Declaration = TypeVar("_Declaration", Input, Clock)
+
+
+def _by_predicate(declarations: Iterator[_Declaration]) -> dict[str, _Declaration]:
+    first: dict[str, _Declaration] = {}
+    for declaration in declarations:
+        first.setdefault(declaration.predicate, declaration)
+    return first
+
+
+def ticking_from(program: Program, first: int) -> Program:
+    """The program with its clocks written out: a fact at the first tick, and a rule.
+
+    >>> print(ticking_from(Program((Clock("Tick"),)), 7), end="")
+    Tick @ 7.
+    Tick @ T+1 :- Tick @ T.
+    """
+    statements: list[Statement] = []
+    for statement in program.statements:
+        if isinstance(statement, Clock):
+            name, origin, time = statement.predicate, statement.origin, Variable("T")
+            statements.append(Rule(Atom(name, (), TimePoint(first)), (), origin))
+            later = Atom(name, (), TimeOffset(time, 1))
+            statements.append(Rule(later, (Atom(name, (), TimeOffset(time)),), origin))
+        else:
+            statements.append(statement)
+    return replace(program, statements=tuple(statements))
 
 
 # The last column of every temporal answer.

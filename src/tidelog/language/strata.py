@@ -8,34 +8,30 @@ zero exactly if its offsets sum to less than 0 (or to 0 without any `not`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tidelog.language.diagnostics import Code, Diagnostic, Note
 from tidelog.language.graph import Arc, components, longest
 from tidelog.language.printer import print_time
-from tidelog.language.program import Atom, Negated, Program, Rule, Time, TimeOffset, atom_of
+from tidelog.language.program import Atom, Negated, Rule, Time, TimeOffset, atom_of
+
+_EVERY_WAY = "a cycle through `not` must look strictly back, as in `not P @ T-1`"
 
 
 @dataclass(frozen=True)
-class _Use:
+class Use:
     """One use of a predicate in a rule; `offset` is None where the head's time does not fix it."""
 
     rule: Rule
     atom: Atom
     negated: bool
     offset: int | None
-
-    @property
-    def head(self) -> str:
-        return self.rule.head.predicate
-
-    @property
-    def body(self) -> str:
-        return self.atom.predicate
+    head: str
+    body: str
 
 
-def check_strata(program: Program) -> Iterator[Diagnostic]:
+def check_strata(uses: Sequence[Use]) -> Iterator[Diagnostic]:
     """The cycles through `not` that do not look strictly back, one for each group of rules.
 
     >>> from tidelog.language.checks import check
@@ -43,25 +39,24 @@ def check_strata(program: Program) -> Iterator[Diagnostic]:
     >>> print(report.errors[0].message)
     a cycle through `not`: P @ T needs the absence of Q @ T needs the absence of P @ T
     """
-    if not any(rule.negative for rule in program.rules):
-        return
-    uses = [use for rule in program.rules for use in _uses(rule)]
     successors: dict[str, list[str]] = {}
     for use in uses:
         successors.setdefault(use.head, []).append(use.body)
-    for component in components(successors, successors):
-        inside = set(component)
-        own = [use for use in uses if use.head in inside and use.body in inside]
-        if any(use.negated for use in own):
-            yield from _component(component, own)
+    groups = components(successors, successors)
+    number = {name: i for i, names in enumerate(groups) for name in names}
+    inside = [use for use in uses if number[use.head] == number[use.body]]
+    for i in sorted({number[use.head] for use in inside if use.negated}):
+        yield from _component(groups[i], [use for use in inside if number[use.head] == i])
 
 
-def _uses(rule: Rule) -> Iterator[_Use]:
+def uses(rule: Rule) -> Iterator[Use]:
+    """What a rule needs, there or absent."""
     for literal in rule.body:
         atom = atom_of(literal)
         if atom is not None:
             offset = _offset(rule.head.time, atom.time)
-            yield _Use(rule, atom, isinstance(literal, Negated), offset)
+            names = rule.head.predicate, atom.predicate
+            yield Use(rule, atom, isinstance(literal, Negated), offset, *names)
 
 
 def _offset(head: Time | None, body: Time | None) -> int | None:
@@ -70,7 +65,7 @@ def _offset(head: Time | None, body: Time | None) -> int | None:
     return body.offset - head.offset if head.variable == body.variable else None
 
 
-def _component(names: list[str], uses: list[_Use]) -> Iterator[Diagnostic]:
+def _component(names: list[str], uses: list[Use]) -> Iterator[Diagnostic]:
     """Predicates that need one another, some of them absent."""
     timeless = next((use for use in uses if use.offset is None), None)
     if timeless is not None:
@@ -84,19 +79,23 @@ def _component(names: list[str], uses: list[_Use]) -> Iterator[Diagnostic]:
     ]
     _, around = longest(names, arcs, dict.fromkeys(names, 0))
     if around:
-        yield _finding([uses[arc.label] for arc in around], _look_back(uses, around))
+        cycle = [uses[arc.label] for arc in around]
+        hint = _look_back(uses, around)
+        if not any(use.negated for use in cycle):
+            # It can be gone round as often as one likes before the `not`.
+            ahead = cycle[0].head
+            cycle = _path(uses, next(use for use in uses if use.negated), cycle[0])
+            hint = f"`{ahead}` also needs itself at later ticks: {_EVERY_WAY}"
+        yield _finding(cycle, hint)
 
 
-def _look_back(uses: list[_Use], around: Iterable[Arc]) -> str:
+def _look_back(uses: list[Use], around: Iterable[Arc]) -> str:
     ticks = sum(uses[arc.label].offset or 0 for arc in around)
     sum_ = f"{ticks:+d}" if ticks else "0"
-    return (
-        f"the offsets of this cycle sum to {sum_}: a cycle through `not` must look strictly back,"
-        " as in `not P @ T-1`"
-    )
+    return f"the offsets of this cycle sum to {sum_}: {_EVERY_WAY}"
 
 
-def _path(uses: list[_Use], first: _Use, through: _Use) -> list[_Use]:
+def _path(uses: list[Use], first: Use, through: Use) -> list[Use]:
     """A closed walk along two uses, which are in one component."""
     walk = [first]
     for goal in (through, first):
@@ -106,16 +105,16 @@ def _path(uses: list[_Use], first: _Use, through: _Use) -> list[_Use]:
     return walk if first is not through else [first, *_way(uses, first.body, first.head)]
 
 
-def _way(uses: list[_Use], start: str, goal: str) -> list[_Use]:
+def _way(uses: list[Use], start: str, goal: str) -> list[Use]:
     """A shortest way from a predicate to one that it needs."""
-    came: dict[str, _Use | None] = {start: None}
+    came: dict[str, Use | None] = {start: None}
     layer = [start]
     while goal not in came:
         step = [use for use in uses if use.head in layer and use.body not in came]
         for use in step:
             came.setdefault(use.body, use)
         layer = [use.body for use in step]
-    way: list[_Use] = []
+    way: list[Use] = []
     last = came[goal]
     while last is not None:
         way.append(last)
@@ -123,7 +122,7 @@ def _way(uses: list[_Use], start: str, goal: str) -> list[_Use]:
     return way[::-1]
 
 
-def _finding(cycle: list[_Use], hint: str) -> Diagnostic:
+def _finding(cycle: list[Use], hint: str) -> Diagnostic:
     at: int | None = 0
     first = cycle[0].rule.head
     told = first.predicate + (" @ T" if isinstance(first.time, TimeOffset) else "")

@@ -6,7 +6,9 @@ Positions that share a variable, or are compared, share a type. An integer const
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
 from typing import TypeAlias, assert_never
 
 from tidelog.language.diagnostics import Code, Diagnostic, Note
@@ -15,6 +17,7 @@ from tidelog.language.program import (
     Atom,
     Comparison,
     Constant,
+    Input,
     Negated,
     Operator,
     Origin,
@@ -28,12 +31,23 @@ from tidelog.language.program import (
 _ORDER = (Operator.LT, Operator.LE, Operator.GT, Operator.GE)
 
 
+# An argument of a predicate.
+Position: TypeAlias = tuple[str, int]
+
+
 @dataclass(frozen=True)
 class Types:
-    """Per predicate, the type of each argument; None where nothing in the program says."""
+    """The types of the arguments of predicates, and the clashes."""
 
-    columns: dict[str, tuple[Type | None, ...]]
     diagnostics: tuple[Diagnostic, ...]
+    _arities: Mapping[str, int]
+    _type: Callable[[Position], Type | None]
+
+    @cached_property
+    def columns(self) -> dict[str, tuple[Type | None, ...]]:
+        """Per predicate, the type of each argument; None where nothing in the program says."""
+        arities = self._arities.items()
+        return {name: tuple(self._type((name, i)) for i in range(n)) for name, n in arities}
 
     def fit(self, predicate: str, args: tuple[Term, ...]) -> tuple[Term, ...]:
         """The arguments with integer constants widened where the column is a float."""
@@ -50,6 +64,206 @@ def widen(term: Term, type_: Type | None) -> Term:
     if type_ is Type.FLOAT and isinstance(term, Constant) and term.type is Type.INT:
         return replace(term, value=float(term.value), type=Type.FLOAT)
     return term
+
+
+# What is said of a type, as bits. Rules say it piece by piece, and most say nothing new: whether
+# the pieces agree is seen without looking at the rules themselves.
+
+_TEXT, _BOOL, _FLOAT, _INT, _INTEGER, _INEXACT, _COMPARED, _ORDERED = (1 << i for i in range(8))
+_BITS = {Type.TEXT: _TEXT, Type.BOOL: _BOOL, Type.FLOAT: _FLOAT, Type.INT: _INT}
+
+
+@cache
+def _agrees(said: int) -> bool:
+    """Whether one type is all that is said."""
+    types = said & (_TEXT | _BOOL | _FLOAT | _INT)
+    return not (
+        types & (types - 1)
+        or (said & _INTEGER and types & (_TEXT | _BOOL))
+        or (said & _INEXACT and types & _FLOAT)
+        or (said & _ORDERED and types & _BOOL)
+    )
+
+
+@cache
+def _type(said: int) -> Type | None:
+    """The type that is said, if it is one."""
+    stated = next((type_ for type_, bit in _BITS.items() if said & bit), None)
+    return stated or (Type.INT if said & _INTEGER else None)
+
+
+def _said_by(constant: Constant) -> int:
+    if constant.type is not Type.INT:
+        return _BITS[constant.type]
+    return _INTEGER if _exact(constant) else _INTEGER | _INEXACT
+
+
+def _exact(integer: Constant) -> bool:
+    """Whether an integer that becomes a float is still the same number."""
+    return int(float(integer.value)) == integer.value
+
+
+# Positions of one type, and what is said of it.
+_Said: TypeAlias = tuple[tuple[Position, ...], int]
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """What a rule says of types, as data that is kept while other rules change."""
+
+    arities: tuple[tuple[str, int], ...]  # of its atoms, the body first
+    groups: tuple[_Said, ...]
+    wrong: bool  # it contradicts itself, whatever the other rules say
+
+
+def constraints(rule: Rule, arities: Mapping[str, int] | None = None) -> Constraints:
+    """What a rule says; of atoms with another number of arguments than in `arities`, nothing."""
+    seen: list[tuple[str, int]] = []
+    groups: list[_Said] = []
+    variables: dict[str, _Group] = {}
+    wrong = False
+    for literal in (*rule.body, rule.head):
+        if isinstance(literal, Comparison):
+            wrong |= not _compared(literal, variables)
+            continue
+        atom = literal.atom if isinstance(literal, Negated) else literal
+        name, n = atom.predicate, len(atom.args)
+        seen.append((name, n))
+        if arities is not None and arities[name] != n:
+            continue
+        for i, term in enumerate(atom.args):
+            if isinstance(term, Constant):
+                groups.append((((name, i),), _said_by(term)))
+            else:
+                variables.setdefault(term.name, _Group()).positions.append((name, i))
+    for group in dict.fromkeys(variables.values()):
+        if not group.positions:
+            wrong |= not _agrees(group.said)
+        elif group.said or len(group.positions) > 1:
+            groups.append((tuple(group.positions), group.said))
+    return Constraints(tuple(seen), tuple(groups), wrong)
+
+
+@dataclass(slots=True, eq=False)
+class _Group:
+    """Variables of a rule that have one type: where they stand, and what is said of it."""
+
+    positions: list[Position] = field(default_factory=list)
+    said: int = 0
+
+
+def _compared(comparison: Comparison, variables: dict[str, _Group]) -> bool:
+    """Make the sides one group; False where they are constants that do not go together."""
+    group = _Group(said=_COMPARED | (_ORDERED if comparison.operator in _ORDER else 0))
+    for term in (comparison.left, comparison.right):
+        if isinstance(term, Constant):
+            group.said |= _said_by(term)
+            continue
+        other = variables.setdefault(term.name, group)
+        if other is not group:
+            group.positions += other.positions
+            group.said |= other.said
+            for name, one in variables.items():
+                if one is other:
+                    variables[name] = group
+    return _agrees(group.said)
+
+
+class _Classes:
+    """Positions that have one type, by what all rules say, and what is said of each class."""
+
+    def __init__(self) -> None:
+        self.parent: dict[Position, Position] = {}
+        self.said: dict[Position, int] = {}
+
+    def root(self, position: Position) -> Position:
+        parent = self.parent
+        above = parent.setdefault(position, position)
+        while above is not position:
+            parent[position] = position = parent[above]
+            above = parent[position]
+        return position
+
+    def add(self, groups: Iterable[_Said]) -> None:
+        parent, known = self.parent, self.said
+        for positions, said in groups:
+            first = None
+            for node in positions:
+                # As in `root`: it is here that a long program spends its time.
+                above = parent.setdefault(node, node)
+                while above is not node:
+                    parent[node] = node = parent[above]
+                    above = parent[node]
+                if first is None:
+                    first = node
+                elif node is not first:
+                    parent[node] = first
+            if said and first is not None:
+                known[first] = known.get(first, 0) | said
+
+    def close(self) -> None:
+        """Say of each class, at its root, what is said of all its positions."""
+        said, self.said = self.said, {}
+        for position, bits in said.items():
+            root = self.root(position)
+            self.said[root] = self.said.get(root, 0) | bits
+
+
+def infer(program: Program, said: Sequence[Constraints] | None = None) -> Types:
+    """Types of every predicate's arguments, and the clashes.
+
+    `said` may have the constraints of each rule. Predicates must have one arity each; atoms that
+    differ from a predicate's first use in their number of arguments are passed over, since they are
+    reported elsewhere.
+    """
+    if said is None:
+        said = [constraints(rule) for rule in program.rules]
+    arities = {name: len(d.columns) for name, d in program.declarations.items()}
+    for name in program.clocks:
+        arities.setdefault(name, 0)
+    several: set[str] = set()
+    for each in said:
+        for name, n in each.arities:
+            if arities.setdefault(name, n) != n:
+                several.add(name)
+    if several:
+        said = [
+            constraints(rule, arities) if any(name in several for name, _ in each.arities) else each
+            for rule, each in zip(program.rules, said, strict=True)
+        ]
+    classes = _Classes()
+    for name, declaration in program.declarations.items():
+        types = ((i, column.type) for i, column in enumerate(declaration.columns))
+        classes.add([(((name, i),), _BITS[type_]) for i, type_ in types if type_])
+    classes.add(group for each in said for group in each.groups)
+    classes.close()
+    return _told(program, said, arities, classes)
+
+
+def _told(
+    program: Program, said: Sequence[Constraints], arities: dict[str, int], classes: _Classes
+) -> Types:
+    """The types, and what is to be said of classes that have none.
+
+    What the findings are depends on the order of rules; it is found out by going through those
+    that speak of such a class.
+    """
+    clashing = {root for root, bits in classes.said.items() if not _agrees(bits)}
+    inference = _Inference(program.declarations, arities)
+    if clashing or any(each.wrong for each in said):
+        inference.run(
+            (rule, each)
+            for rule, each in zip(program.rules, said, strict=True)
+            if each.wrong or any(classes.root(group[0]) in clashing for group, _ in each.groups)
+        )
+
+    def column(position: Position) -> Type | None:
+        root = classes.root(position)
+        if root in clashing:
+            return inference.position(position).root().resolved
+        return _type(classes.said.get(root, 0))
+
+    return Types(tuple(inference.diagnostics), arities, column)
 
 
 _Place: TypeAlias = Variable | Constant | Comparison
@@ -87,47 +301,54 @@ class _Class:
         return Note(f"`{print_term(constant)}` is int", constant.origin)
 
 
-def infer(program: Program) -> Types:
-    """Types of every predicate's arguments, and the clashes.
-
-    Predicates must have one arity each; atoms that differ from a predicate's first use in their
-    number of arguments are passed over, since they are reported elsewhere.
-    """
-    inference = _Inference(program)
-    inference.run()
-    columns = {
-        predicate: tuple(c.root().resolved for c in classes)
-        for predicate, classes in inference.positions.items()
-    }
-    return Types(columns, tuple(inference.diagnostics))
-
-
 class _Inference:
-    def __init__(self, program: Program) -> None:
-        self.program = program
-        self.positions: dict[str, list[_Class]] = {}
+    """Goes through rules one by one and says where one clashes with those before it."""
+
+    def __init__(self, declarations: Mapping[str, Input], arities: Mapping[str, int]) -> None:
+        self.declarations = declarations
+        self.arities = arities
+        self.positions: dict[Position, _Class] = {}
         self.diagnostics: list[Diagnostic] = []
         self.ordered: list[tuple[Comparison, _Class]] = []
 
-    def run(self) -> None:
-        for declaration in self.program.declarations.values():
-            self.positions[declaration.predicate] = [
-                _Class(
-                    type=c.type,
-                    why=f"column `{c.name}` of `{declaration.predicate}` is {c.type}",
-                    where=c.origin,
-                )
-                for c in declaration.columns
-            ]
-        for name in self.program.clocks:
-            self.positions.setdefault(name, [])
-        for rule in self.program.rules:
-            self.rule(rule)
-        for classes in self.positions.values():
-            for node in classes:
-                self.exact(node.root())
+    def run(self, rules: Iterable[tuple[Rule, Constraints]]) -> None:
+        for name, declaration in self.declarations.items():
+            for i, c in enumerate(declaration.columns):
+                why = f"column `{c.name}` of `{name}` is {c.type}"
+                self.positions[name, i] = _Class(type=c.type, why=why, where=c.origin)
+        for rule, said in rules:
+            if not self.nothing_new(said):
+                self.rule(rule)
+        for node in self.positions.values():
+            self.exact(node.root())
         for comparison, node in self.ordered:
             self.order(comparison, node.root())
+
+    def position(self, position: Position) -> _Class:
+        node = self.positions.get(position)
+        if node is None:
+            node = self.positions[position] = _Class()
+        return node
+
+    def nothing_new(self, said: Constraints) -> bool:
+        """Whether a rule only repeats types that are stated, as most do; it need not be looked at.
+
+        Positions that are not known yet join those that are.
+        """
+        if said.wrong:
+            return False
+        joined: dict[Position, _Class] = {}
+        for positions, bits in said.groups:
+            known = [self.positions.get(p) or joined.get(p) for p in positions]
+            roots = {id(root): root for root in (node.root() for node in known if node)}
+            if len(roots) != 1:
+                return False
+            (root,) = roots.values()
+            if root.type is None or not _agrees(bits | _BITS[root.type]):
+                return False
+            joined.update((p, root) for p, node in zip(positions, known, strict=True) if not node)
+        self.positions.update(joined)
+        return True
 
     def rule(self, rule: Rule) -> None:
         variables: dict[str, _Class] = {}
@@ -146,12 +367,10 @@ class _Inference:
             self.exact(node.root())
 
     def atom(self, atom: Atom, variables: dict[str, _Class]) -> None:
-        classes = self.positions.get(atom.predicate)
-        if classes is None:
-            classes = self.positions[atom.predicate] = [_Class() for _ in atom.args]
-        if len(classes) != len(atom.args):
+        if len(atom.args) != self.arities[atom.predicate]:
             return
-        for term, node in zip(atom.args, classes, strict=True):
+        for i, term in enumerate(atom.args):
+            node = self.position((atom.predicate, i))
             if isinstance(term, Constant):
                 self.constant(term, node, atom)
             elif term.name in variables:
@@ -240,7 +459,7 @@ class _Inference:
         """Integers that become floats must still be the same numbers."""
         if node.type is Type.FLOAT:
             for constant in node.integers:
-                if int(float(constant.value)) != constant.value:
+                if not _exact(constant):
                     self.diagnostics.append(
                         Diagnostic(
                             Code.TYPE,

@@ -222,6 +222,7 @@ class Clause:
         bound = {v.name for p in self.positive for v in p.variables}
         needed = {v.name for v in self.head.variables}
         needed |= {v.name for test in self.tests for v in test.variables}
+        needed |= {v.name for p in self.negative for v in p.variables if not v.anonymous}
         timed = not isinstance(self.head.when, Offset) or any(
             isinstance(p.when, Offset) for p in self.positive
         )

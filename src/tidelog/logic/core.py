@@ -25,9 +25,11 @@ class Role(Enum):
     SENT = "sent"  # what a clause derives for another stage to receive
     STEP = "step"  # what is known after some premises of a long clause
     POSSIBLE = "possible"  # what may come to hold, some arguments being arbitrary
+    LOOSE = "loose"  # what may come to hold if nothing had to be absent
     USED = "used"  # what a possible answer rests on
     FUTURE = "future"  # every tick after the last one that is known
     DUE = "due"  # every tick still to be answered
+    ABSENT = "absent"  # that facts of a predicate are not there, taken as an input of its own
 
 
 # How keys are made. Checkpoints and plans name tables by them, so that they must not change.
@@ -36,9 +38,11 @@ _KEYS = {
     Role.SENT: "{name}>{label}",
     Role.STEP: "{name}[{label}]",
     Role.POSSIBLE: "{name}?{label}",
+    Role.LOOSE: "{name}~",
     Role.USED: "{name}!",
     Role.FUTURE: "[future]",
     Role.DUE: "[due]",
+    Role.ABSENT: "not {name}{label}",
 }
 
 
@@ -64,7 +68,13 @@ class Predicate:
     @property
     def input(self) -> bool:
         """Whether its facts come from outside."""
-        return self.role is Role.INPUT or self.role is Role.GIVEN
+        role = self.role
+        return role is Role.INPUT or role is Role.GIVEN or role is Role.ABSENT
+
+    @property
+    def shown(self) -> str:
+        """What people read: the user's own name; `given E` is the part of E that comes in."""
+        return f"given {self.base}" if self.role is Role.GIVEN else self.base
 
     def made(
         self, role: Role, label: str = "", types: tuple[Type | None, ...] | None = None

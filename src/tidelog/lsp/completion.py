@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -11,13 +11,14 @@ from tidelog.language.diagnostics import Source
 from tidelog.language.printer import print_type, print_value
 from tidelog.language.program import Constant, Program, Type, Variable
 from tidelog.language.tokens import Kind, Token, is_name, quote, tokenize
-from tidelog.language.types import infer
 from tidelog.lsp import facts
 from tidelog.lsp.document import Document
 from tidelog.lsp.roles import Scanner, StatementPart, Word, WordRole
 
 # Constants of one column that are suggested, the most frequent first.
 MOST_CONSTANTS = 30
+# Predicates that are suggested; of more, those that begin with what is written already.
+MOST_PREDICATES = 200
 
 
 class Sort(StrEnum):
@@ -39,8 +40,16 @@ class Completion:
     detail: str = ""
 
 
-def completions(document: Document, offset: int) -> tuple[int, list[Completion]]:
+@dataclass(frozen=True)
+class Completions:
     """Where the word that is being written starts, and what it may become."""
+
+    start: int
+    words: list[Completion]
+    whole: bool = True  # or one letter more will bring others
+
+
+def completions(document: Document, offset: int) -> Completions:
     around = document.chunk_at(offset)
     start, text = (0, "") if around is None else (around[0], around[1].text)
     if text[: offset - start].endswith("."):
@@ -48,7 +57,7 @@ def completions(document: Document, offset: int) -> tuple[int, list[Completion]]
     tokens = [t for t in tokenize(Source("", text[: offset - start]), []) if t.kind is not Kind.END]
     begun = tokens[-1] if tokens else None
     if begun is not None and (begun.kind is Kind.COMMENT or _open_text(begun)):
-        return offset, []
+        return Completions(offset, [])
     if begun is not None and begun.kind is Kind.NAME and begun.end == offset - start:
         tokens.pop()
     else:
@@ -56,47 +65,69 @@ def completions(document: Document, offset: int) -> tuple[int, list[Completion]]
     scanner = Scanner()
     words = list(scanner.words(tokens, text))
     at = offset if begun is None else start + begun.start
-    return at, list(_suggested(document, scanner, words))
+    names = _names(document, scanner)
+    if len(names) <= MOST_PREDICATES:
+        return Completions(at, list(_suggested(document, scanner, words, names)))
+    letters = "" if begun is None else begun.text.casefold()
+    some = [name for name in names if name.casefold().startswith(letters)][:MOST_PREDICATES]
+    return Completions(at, list(_suggested(document, scanner, words, some)), whole=False)
 
 
 def _open_text(token: Token) -> bool:
     return token.kind is Kind.BAD and token.text.startswith('"')
 
 
-def _suggested(document: Document, scanner: Scanner, words: list[Word]) -> Iterator[Completion]:
+def _names(document: Document, scanner: Scanner) -> tuple[str, ...]:
+    """The predicates that may come next."""
     program, before = document.program, scanner.before
+    if (scanner.depth and scanner.predicate is not None) or before == "@":
+        return ()
+    if scanner.part is StatementPart.START:
+        return program.heads
+    if scanner.part is StatementPart.OUTPUT and before in ("output", ","):
+        return program.heads
+    if scanner.part is StatementPart.BODY and before in (":-", ",", "not"):
+        return tuple(dict.fromkeys((*program.inputs, *program.heads, *program.clocks)))
+    return ()
+
+
+def _suggested(
+    document: Document, scanner: Scanner, words: list[Word], names: Sequence[str]
+) -> Iterator[Completion]:
+    before = scanner.before
     if scanner.depth and scanner.predicate is not None:
         if scanner.part is StatementPart.INPUT:
             yield from _types() if before == ":" else ()
         elif scanner.part is StatementPart.OUTPUT:
-            yield from _columns(program, scanner.predicate, scanner.argument)
+            yield from _columns(document, scanner.predicate, scanner.argument)
         else:
-            yield from _terms(program, scanner, words)
+            yield from _terms(document, scanner, words)
     elif before == "@":
         yield from _times(scanner, words)
     elif scanner.part is StatementPart.START:
         yield Completion("input", Sort.KEYWORD, "input ${1:P}(${2:a: text}) @ time.", "a stream")
         yield Completion("output", Sort.KEYWORD, "output ${1:P}.", "what is asked for")
-        yield from _predicates(program, program.heads)
-    elif scanner.part is StatementPart.OUTPUT and before in ("output", ","):
-        for name in program.heads:
-            yield Completion(name, Sort.PREDICATE, name, facts.kind(program, name))
+        yield Completion("clock", Sort.KEYWORD, "clock ${1:Tick}.", "every tick of the data")
+        yield from _predicates(document, names)
+    elif scanner.part is StatementPart.OUTPUT:
+        for name in names:
+            yield Completion(name, Sort.PREDICATE, name, facts.kind(document, name))
+    elif scanner.part is StatementPart.BODY and before == "not":
+        yield from _predicates(document, names)
     elif scanner.part is StatementPart.BODY and before in (":-", ","):
-        yield from _predicates(program, tuple(dict.fromkeys((*program.inputs, *program.heads))))
+        yield from _predicates(document, names)
+        yield Completion("not", Sort.KEYWORD, "not ${1:P}(${2:X}) @ T", "there is no such fact")
         for name in _variables(scanner, words, WordRole.VARIABLE):
             yield Completion(name, Sort.VARIABLE, name, "compare it")
 
 
-def _predicates(program: Program, names: tuple[str, ...]) -> Iterator[Completion]:
-    types = infer(program).columns
+def _predicates(document: Document, names: Sequence[str]) -> Iterator[Completion]:
     for name in names:
-        arguments = facts.columns(program, name)
+        arguments = facts.columns(document, name)
         shown = ", ".join(f"${{{i}:{_variable(c)}}}" for i, c in enumerate(arguments, 1))
-        time = f" @ ${{{len(arguments) + 1}:T}}" if facts.is_temporal(program, name) else ""
+        time = f" @ ${{{len(arguments) + 1}:T}}" if name in document.temporal else ""
         insert = f"{name}{f'({shown})' if shown else ''}{time}"
-        detail = (
-            f"{facts.kind(program, name)} {facts.signature(program, name, types.get(name, ()))}"
-        )
+        detail = f"{facts.kind(document, name)} {facts.signature(document, name)}"
         yield Completion(name, Sort.PREDICATE, insert, detail)
 
 
@@ -114,19 +145,19 @@ def _types() -> Iterator[Completion]:
     return (Completion(type_.value, Sort.TYPE, type_.value, "a type") for type_ in Type)
 
 
-def _columns(program: Program, predicate: str, argument: int) -> Iterator[Completion]:
-    names = facts.columns(program, predicate)
+def _columns(document: Document, predicate: str, argument: int) -> Iterator[Completion]:
+    names = facts.columns(document, predicate)
     order = (*names[argument:], *names[:argument])
     for name in order:
         written = name if is_name(name) else quote(name)
         yield Completion(name, Sort.COLUMN, written, f"a column of {predicate}")
 
 
-def _terms(program: Program, scanner: Scanner, words: list[Word]) -> Iterator[Completion]:
+def _terms(document: Document, scanner: Scanner, words: list[Word]) -> Iterator[Completion]:
     """An argument: a variable of the rule, a new one named after the column, or a constant."""
     predicate, i = scanner.predicate or "", scanner.argument
-    types = infer(program).columns.get(predicate, ())
-    names = facts.columns(program, predicate)
+    types = document.types.get(predicate, ())
+    names = facts.columns(document, predicate)
     seen = _variables(scanner, words, WordRole.VARIABLE)
     if i < len(names):
         fresh = _variable(names[i])
@@ -135,7 +166,7 @@ def _terms(program: Program, scanner: Scanner, words: list[Word]) -> Iterator[Co
             yield Completion(fresh, Sort.COLUMN, fresh, column)
     for name in seen:
         yield Completion(name, Sort.VARIABLE, name, "a variable of this rule")
-    for text, times in _constants(program, predicate, i).most_common(MOST_CONSTANTS):
+    for text, times in _constants(document.program, predicate, i).most_common(MOST_CONSTANTS):
         yield Completion(text, Sort.CONSTANT, text, f"used {times} times here")
     yield Completion("_", Sort.VARIABLE, "_", "any value")
 

@@ -14,13 +14,15 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count
 
-from tidelog.language.checks import canonical, check_rule, check_together
+from tidelog.language.checks import check_rule, check_together
 from tidelog.language.diagnostics import Diagnostic, Note, Source
 from tidelog.language.parser import parse_source
-from tidelog.language.program import Origin, Program, Rule, Statement
+from tidelog.language.profile import Profile, Shape
+from tidelog.language.program import Origin, Program, Rule, Statement, Type
 from tidelog.language.tokens import Kind, Token, tokenize
+from tidelog.language.types import infer
 from tidelog.lsp.positions import TextLines, Units
-from tidelog.lsp.roles import Scanner, Word
+from tidelog.lsp.roles import Scanner, Word, WordRole
 
 # How far a token can depend on what follows it: a foreign comment is looked for up to 2,000
 # characters on (`tokens._FOREIGN`).
@@ -57,8 +59,9 @@ class Chunk:
         return tuple(finding for rule in rules for finding in check_rule(rule))
 
     @cached_property
-    def meanings(self) -> dict[int, object]:
-        return {id(s): canonical(s) for s in self.statements if isinstance(s, Rule)}
+    def profiles(self) -> tuple[Profile, ...]:
+        """What checking the whole program needs to know of its rules."""
+        return tuple(Profile.of(s) for s in self.statements if isinstance(s, Rule))
 
     @cached_property
     def tokens(self) -> tuple[Token, ...]:
@@ -67,6 +70,15 @@ class Chunk:
     @cached_property
     def words(self) -> tuple[Word, ...]:
         return tuple(Scanner().words(self.tokens, self.text))
+
+    @cached_property
+    def predicates(self) -> dict[str, list[Word]]:
+        """Where each predicate stands in it."""
+        places: dict[str, list[Word]] = {}
+        for word in self.words:
+            if word.role is WordRole.PREDICATE:
+                places.setdefault(word.token.text, []).append(word)
+        return places
 
     @cached_property
     def lines(self) -> int:
@@ -165,13 +177,15 @@ class Document:
 
     def absolute(self, origin: Origin) -> Origin:
         """A place within a chunk as a place in the file."""
+        line, column = self._start(origin)
+        moved = column - origin.column if origin.end_line == 1 else 0
+        end_line = line + origin.end_line - origin.line
+        return Origin(self.uri, line, column, end_line, origin.end_column + moved)
+
+    def _start(self, origin: Origin) -> tuple[int, int]:
+        """Line and column in the file at which a place within a chunk starts."""
         line, column = self.places[origin.file]
-
-        def moved(at_line: int, at_column: int) -> tuple[int, int]:
-            return line + at_line - 1, at_column + (column - 1 if at_line == 1 else 0)
-
-        begin, end = moved(origin.line, origin.column), moved(origin.end_line, origin.end_column)
-        return Origin(self.uri, *begin, *end)
+        return line + origin.line - 1, origin.column + (column - 1 if origin.line == 1 else 0)
 
     def chunk_at(self, offset: int) -> tuple[int, Chunk] | None:
         """The chunk around an offset of the text, with its start; at an end, the one before it."""
@@ -208,6 +222,31 @@ class Document:
         return Program(tuple(s for chunk in self.chunks for s in chunk.statements))
 
     @cached_property
+    def profiles(self) -> list[Profile]:
+        return [profile for chunk in self.chunks for profile in chunk.profiles]
+
+    @cached_property
+    def types(self) -> dict[str, tuple[Type | None, ...]]:
+        """The types of each predicate's arguments."""
+        return infer(self.program, [profile.constraints for profile in self.profiles]).columns
+
+    @cached_property
+    def temporal(self) -> frozenset[str]:
+        """The predicates that have a time."""
+        declared = {name for name, d in self.program.declarations.items() if d.time is not None}
+        shapes = frozenset[Shape]().union(*(profile.shapes for profile in self.profiles))
+        used = {name for name, _, temporal in shapes if temporal}
+        return frozenset(declared | (used - {*self.program.declarations}) | {*self.program.clocks})
+
+    @cached_property
+    def inputs(self) -> frozenset[str]:
+        return frozenset(self.program.inputs)
+
+    @cached_property
+    def outputs(self) -> frozenset[str]:
+        return frozenset(self.program.outputs)
+
+    @cached_property
     def words(self) -> list[tuple[int, Word]]:
         """Every word with the offset of its chunk."""
         return [
@@ -228,36 +267,33 @@ class Document:
 
     def common_findings(self) -> tuple[Diagnostic, ...]:
         """What is wrong with the statements together: that looks at all of them."""
-        meanings: dict[int, object] = {}
-        for chunk in self.chunks:
-            meanings |= chunk.meanings
-        return tuple(
-            check_together(
-                self.program, complete=self.complete, meaning=lambda rule: meanings[id(rule)]
-            )
-        )
+        together = check_together(self.program, complete=self.complete, profiles=self.profiles)
+        return tuple(together)
 
-    def findings(self, common: Iterable[Diagnostic] | None = None) -> list[Diagnostic]:
-        """Everything that is wrong, in the order of the file, as `tidelog check` says it.
+    def findings(
+        self, common: Iterable[Diagnostic] | None = None, most: int | None = None
+    ) -> list[Diagnostic]:
+        """What is wrong, in the order of the file, as `tidelog check` says it; at most so many.
 
         `common` may come from an earlier version: what concerns a chunk that is gone is left out.
         """
         known = self.common_findings() if common is None else common
-        findings = [self._moved(d) for d in self.own_findings()]
-        findings += (self._moved(d) for d in known if self._here(d))
-        findings.sort(key=lambda d: (d.origin.line, d.origin.column, d.code.id))
-        return findings
+        findings = [*self.own_findings(), *(d for d in known if self._here(d))]
+        findings.sort(key=lambda d: (*self._start(d.origin), d.code.id))
+        return [self._moved(d) for d in findings[:most]]
 
     def _here(self, diagnostic: Diagnostic) -> bool:
-        places = [diagnostic.origin, *(note.origin for note in diagnostic.notes)]
-        return all(origin is None or origin.file in self.places for origin in places)
+        return diagnostic.origin.file in self.places and all(
+            note.origin is None or note.origin.file in self.places for note in diagnostic.notes
+        )
 
     def _moved(self, diagnostic: Diagnostic) -> Diagnostic:
         notes = tuple(
             Note(n.message, None if n.origin is None else self.absolute(n.origin))
             for n in diagnostic.notes
         )
-        return replace(diagnostic, origin=self.absolute(diagnostic.origin), notes=notes)
+        origin = self.absolute(diagnostic.origin)
+        return Diagnostic(diagnostic.code, diagnostic.message, origin, notes, diagnostic.hint)
 
 
 def plain(raw: str) -> str:

@@ -12,9 +12,8 @@ from tidelog.analysis.analyze import Analysis
 from tidelog.analysis.delay import Measure
 from tidelog.errors import NoAnswer
 from tidelog.language.printer import print_type
-from tidelog.language.program import Input, Outputs, Program, Rule, Statement, Type
+from tidelog.language.program import Clock, Input, Outputs, Program, Rule, Statement
 from tidelog.language.tokens import Kind
-from tidelog.language.types import infer
 from tidelog.lsp.document import Document
 from tidelog.views.terminal import plural
 
@@ -24,35 +23,30 @@ BUDGET = 1.0
 MOST_REMEMBERED = 1_000
 
 
-def columns(program: Program, predicate: str) -> tuple[str, ...]:
+def columns(document: Document, predicate: str) -> tuple[str, ...]:
     """Names for the arguments of a predicate."""
-    if predicate in program.heads or predicate in program.declarations:
+    program = document.program
+    if predicate in program.heads_of or predicate in program.declarations:
         return program.output_columns(predicate)
-    arity = len(infer(program).columns.get(predicate, ()))
+    arity = len(document.types.get(predicate, ()))
     return tuple(f"arg{i + 1}" for i in range(arity))
 
 
-def is_temporal(program: Program, predicate: str) -> bool:
-    declared = program.declarations.get(predicate)
-    if declared is not None:
-        return declared.time is not None
-    atoms = (atom for rule in program.rules for atom in (rule.head, *rule.atoms))
-    return any(atom.time is not None for atom in atoms if atom.predicate == predicate)
-
-
-def kind(program: Program, predicate: str) -> str:
-    parts = ["input"] if predicate in program.inputs else []
-    parts += ["output"] if predicate in program.outputs else []
+def kind(document: Document, predicate: str) -> str:
+    if predicate in document.program.clocks:
+        return "clock"
+    parts = ["input"] if predicate in document.inputs else []
+    parts += ["output"] if predicate in document.outputs else []
     return " and ".join(parts) or "derived predicate"
 
 
-def signature(program: Program, predicate: str, types: tuple[Type | None, ...]) -> str:
+def signature(document: Document, predicate: str) -> str:
     """`Temp(device: text, level: text) @ time`"""
-    names = columns(program, predicate)
+    names, types = columns(document, predicate), document.types.get(predicate, ())
     args = ", ".join(
         f"{name}: {print_type(type_)}" for name, type_ in zip(names, types, strict=False)
     )
-    time = " @ time" if is_temporal(program, predicate) else ""
+    time = " @ time" if predicate in document.temporal else ""
     return f"{predicate}{f'({args})' if args else ''}{time}"
 
 
@@ -70,7 +64,7 @@ def comment_of(document: Document, predicate: str) -> str:
 
 def _defines(statement: Statement, predicate: str) -> bool:
     match statement:
-        case Input():
+        case Input() | Clock():
             return statement.predicate == predicate
         case Rule():
             return statement.head.predicate == predicate

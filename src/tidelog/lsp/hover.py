@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from tidelog.language.printer import print_type
-from tidelog.language.program import Constant, Program, Rule, Type, Variable
-from tidelog.language.types import Types, infer
+from tidelog.language.program import Constant, Rule, Type, Variable
 from tidelog.lsp import facts
 from tidelog.lsp.document import Document
 from tidelog.lsp.names import Spot
@@ -13,6 +12,8 @@ from tidelog.lsp.roles import WordRole
 _KEYWORDS = {
     "input": "`input P(a: text, b: int) @ time.` declares a stream; without `@` it is rigid.",
     "output": "`output P, Q(a, b).` names the predicates whose answers are wanted.",
+    "clock": "`clock Tick.` declares a predicate that holds at every tick of the data and after.",
+    "not": '`not P(X, _) @ T`: there is no such fact; `_` reads "no such value".',
 }
 _TYPES = {
     "text": "text, ordered by code points",
@@ -37,54 +38,50 @@ def hover(document: Document, spot: Spot, analyses: facts.Analyses) -> str | Non
         case WordRole.TYPE:
             return _TYPES.get(word.token.text)
         case WordRole.COLUMN if word.predicate is not None and word.argument is not None:
-            return _argument(
-                document.program, infer(document.program), word.predicate, word.argument
-            )
+            return _argument(document, word.predicate, word.argument)
         case _:
             return None
 
 
 def _predicate(document: Document, name: str, analyses: facts.Analyses) -> str:
     program = document.program
-    types = infer(program).columns.get(name, ())
-    lines = [f"```tidelog\n{facts.signature(program, name, types)}\n```", facts.kind(program, name)]
+    lines = [f"```tidelog\n{facts.signature(document, name)}\n```", facts.kind(document, name)]
     comment = facts.comment_of(document, name)
     lines += [comment] if comment else []
-    if name in program.heads:
+    if name in program.heads_of:
         analysis = analyses.of(document, name)
         lines.append("\n".join(f"- {line}" for line in facts.details(analysis, document)))
     return "\n\n".join(lines)
 
 
-def _argument(program: Program, types: Types, predicate: str, i: int) -> str | None:
-    known = types.columns.get(predicate, ())
+def _argument(document: Document, predicate: str, i: int) -> str | None:
+    known = document.types.get(predicate, ())
     if i >= len(known):
         return None
-    name = facts.columns(program, predicate)[i]
+    name = facts.columns(document, predicate)[i]
     return f"`{name}: {print_type(known[i])}`, argument {i + 1} of `{predicate}`"
 
 
 def _term(document: Document, spot: Spot) -> str | None:
     """The type of a variable or a constant, and the argument that it is."""
     word = spot.word
-    types = infer(document.program)
     lines: list[str] = []
     if word.role is WordRole.VARIABLE and word.token.text != "_":
-        type_ = _type_of_variable(document, spot, types)
+        type_ = _type_of_variable(document, spot)
         lines.append(f"`{word.token.text}: {print_type(type_)}`")
     if word.predicate is not None and word.argument is not None:
-        argument = _argument(document.program, types, word.predicate, word.argument)
+        argument = _argument(document, word.predicate, word.argument)
         lines += [argument] if argument else []
     return "\n\n".join(lines) or None
 
 
-def _type_of_variable(document: Document, spot: Spot, types: Types) -> Type | None:
+def _type_of_variable(document: Document, spot: Spot) -> Type | None:
     around = document.chunk_at(spot.chunk + 1)
     rules = [s for s in around[1].statements if isinstance(s, Rule)] if around else []
     name = spot.word.token.text
     for rule in rules:
         for atom in (*rule.atoms, rule.head):
-            known = types.columns.get(atom.predicate, ())
+            known = document.types.get(atom.predicate, ())
             for term, type_ in zip(atom.args, known, strict=False):
                 if isinstance(term, Variable) and term.name == name and type_ is not None:
                     return type_

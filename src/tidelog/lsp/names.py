@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 
 from tidelog.language.tokens import is_name, is_variable_name
@@ -48,9 +48,22 @@ def spot_at(document: Document, offset: int) -> Spot | None:
     return next(iter([*names, *inside, *touching]), None)
 
 
-def spots(document: Document) -> Iterator[Spot]:
-    for start, word in document.words:
-        yield Spot(word, start + word.token.start, start + word.token.end, start)
+def predicate_spots(document: Document, name: str) -> Iterator[Spot]:
+    """Where a predicate stands."""
+    for start, chunk in zip(document.starts, document.chunks, strict=True):
+        for word in chunk.predicates.get(name, ()):
+            yield Spot(word, start + word.token.start, start + word.token.end, start)
+
+
+def first_definitions(document: Document, names: Container[str]) -> Iterator[tuple[str, Spot]]:
+    """Where each of some predicates is declared or derived first."""
+    done: set[str] = set()
+    for start, chunk in zip(document.starts, document.chunks, strict=True):
+        for name, words in chunk.predicates.items():
+            word = next(filter(is_definition, words), None)
+            if word is not None and name in names and name not in done:
+                done.add(name)
+                yield name, Spot(word, start + word.token.start, start + word.token.end, start)
 
 
 def is_definition(word: Word) -> bool:
@@ -64,30 +77,22 @@ def is_definition(word: Word) -> bool:
 def definitions(document: Document, spot: Spot) -> list[Spot]:
     """Where what stands at a spot comes from."""
     if spot.word.role is WordRole.PREDICATE:
-        return [s for s in _same_predicate(document, spot) if is_definition(s.word)]
+        same = predicate_spots(document, spot.word.token.text)
+        return [s for s in same if is_definition(s.word)]
     if spot.word.role in (WordRole.VARIABLE, WordRole.TIME):
-        same = same_variable(document, spot)
-        body = [s for s in same if s.word.part is StatementPart.BODY]
-        return (body or same)[:1]  # the body binds it
+        uses = same_variable(document, spot)
+        body = [s for s in uses if s.word.part is StatementPart.BODY]
+        return (body or uses)[:1]  # the body binds it
     return []
 
 
 def references(document: Document, spot: Spot) -> list[Spot]:
     """Every use of what stands at a spot, its definitions included."""
     if spot.word.role is WordRole.PREDICATE:
-        return list(_same_predicate(document, spot))
+        return list(predicate_spots(document, spot.word.token.text))
     if spot.word.role in (WordRole.VARIABLE, WordRole.TIME):
         return same_variable(document, spot)
     return []
-
-
-def _same_predicate(document: Document, spot: Spot) -> Iterator[Spot]:
-    name = spot.word.token.text
-    return (
-        s
-        for s in spots(document)
-        if s.word.role is WordRole.PREDICATE and s.word.token.text == name
-    )
 
 
 def same_variable(document: Document, spot: Spot) -> list[Spot]:
@@ -131,8 +136,7 @@ def renamed(document: Document, spot: Spot | None, name: str) -> list[Spot]:
     if not name or not is_name(name):
         raise CannotRename(f"`{name}` is not a name: letters, digits and `_`, no digit first")
     if spot.word.role is WordRole.PREDICATE:
-        taken = (s.word.token.text for s in spots(document) if s.word.role is WordRole.PREDICATE)
-        if name in taken:
+        if any(name in chunk.predicates for chunk in document.chunks):
             raise CannotRename(f"there is a predicate `{name}` already")
         return references(document, spot)
     if not is_variable_name(name) or name == "_":

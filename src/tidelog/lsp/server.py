@@ -25,7 +25,7 @@ import tidelog
 from tidelog.language.diagnostics import Code, Diagnostic, ProgramError, Severity
 from tidelog.language.formatter import format_source
 from tidelog.language.printer import print_literal
-from tidelog.language.program import Input, Origin, Outputs, Rule
+from tidelog.language.program import Clock, Input, Origin, Outputs, Rule
 from tidelog.lsp import colours, facts
 from tidelog.lsp.completion import Sort, completions
 from tidelog.lsp.document import Document
@@ -35,12 +35,12 @@ from tidelog.lsp.names import (
     CannotRename,
     Spot,
     definitions,
+    first_definitions,
     is_definition,
     references,
     renamable,
     renamed,
     spot_at,
-    spots,
 )
 from tidelog.lsp.positions import TextLines, Units
 
@@ -125,6 +125,11 @@ class Server(LanguageServer):
         document = Document.of(item.uri, item.text, self.units, item.version)
         self.open[item.uri] = Opened(document)
         self.look_together(item.uri)
+        # What is made now lives until the file is closed. The collector leaves it alone from here
+        # on: going through it would take longer than a keystroke may. It is freed all the same
+        # when nothing refers to it any more.
+        gc.collect()
+        gc.freeze()
 
     def edited(self, params: types.DidChangeTextDocumentParams) -> None:
         state = self.open.get(params.text_document.uri)
@@ -172,8 +177,8 @@ class Server(LanguageServer):
         self.tell(state)
 
     def tell(self, state: Opened) -> None:
-        state.told = state.document.findings(state.common)
-        shown = [diagnostic(state.document, d) for d in state.told[:MOST_FINDINGS]]
+        state.told = state.document.findings(state.common, MOST_FINDINGS)
+        shown = [diagnostic(state.document, d) for d in state.told]
         self.publish(state.document.uri, state.document.version, shown)
 
     def publish(self, uri: str, version: int | None, diagnostics: list[types.Diagnostic]) -> None:
@@ -340,8 +345,8 @@ def _texts(server: Server) -> None:
         if document is None:
             return None
         at = document.offset(params.position.line, params.position.character)
-        start, suggestions = completions(document, at)
-        place = stretch(document, start, at)
+        suggested = completions(document, at)
+        place = stretch(document, suggested.start, at)
         snippets = _snippets(server)
         items = [
             types.CompletionItem(
@@ -354,9 +359,9 @@ def _texts(server: Server) -> None:
                 else types.InsertTextFormat.PlainText,
                 text_edit=types.TextEdit(place, s.insert if snippets else s.label),
             )
-            for i, s in enumerate(suggestions)
+            for i, s in enumerate(suggested.words)
         ]
-        return types.CompletionList(is_incomplete=False, items=items)
+        return types.CompletionList(is_incomplete=not suggested.whole, items=items)
 
     @server.feature(types.TEXT_DOCUMENT_FORMATTING)
     @safe
@@ -435,22 +440,20 @@ def _shown(server: Server) -> None:
         document = server.document(params.text_document)
         if document is None:
             return []
-        outputs = set(document.program.outputs) & set(document.program.heads)
-        by_query: dict[str, types.CodeLens] = {}
-        for spot in spots(document):
-            name = spot.word.token.text
-            if is_definition(spot.word) and name in outputs and name not in by_query:
-                place = stretch(document, spot.start, spot.end)
-                data = {"uri": document.uri, "query": name}
-                by_query[name] = types.CodeLens(place, data=data)
-        return list(by_query.values())
+        outputs = document.outputs & document.program.heads_of.keys()
+        return [
+            types.CodeLens(
+                stretch(document, spot.start, spot.end), data={"uri": document.uri, "query": name}
+            )
+            for name, spot in first_definitions(document, outputs)
+        ]
 
     @server.feature(types.CODE_LENS_RESOLVE)
     async def lens(params: types.CodeLens) -> types.CodeLens:
         data = params.data if isinstance(params.data, dict) else {}
         state, query = server.open.get(data.get("uri", "")), data.get("query")
         title = "not known any more"
-        if state is not None and query in state.document.program.heads:
+        if state is not None and query in state.document.program.heads_of:
             document = state.document
             analysis = await _in_thread(server, safe(server.analyses.of), document, query)
             title = "not known" if analysis is None else facts.summary(analysis)
@@ -522,6 +525,8 @@ def _symbols(document: Document) -> list[types.DocumentSymbol]:
             match statement:
                 case Input():
                     name, kind = f"input {statement.predicate}", types.SymbolKind.Interface
+                case Clock():
+                    name, kind = f"clock {statement.predicate}", types.SymbolKind.Interface
                 case Outputs():
                     names = ", ".join(item.predicate for item in statement.items)
                     name, kind = f"output {names}", types.SymbolKind.Event

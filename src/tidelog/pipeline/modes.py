@@ -18,9 +18,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidelog.analysis.definitive import Pending
-from tidelog.data.packed import bit_sql, chunk, chunks_sql, mask_sql, pack_sql, place_sql
+from tidelog.data.packed import bit, bit_sql, chunk, chunks_sql, mask_sql, pack_sql, place_sql
 from tidelog.data.ticks import Range
-from tidelog.evaluation.rows import DONE, Relation, kept_rows
+from tidelog.evaluation.plan import Scan
+from tidelog.evaluation.rows import DONE, NEW, Relation, kept_rows
 from tidelog.evaluation.spark.chain import Chain, literal
 from tidelog.evaluation.spark.kernel import Kernel, packed_tables
 from tidelog.evaluation.spark.packing import Packing
@@ -101,6 +102,7 @@ class OfflineMode:
     state: StateFiles
     kernel: Kernel[Span]
     rigid: dict[str, pa.Table]
+    clocks: tuple[str, ...] = ()
     only_in_driver = False
 
     @cached_property
@@ -137,6 +139,9 @@ class OfflineMode:
                 f"SELECT {', '.join([*slots, 't'])} FROM {driver.facts}"
                 f" WHERE tag = {self.inputs.tag(name)}"
             )
+        for name in self.clocks:
+            first = None if step is None else clock.ticking(step.tin, step.to)
+            facts[name] = pa.table({"t": pa.array([] if first is None else [first], pa.int64())})
         if step is None:
             batches = self.worker.packed(facts)
         else:
@@ -154,6 +159,9 @@ class OfflineMode:
                 executors.take(facts.withColumn("part", F.lit(DONE)))
             return Derived(clock)
         wanted = self._wanted(step)
+        ticking = self._ticking(spark, clock.ticking(step.tin, step.to))
+        if ticking is not None:
+            facts = ticking if facts is None else facts.unionByName(ticking)
 
         def new(scans: set[str]) -> DataFrame | None:
             if facts is None or not scans:
@@ -169,6 +177,18 @@ class OfflineMode:
         executors.held.callback(chain.release)
         executors.take(chain.rows(step))
         return Derived(clock)
+
+    def _ticking(self, spark: SparkSession, first: int | None) -> DataFrame | None:
+        """The first tick of the data as the one fact of every clock, in the row format."""
+        steps = [step for step in self.work.layout.plan.steps if isinstance(step, Scan)]
+        scans = [step.name for step in steps if step.predicate.base in self.clocks]
+        if first is None or not scans:
+            return None
+        schema = self.work.layout.schema
+        numbers = [self.work.layout.scans[name].number for name in scans]
+        rows = [{"tab": n, "part": NEW, "c": chunk(first), "b": bit(first)} for n in numbers]
+        table = pa.Table.from_pylist(rows, schema)
+        return spark.createDataFrame(table, arrow_struct(schema))
 
     def _wanted(self, step: Span) -> dict[int, list[tuple[int, int]]]:
         """The chunks of each table that a wave looks at."""
@@ -278,6 +298,7 @@ class OnlineMode:
         cases = [
             f"WHEN {self.inputs.tag(predicates[name].base)} THEN {relation.number}"
             for name, relation in self.shards.inputs.items()
+            if predicates[name].base in self.inputs.schemas
         ]
         return f"CAST(CASE tag {' '.join(cases)} END AS INT) AS tab"
 

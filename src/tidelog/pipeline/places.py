@@ -18,14 +18,15 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from tidelog.data.packed import COUNT, unpack_sql
+from tidelog.data.ticks import Range
 from tidelog.data.writers import csv_lines, json_lines, timestamps
 from tidelog.evaluation.rows import Relation
 from tidelog.evaluation.spark.answers import unpacked
 from tidelog.evaluation.spark.sources import Inputs
-from tidelog.language.program import TIME_COLUMN
+from tidelog.language.program import TIME_COLUMN, TIME_MAX
 from tidelog.pipeline.plan import PipelinePlan
 from tidelog.pipeline.store import Store
-from tidelog.streaming.clock import Clock, first_in_time
+from tidelog.streaming.clock import Clock, first_in_time, ticks_that_matter
 from tidelog.streaming.sinks.sink import BatchAnswers, FileStore, LocalAnswers
 
 # Rows of state that one file may hold.
@@ -69,7 +70,32 @@ class FactTest:
 
     before: Clock
     max_jump: int | None
+    changed: str | None = None  # the queries that a late fact could have changed
     limit: int | None = None  # ticks above it are too far ahead
+
+    @staticmethod
+    def of(plan: PipelinePlan, inputs: Inputs, before: Clock) -> FactTest:
+        """The test for a batch after which the clock is no longer what it was before."""
+        max_jump = plan.options.max_jump
+        if before.tin is None or before.first is None or not plan.asking_for_absence:
+            return FactTest(before, max_jump)
+        published = Range(plan.pace.first_answer(before.first), before.tin)
+        sources = plan.work.core.input_of
+        cases: list[str] = []
+        for name in (name for name in inputs.names if name in sources):
+            named: list[str] = []
+            for query, deps in plan.asking_for_absence.items():
+                ticks = ticks_that_matter(deps, sources[name].name, published)
+                ticks &= Range(-TIME_MAX, TIME_MAX)
+                if not ticks.empty:
+                    ends = f"{int(ticks.low)} AND {int(ticks.high)}"
+                    named.append(f"CASE WHEN t BETWEEN {ends} THEN '{query}' END")
+            if named:
+                cases.append(
+                    f"WHEN tag = {inputs.tag(name)} THEN concat_ws(', ', {', '.join(named)})"
+                )
+        changed = f"CASE {' '.join(cases)} ELSE '' END" if cases else None
+        return FactTest(before, max_jump, changed)
 
     @property
     def late(self) -> str:
@@ -94,6 +120,9 @@ class FactTest:
     @property
     def reason(self) -> str:
         late = f"' came after everything up to {self.before.tin} had arrived'"
+        if self.changed is not None:
+            told = f"concat('; it could have changed ', {self.changed})"
+            late = f"{late}, CASE WHEN ({self.changed}) <> '' THEN {told} ELSE '' END"
         ahead = f"' is more than {self.max_jump} ahead of {self.limit}'"
         return (
             f"coalesce(problem, CASE WHEN {self.late} THEN concat('late: tick ', t, {late})"
@@ -180,7 +209,7 @@ class Driver:
 
     def take_in(self, before: Clock) -> Arrived:
         """Tell which rows are facts, and count them."""
-        self.test = test = FactTest(before, self.plan.options.max_jump)
+        self.test = test = FactTest.of(self.plan, self.inputs, before)
         if test.max_jump is not None:
             ticks = f"SELECT DISTINCT t FROM arriving WHERE {test.fine} ORDER BY t"
             test.limit_by(t for (t,) in self.connection.execute(ticks).fetchall())
@@ -283,7 +312,7 @@ class Executors:
     def take_in(self, before: Clock) -> Arrived:
         """Read, count and pack, all in one pass."""
         assert self.rows is not None
-        self.test = test = FactTest(before, self.plan.options.max_jump)
+        self.test = test = FactTest.of(self.plan, self.inputs, before)
         if test.max_jump is not None:
             ticks = self.rows.where(test.fine).select("t").distinct().sort("t")
             test.limit_by(row.t for row in ticks.toLocalIterator())

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeAlias, assert_never
 
 import pyarrow as pa
 
-from tidelog.analysis.dependencies import dependencies
+from tidelog.analysis.dependencies import Dependencies, dependencies
 from tidelog.analysis.passes import passes
 from tidelog.data.schema import Schema, schemas
 from tidelog.errors import DataError
@@ -87,7 +87,9 @@ class OfflineWork:
         if "window" in self.settled:
             known: int | None = self.settled["window"]
             return known
-        return enough_window(self.program, self.delays) if self.options.strict else None
+        if not self.options.strict:
+            return None
+        return enough_window(self.program, self.schedule, self.delays)
 
     @property
     def emission(self) -> Emission:
@@ -140,9 +142,24 @@ class PipelinePlan:
 
     @cached_property
     def inputs(self) -> dict[str, Schema]:
-        """The inputs with a time that the queries need."""
+        """The inputs with a time that the queries need; a clock starts with any of them."""
         known = schemas(self.program)
+        if self.clocks:
+            return {name: schema for name, schema in known.items() if schema.time is not None}
         return {p.base: known[p.base] for p in self.work.core.inputs if p.temporal}
+
+    @cached_property
+    def clocks(self) -> tuple[str, ...]:
+        """The clocks that the queries need."""
+        needed = {p.base for p in self.work.core.inputs}
+        return tuple(name for name in self.program.clocks if name in needed)
+
+    @cached_property
+    def asking_for_absence(self) -> dict[str, Dependencies]:
+        """What each query needs that a late fact could make wrong, not only miss something."""
+        needed = passes(self.program, self.queries)
+        each = {query: needed.dependencies_of(query) for query in self.queries}
+        return {query: deps for query, deps in each.items() if deps.negated}
 
     @property
     def pace(self) -> Pace:
@@ -158,7 +175,12 @@ class PipelinePlan:
     def identity(self, sink: str) -> dict[str, Any]:
         """What a later start has to have in common with the first one, by name."""
         return {
-            "program": "\n".join(print_rule(rule) for rule in self.program.rules),
+            "program": "\n".join(
+                [
+                    *(f"clock {c}." for c in self.program.clocks),
+                    *map(print_rule, self.program.rules),
+                ]
+            ),
             "queries": list(self.queries),
             "inputs": {
                 name: {

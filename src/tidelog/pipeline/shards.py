@@ -33,7 +33,6 @@ from tidelog.streaming.cell_graph import fits
 from tidelog.streaming.clock import ShardReport, Turn
 from tidelog.streaming.joins import at
 from tidelog.streaming.online import OnlineAlgorithm
-from tidelog.streaming.schedule import check_streamed
 from tidelog.streaming.slices import packed_table
 
 
@@ -45,9 +44,6 @@ class Shards:
     deps: Dependencies
     eager: bool
     budget: float = 10.0
-
-    def __post_init__(self) -> None:
-        check_streamed(self.deps)
 
     @property
     def whole(self) -> bool:
@@ -165,6 +161,11 @@ class _Shard:
         tin = -math.inf if turn.tin is None else turn.tin
         self.live = _between(facts, -math.inf, tin)
         self.new = _between(facts, tin, turn.to)
+        if turn.ticking is not None:
+            predicates = shards.deps.core.predicates
+            for name in shards.inputs:
+                if predicates[name].base in shards.program.clocks:
+                    self.new[name] = {turn.ticking: {()}}
         self.later = _between(facts, turn.to, math.inf)
         self.algorithm = self._blocking(rigid) if shards.whole else self._online(rigid)
 

@@ -97,7 +97,7 @@ def start(
         case OfflineWork() as work:
             sent = {n: table for n, table in given.rigid.items() if n in work.layout.rigid}
             kernel = Kernel.of(point.id, work.job, sent, count, memory)
-            offline = OfflineMode(work, plan.pace, inputs, state, kernel, given.rigid)
+            offline = OfflineMode(work, plan.pace, inputs, state, kernel, given.rigid, plan.clocks)
             return Pipeline(spark, plan, offline, *rest)
         case OnlineWork(shards=shards) as work:
             needed = {predicate.name for predicate in work.core.inputs}

@@ -13,6 +13,7 @@ from tidelog.evaluation.timeline import TooHard
 from tidelog.language.program import Program, Row
 from tidelog.logic.core import Predicate
 from tidelog.streaming.algorithm import AnswerRows, FactsByTime, RowsByTime
+from tidelog.streaming.clock import last_safe
 from tidelog.streaming.joins import at
 from tidelog.streaming.snapshot import State, as_rows, plain
 
@@ -32,10 +33,12 @@ class BlockingAlgorithm:
         self.program = program
         self.queries = tuple(queries)
         self.eager, self.budget = eager, budget
+        self.deps = passes(program, self.queries).dependencies
         self.predicates = passes(program, self.queries).core.predicates
         self.known: dict[str, set[Row]] = {name: set() for name in program.inputs}
         for name, rows in rigid.items():
-            self.known[self.predicates[name].base] = set(rows)
+            if self.predicates[name].base in self.known:
+                self.known[self.predicates[name].base] = set(rows)
         self.due: dict[str, int | None] = dict.fromkeys(self.queries)
         self.given: dict[str, set[Row]] = {q: set() for q in self.queries}
         self.tin: int | None = None
@@ -49,7 +52,8 @@ class BlockingAlgorithm:
         answers: AnswerRows = {}
         for query in self.queries:
             if not self.predicates[query].temporal:
-                answers[query] = self._answers(query, tin, tin) if self.eager else set()
+                early = self.eager and self.deps.safe_at(query, None) <= tin
+                answers[query] = self._answers(query, tin, tin) if early else set()
                 answers[query] -= self.given[query]
                 self.given[query] |= answers[query]
                 continue
@@ -58,7 +62,9 @@ class BlockingAlgorithm:
             rows: set[Row] = set()
             if due <= tin:
                 first = self._first_open(query, tin, due)
-                rows = self._answers(query, due, tin if self.eager else first - 1)
+                # What is derived and not final is given early if nothing can withdraw it.
+                safe = last_safe(self.deps, query, tin) if self.eager else first - 1
+                rows = self._answers(query, due, int(max(first - 1, min(safe, tin))))
                 rows -= self.given[query]
                 if self.eager:
                     self.given[query] |= rows
@@ -70,8 +76,9 @@ class BlockingAlgorithm:
     def take(self, facts: FactsByTime) -> None:
         """Facts to keep."""
         for name, times in facts.items():
-            known = self.known[self.predicates[name].base]
-            known.update((*row, time) for time, rows in times.items() for row in rows)
+            known = self.known.get(self.predicates[name].base)
+            if known is not None:  # where a clock starts follows from the rest
+                known.update((*row, time) for time, rows in times.items() for row in rows)
 
     def close(self, last: int, low: int) -> AnswerRows:
         answers: AnswerRows = {}
@@ -142,7 +149,8 @@ class BlockingAlgorithm:
             self.known[name] = as_rows(rows)
 
     def _temporal(self) -> list[Predicate]:
-        return [p for p in self.predicates.values() if p.input and p.temporal]
+        inputs = (p for p in self.predicates.values() if p.input and p.temporal)
+        return [p for p in inputs if p.base in self.known]
 
     def _first_open(self, query: str, tin: int, due: int) -> int:
         with Engine(self.program, self._tables()) as engine:

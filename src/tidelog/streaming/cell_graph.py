@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import count
 
 from tidelog.analysis.dependencies import Dependencies
+from tidelog.analysis.possible import (
+    FUTURE,
+    Possible,
+    PossibleClause,
+    could_match,
+    narrow,
+)
 from tidelog.language.graph import Arc, Bound, longest
-from tidelog.analysis.possible import FUTURE, Possible
-from tidelog.logic.clause import Clause, Premise
+from tidelog.logic.clause import Clause, Premise, Sign
+from tidelog.logic.core import Role
+from tidelog.logic.core import key as key_of
 from tidelog.streaming.cells import (
     LATER,
     CellKey,
     Component,
     Lookup,
     PlacedClause,
+    Stage,
+    in_order,
     never_changing,
 )
 from tidelog.streaming.joins import MOST_PREMISES
@@ -27,11 +39,14 @@ FAR = 1_000
 def fits(deps: Dependencies) -> bool:
     """Whether queries can be answered cell by cell.
 
-    They cannot where rules recurse through fixed times or look very far ahead.
+    They cannot where rules recurse through fixed times or look very far ahead, nor where they both
+    carry facts on and look at fixed times, and ask for absence.
     """
     clauses = deps.core.clauses
     if any(len(c.premises) > MOST_PREMISES for c in clauses if not c.head.temporal):
         return False
+    if deps.negated and deps.carrying and deps.pinned:
+        return False  # what is carried on to a fixed tick must be known to the end
     if any(deps.offsets[n].high + max(0, deps.phi[n]) > FAR for n in deps.carrying):
         return False
     place = {name: i for i, c in enumerate(deps.components) for name in c}
@@ -55,6 +70,8 @@ class CellGraph:
         self.components: list[Component] = []
         self.place: dict[str, tuple[int, int]] = {}  # a predicate's component, and its shift
         self._base: dict[str, str] = {}  # of a pattern, its predicate
+        self._stage: dict[str, int] = {}  # of a predicate, its place among those of its component
+        self.loose = self._hanging_on_absence()
         pinned = self._pinned()
         for number, names in enumerate(self.deps.components):
             self.components.append(self._component(number, names, pinned))
@@ -94,13 +111,27 @@ class CellGraph:
                 continue
             seen.add(key)
             yield key
-            for clause in component.possible:
+            for clause in component.telling:
                 for lookup in clause.lookups:
                     if lookup.offset is not None and lookup.component >= 0:
                         head = key[1] - component.shifts[clause.head]
                         todo.append((lookup.component, head + lookup.offset + lookup.shift))
 
+    def loosely(self, name: str) -> str:
+        """The name for what may come to hold of a pattern if nothing had to be absent."""
+        return key_of(Role.LOOSE, name) if self._base[name] in self.loose else name
+
     # Making the components
+
+    def _hanging_on_absence(self) -> frozenset[str]:
+        """Predicates that change, and for which something must be absent, or for one below."""
+        loose = {e.head for e in self.deps.edges if e.sign is Sign.NEGATIVE} - self.fixed
+        grew = bool(loose)
+        while grew:
+            more = {edge.head for edge in self.deps.edges if edge.body in loose}
+            grew = not more <= loose
+            loose |= more
+        return frozenset(loose)
 
     def _component(
         self, number: int, names: tuple[str, ...], pinned: Mapping[str, Bound]
@@ -118,14 +149,22 @@ class CellGraph:
             shift = phi[name] if core.predicates[name].temporal else 0
             patterns = [] if component.input else made.patterns[name]
             specs = [made.name(name, pattern) for pattern in patterns]
-            for spec in (name, *specs):
+            self._base |= dict.fromkeys((name, *specs), name)
+            loose = {spec: self.loosely(spec) for spec in specs}
+            for spec in (name, *specs, *loose.values()):
                 self._base[spec] = name
                 component.shifts[spec] = shift
                 self.place[spec] = (number, shift)
             ground = made.name(name, (None,) * len(core.predicates[name].types))
             component.grounds[name] = name if component.input else ground
+            if not component.input:
+                component.follows[name] = loose.get(ground, ground)
+                component.follows |= {s: other for s, other in loose.items() if s != other}
             if name in self.queries:
-                component.queries |= dict.fromkeys(specs or [name], name)
+                component.queries |= dict.fromkeys(list(loose.values()) or [name], name)
+        for stage, together in enumerate(in_order(self.deps, names, phi)):
+            component.stages.append(Stage(together))
+            self._stage |= dict.fromkeys(together, stage)
         if component.carrying:
             high = (self.deps.offsets[n].high + phi[n] for n in names)
             component.ahead = int(max([0, *(h for h in high if not math.isinf(h))]))
@@ -143,28 +182,70 @@ class CellGraph:
         return longest(nodes, arcs, start)[0]
 
     def _place_clauses(self, number_of: Mapping[str, int]) -> None:
-        certain = [(clause, None) for clause in self.deps.core.clauses]
-        possible = [(p.clause, p) for p in self.made.clauses]
-        number = 0
-        for clause, origin in (*certain, *possible):
-            head = self._base[clause.head.predicate]
+        number = count()
+
+        def placed(clause: Clause) -> PlacedClause:
+            lookups = tuple(self._lookup(clause, premise) for premise in clause.premises)
+            return PlacedClause(next(number), clause, lookups)
+
+        for clause in self.made.certain:
+            head = clause.head.predicate
+            if head not in self.fixed:
+                stage = self.components[number_of[head]].stages[self._stage[head]]
+                stage.certain.append(placed(clause))
+        for rule in self.made.clauses:
+            head = self._base[rule.clause.head.predicate]
             if head in self.fixed:
                 continue
             component = self.components[number_of[head]]
-            lookups = tuple(self._lookup(clause, p, component.number) for p in clause.premises)
-            placed = PlacedClause(number, clause, lookups, origin)
-            (component.certain if origin is None else component.possible).append(placed)
-            number += 1
+            stage = component.stages[self._stage[head]]
+            stage.possible.append(placed(rule.clause))
+            telling = stage.possible[-1]
+            if head in self.loose:
+                loose = self._loosened(rule)
+                stage.loose.append(placed(replace(loose, premises=loose.positive)))
+                telling = placed(loose)
+            component.telling.append(telling)
 
-    def _lookup(self, clause: Clause, premise: Premise, above: int) -> Lookup:
+    def _loosened(self, rule: PossibleClause) -> Clause:
+        """A possible clause on what may hold if nothing had to be absent.
+
+        Its negated premises are all that could come in the way of it.
+        """
+        clause = rule.clause
+        positive = map(self._loose_premise, clause.positive)
+        ways = (way for absent in (*clause.negative, *rule.unchecked) for way in self._ways(absent))
+        head = replace(clause.head, predicate=self.loosely(clause.head.predicate))
+        return replace(clause, head=head, premises=(*positive, *ways), written=None)
+
+    def _loose_premise(self, premise: Premise) -> Premise:
+        if premise.predicate == FUTURE:
+            return premise
+        return replace(premise, predicate=self.loosely(premise.predicate))
+
+    def _ways(self, premise: Premise) -> Iterator[Premise]:
+        """What may loosely hold that a negated premise asks for, under every pattern."""
+        name = premise.predicate
+        if name in self.fixed:
+            return
+        if self.deps.core.predicates[name].input:
+            yield premise
+            return
+        bound = {v.name for v in premise.variables}
+        for pattern in self.made.patterns[name]:
+            if could_match(premise, pattern, bound) is not None:
+                yield self._loose_premise(narrow(premise, pattern))
+
+    def _lookup(self, clause: Clause, premise: Premise) -> Lookup:
         name = premise.predicate
         if name == FUTURE or self._base[name] in self.fixed:
             return Lookup.of(premise)
         number, shift = self.place[name]
         offset = Lookup.of(premise).offset
-        _, head_shift = self.place[clause.head.predicate]
+        above, head_shift = self.place[clause.head.predicate]
         inside = number == above and (offset is None or offset + shift == head_shift)
-        return Lookup.of(premise, number, shift, inside)
+        stages = self._stage[self._base[name]], self._stage[self._base[clause.head.predicate]]
+        return Lookup.of(premise, number, shift, inside, inside and stages[0] != stages[1])
 
     def _connect(self, number_of: Mapping[str, int]) -> set[int]:
         """Tell components who looks at them, and when; those looked at without a time."""

@@ -10,8 +10,8 @@ import math
 from collections.abc import Mapping
 from itertools import product
 
-from tidelog.language.graph import Bound
 from tidelog.analysis.possible import FUTURE, any_pattern
+from tidelog.language.graph import Bound
 from tidelog.language.program import Row
 from tidelog.streaming.cell_graph import FAR, CellGraph
 from tidelog.streaming.cells import (
@@ -21,6 +21,7 @@ from tidelog.streaming.cells import (
     CellKey,
     Component,
     Lookup,
+    Stage,
     derive,
     rigid_model,
 )
@@ -57,7 +58,8 @@ class CellModel:
             pattern = any_pattern(self.graph.deps.core.predicates[name])
             bools = sum(label is None for label in pattern)
             rows: set[Row] = set(product((True, False), repeat=bools))
-            anything[self.graph.made.name(name, pattern)] = IndexedSlice(rows)
+            spec = self.graph.made.name(name, pattern)
+            anything[spec] = anything[self.graph.loosely(spec)] = IndexedSlice(rows)
         return anything
 
     def read(self, lookup: Lookup, time: int | None) -> IndexedSlice:
@@ -92,14 +94,24 @@ class CellModel:
     def evaluated(self, component: Component, layer: int) -> CellContent:
         """What a cell holds, by its rules."""
         final = self.is_final(component, layer)
-        clauses = component.possible if final else [*component.possible, *component.certain]
-        model = derive(clauses, layer, component.shifts, self.read)
-        if final:
-            # What is possible of known objects is certain.
-            for name, ground in component.grounds.items():
-                if ground in model:
-                    model[name] = model[ground]
+        model: CellContent = {}
+        for stage in component.stages:
+            clauses = stage.possible if final else [*stage.possible, *stage.certain]
+            if stage.loose and not (final and component.carrying):
+                clauses = [*clauses, *stage.loose]
+            derive(clauses, layer, component.shifts, self.read, model)
+            if final:
+                self._settle(component, stage, model)
         return model
+
+    def _settle(self, component: Component, stage: Stage, model: CellContent) -> None:
+        """What is possible of known objects is certain; what is carried on is a fact then."""
+        for name in stage.names:
+            ground = component.grounds[name]
+            if ground in model:
+                model[name] = model[ground]
+                if component.carrying:
+                    model[self.graph.loosely(ground)] = model[ground]
 
     def kept(self, name: str) -> dict[int, set[Row]]:
         """The facts of an input, or of what is carried on, that are kept, by layer."""
@@ -143,8 +155,11 @@ class CellModel:
         return known
 
     def _evaluated_default(self, component: Component, layer: int) -> CellContent:
-        clauses = [clause for clause in component.possible if clause.point is None]
-        return derive(clauses, layer, component.shifts, self._read_default)
+        model: CellContent = {}
+        for stage in component.stages:
+            clauses = [c for c in (*stage.possible, *stage.loose) if c.point is None]
+            derive(clauses, layer, component.shifts, self._read_default, model)
+        return model
 
     def _read_default(self, lookup: Lookup, time: int | None) -> IndexedSlice:
         if lookup.component < 0 or lookup.offset is None:

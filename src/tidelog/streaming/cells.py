@@ -8,15 +8,14 @@ layer of a predicate at a time is the time plus its shift.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias, assert_never
 
 from tidelog.analysis.dependencies import Dependencies
-from tidelog.language.graph import Bound
-from tidelog.analysis.possible import PossibleClause
+from tidelog.language.graph import Bound, components
 from tidelog.language.program import Row
-from tidelog.logic.clause import Clause, FixedTick, Free, Offset, Premise, Rigid
+from tidelog.logic.clause import Clause, FixedTick, Free, Offset, Premise, Rigid, Sign
 from tidelog.streaming.joins import EMPTY, CompiledClause, IndexedSlice
 
 # A time later than all others: it stands for every output time to come.
@@ -39,9 +38,17 @@ class Lookup:
     component: int = -1  # none for what is future or never changes
     shift: int = 0
     inside: bool = False  # whether it lies in the same cell as the head
+    earlier: bool = False  # and is derived there before the head is
+    negated: bool = False
 
     @staticmethod
-    def of(premise: Premise, component: int = -1, shift: int = 0, inside: bool = False) -> Lookup:
+    def of(
+        premise: Premise,
+        component: int = -1,
+        shift: int = 0,
+        inside: bool = False,
+        earlier: bool = False,
+    ) -> Lookup:
         offset = point = None
         match premise.when:
             case Offset(ticks):
@@ -54,7 +61,8 @@ class Lookup:
                 raise AssertionError("a clause with a free time is not derived cell by cell")
             case _:
                 assert_never(premise.when)
-        return Lookup(premise.predicate, offset, point, component, shift, inside)
+        negated = premise.sign is Sign.NEGATIVE
+        return Lookup(premise.predicate, offset, point, component, shift, inside, earlier, negated)
 
     def time(self, head: int) -> int | None:
         """The time it looks at, for a head at a time; None for what has no time."""
@@ -62,25 +70,18 @@ class Lookup:
 
 
 class PlacedClause:
-    """A clause in its component: its functions, and where its premises lie.
+    """A clause in its component: its functions, and where its premises lie."""
 
-    `origin` says what the premises of a possible rule stand for; a certain rule has none.
-    """
-
-    def __init__(
-        self,
-        number: int,
-        clause: Clause,
-        lookups: tuple[Lookup, ...],
-        origin: PossibleClause | None = None,
-    ) -> None:
+    def __init__(self, number: int, clause: Clause, lookups: tuple[Lookup, ...]) -> None:
         self.number = number
         self.head = clause.head.predicate
         self.point = clause.head.point  # the only time of its head, if that is a fixed tick
         self.lookups = lookups
         self.compiled = CompiledClause(clause)
-        self.origin = origin
-        self.inside = [i for i, lookup in enumerate(lookups) if lookup.inside]
+        self.within = any(lookup.inside for lookup in lookups)
+        # Those that are derived together with the head.
+        self.inside = [i for i, look in enumerate(lookups) if look.inside and not look.earlier]
+        assert not any(lookups[i].negated for i in self.inside), "absence is known before"
 
 
 @dataclass
@@ -95,13 +96,29 @@ class Component:
     pin: Bound = -math.inf  # and explicit times below have passed
     ahead: int = 0  # how many layers beyond tin are derived, where facts are carried on
     until: Bound = -math.inf  # and up to which layer, for the sake of explicit times
-    possible: list[PlacedClause] = field(default_factory=list)
-    certain: list[PlacedClause] = field(default_factory=list)
+    stages: list[Stage] = field(default_factory=list)  # in the order in which they are derived
+    telling: list[PlacedClause] = field(default_factory=list)  # clauses by which liveness goes
     grounds: dict[str, str] = field(default_factory=dict)  # certain name to known pattern
+    follows: dict[str, str] = field(default_factory=dict)  # name to that by whose use it is kept
     queries: dict[str, str] = field(default_factory=dict)  # pattern to query
     above: tuple[tuple[int, int], ...] = ()  # components that look at it, and their layers
     points: frozenset[int] = frozenset()  # layers that rules look at by explicit time
     wakes: tuple[int, ...] = ()  # after how many ticks of its layer a cell changes by itself
+
+
+@dataclass
+class Stage:
+    """Predicates of a component that are derived together in one cell.
+
+    Mostly these are all. Where predicates hang on each other's absence, looking strictly back
+    somewhere on the way, they come one after the other in a cell.
+    """
+
+    names: tuple[str, ...]
+    possible: list[PlacedClause] = field(default_factory=list)
+    certain: list[PlacedClause] = field(default_factory=list)
+    # What may come to hold if nothing had to be absent, where that is not what is possible.
+    loose: list[PlacedClause] = field(default_factory=list)
 
 
 class Cell:
@@ -125,14 +142,33 @@ class Cell:
 # Deriving
 
 
+def in_order(
+    deps: Dependencies, component: tuple[str, ...], phi: Mapping[str, int]
+) -> Iterator[tuple[str, ...]]:
+    """The predicates of a component that need each other in one cell, what is needed first."""
+    if component not in deps.cycles_through_not:
+        yield component
+        return
+    needs: dict[str, list[str]] = {}
+    for edge in deps.edges:
+        inside = edge.head in component and edge.body in component
+        if inside and edge.offset == phi[edge.head] - phi[edge.body]:
+            needs.setdefault(edge.head, []).append(edge.body)
+    yield from map(tuple, components(component, needs))
+
+
 def derive(
     clauses: Iterable[PlacedClause],
     layer: int,
     shifts: Mapping[str, int],
     read: Callable[[Lookup, int | None], IndexedSlice],
+    earlier: CellContent | None = None,
 ) -> CellContent:
-    """What some clauses of a component derive in the cell at a layer."""
-    model: CellContent = {}
+    """What some clauses of a component derive in the cell at a layer.
+
+    It is added to what was derived there `earlier`, if that is given.
+    """
+    model: CellContent = {} if earlier is None else earlier
     recursive: list[tuple[PlacedClause, list[IndexedSlice]]] = []
     for clause in clauses:
         head = clause.head
@@ -141,12 +177,16 @@ def derive(
             continue
         slices: list[IndexedSlice] = []
         for lookup in clause.lookups:
-            if lookup.inside:
+            if lookup.earlier:
+                slice_ = model.get(lookup.name, EMPTY)
+            elif lookup.inside:
                 slices.append(EMPTY)
                 continue
-            # As `lookup.time` says, without the cost of a call.
-            slice_ = read(lookup, lookup.point if lookup.offset is None else time + lookup.offset)
-            if not slice_.rows:
+            else:
+                # As `lookup.time` says, without the cost of a call.
+                at = lookup.point if lookup.offset is None else time + lookup.offset
+                slice_ = read(lookup, at)
+            if not slice_.rows and not lookup.negated:
                 break
             slices.append(slice_)
         else:
@@ -173,7 +213,7 @@ def _close(model: CellContent, recursive: list[tuple[PlacedClause, list[IndexedS
                 for i in clause.inside:
                     name = clause.lookups[i].name
                     whole[i] = (new if i == first else model).get(name, EMPTY)
-                if all(slice_.rows for slice_ in whole):
+                if all(whole[i].rows for i in clause.inside):
                     clause.compiled.fire(whole, out.setdefault(clause.head, set()), first)
         new = {}
         for name, rows in out.items():

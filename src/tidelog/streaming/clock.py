@@ -7,11 +7,14 @@ past its time by the query's delay.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from tidelog.evaluation.ranges import EMPTY, Range
+from tidelog.analysis.dependencies import Dependencies
+from tidelog.data.ticks import ALWAYS, EMPTY, Range
+from tidelog.language.graph import Bound
 from tidelog.language.program import TIME_MAX
 from tidelog.streaming.schedule import Schedule
 
@@ -70,6 +73,49 @@ class Emission:
             return start - schedule.phi[query]
         return tin - self.delays[query]
 
+    def until(self, schedule: Schedule, query: str, tin: int, start: int) -> int:
+        """The time up to which answers are given at tin, those that may be given early included.
+
+        What rests on absence is given early only if no later fact can withdraw it.
+        """
+        until = tin if self.eager else tin - self.delays[query]
+        final = self.final(schedule, query, tin, start)
+        return int(min(until, max(final, last_safe(schedule.deps, query, tin))))
+
+
+def last_safe(deps: Dependencies, query: str, tin: int) -> Bound:
+    """The last time at which an answer that is derived at tin cannot be withdrawn any more.
+
+    >>> from tidelog.analysis.dependencies import dependencies
+    >>> from tidelog.language.checks import check
+    >>> from tidelog.logic.normalise import core
+    >>> program = check("Q @ T :- E @ T, not F @ T+1. P @ T :- E @ T.").program
+    >>> deps = dependencies(core(program), ["P", "Q"])
+    >>> last_safe(deps, "Q", 10), last_safe(deps, "P", 10)
+    (9, inf)
+    """
+    last = -deps.psi[query] if math.isinf(deps.psi[query]) else tin - deps.psi[query]
+    return last if deps.safe_at(query, -TIME_MAX) <= tin else -math.inf
+
+
+def ticks_that_matter(deps: Dependencies, name: str, published: Range) -> Range:
+    """Where one more fact of an input could change the answers of a query that are published.
+
+    >>> from tidelog.analysis.dependencies import dependencies
+    >>> from tidelog.language.checks import check
+    >>> from tidelog.logic.normalise import core
+    >>> program = check("P @ T :- F @ T, not E @ T-3.").program
+    >>> ticks_that_matter(dependencies(core(program), ["P"]), "E", Range(0, 7))
+    Range(low=-3, high=4)
+    """
+    if name not in deps.core.predicates:
+        return EMPTY
+    # Over a fixed tick, or without a time, a fact reaches answers at any time.
+    if any(edge.offset is None and deps.phi[edge.body] > -math.inf for edge in deps.edges):
+        return ALWAYS
+    reach = deps.offsets[name]
+    return Range(published.low + reach.low, published.high + reach.high)
+
 
 @dataclass(frozen=True)
 class Span:
@@ -113,6 +159,7 @@ class Turn:
     due: dict[str, int]
     answered: tuple[str, ...] = ()
     closed: bool = False
+    ticking: int | None = None  # where clocks start, if that is settled in this turn
 
 
 @dataclass(frozen=True)
@@ -172,7 +219,8 @@ class Clock:
             after = emission.final(schedule, query, done, start)
             until = emission.final(schedule, query, to, start)
             if emission.eager:
-                early[query], until = until, self.tin
+                early[query] = until
+                until = self.tin if self.closed else emission.until(schedule, query, to, start)
             asked[query] = Range(after + 1, until) & emit if after < until else EMPTY
             ahead = max(ahead, schedule.phi[query] - (0 if emission.eager else delay))
         span = Span(start, done, to, asked, 0 if self.closed else ahead, early)
@@ -191,8 +239,16 @@ class Clock:
         first = min(self.first, self.tin + 1) if self.start is None else self.start
         low = pace.first_answer(self.first)
         to = self.tin if self.done is None else max(self.tin, self.done)
-        turn = Turn(first, self.done, to, low, self.due, tuple(self.answered), self.closed)
+        ticking = self.ticking(self.done, to)
+        answered = tuple(self.answered)
+        turn = Turn(first, self.done, to, low, self.due, answered, self.closed, ticking)
         return replace(self, start=first, done=to), turn
+
+    def ticking(self, done: int | None, to: int) -> int | None:
+        """Where clocks start, if that is settled between two input times: at the least tick."""
+        if self.first is None or self.first > to or (done is not None and self.first <= done):
+            return None
+        return self.first
 
     def reported(self, reports: Iterable[ShardReport]) -> Clock:
         """The clock once all shards have said what they wait for."""

@@ -8,11 +8,12 @@ rest on. Their texts consist of generated names alone; constants are bound.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from operator import itemgetter
 from typing import Any, assert_never
 
 from tidelog.language.program import Constant, Operator, Row, Value, Variable
-from tidelog.logic.clause import Clause, Head, Premise
+from tidelog.logic.clause import Clause, Head, Premise, Sign
 from tidelog.logic.match import Due, JoinOrder, JoinStep
 
 
@@ -80,6 +81,8 @@ class CompiledClause:
 
     def __init__(self, clause: Clause) -> None:
         self.clause = clause
+        # What a join can start with: absence gives no values.
+        self._starts = [i for i, p in enumerate(clause.premises) if p.sign is Sign.POSITIVE]
         self._fires: dict[int, Callable[..., None]] = {}
         self._mark: Callable[..., None] | None = None
 
@@ -89,17 +92,21 @@ class CompiledClause:
             out.add(tuple(t.value for t in self.clause.head.args if isinstance(t, Constant)))
             return
         if first is None:
-            first = 0
-            if len(slices) > 1:
-                sizes = [len(slice_.rows) for slice_ in slices]
-                first = sizes.index(min(sizes))
+            first = self._starts[0]
+            if len(self._starts) > 1:
+                sizes = [len(slices[i].rows) for i in self._starts]
+                first = self._starts[sizes.index(min(sizes))]
         function = self._fires.get(first)
         if function is None:
             function = self._fires[first] = _fire(self.clause, first)
         function(out, *slices)
 
     def mark(self, heads: set[Row], slices: Sequence[IndexedSlice]) -> list[set[Row]]:
-        """Per premise, the rows that the given rows of the head rest on."""
+        """Per premise, the rows that the given rows of the head rest on.
+
+        What a negated premise asks for is no matter of whether a head is derived here: the rows
+        that could be in its way are marked, so that they stay.
+        """
         if not slices:
             return []
         if self._mark is None:
@@ -130,7 +137,8 @@ def _row_tests(premise: Premise, clause: Clause, constants: dict[str, Value]) ->
     """What a premise, and tests of its variables alone, ask of a row `r`; constants are added."""
     own = {variable.name for variable in premise.variables}
     tests = tuple(t for t in clause.tests if {v.name for v in t.variables} <= own)
-    order = JoinOrder(Clause(Head(""), (premise,), tests))
+    # A row whose absence is asked for makes a difference as one that is asked for does.
+    order = JoinOrder(Clause(Head(""), (replace(premise, sign=Sign.POSITIVE),), tests))
     (step,) = order.steps
     names = {order.place(premise.args[n]): f"r[{n}]" for n in step.new}
     for constant in order.constants:
@@ -147,6 +155,7 @@ def _fire(clause: Clause, first: int) -> Callable[..., None]:
     writer = _Writer(JoinOrder(clause, first=first))
     writer.start("def made(out, {slices}):", "    add = out.add")
     writer.loops()
+    writer.absences()
     head = "".join(f"{_name(writer.order.place(term))}, " for term in clause.head.args)
     writer.put(f"add(({head}))")
     return writer.function()
@@ -157,8 +166,12 @@ def _mark(clause: Clause) -> Callable[..., None]:
     writer.start("def made(heads, marked, {slices}):")
     writer.put("for h in heads:", nest=True)
     writer.bind_head()
-    for number, row in writer.loops().items():
+    rows = writer.loops()
+    for number, row in rows.items():
         writer.put(f"marked[{number}].add({row})")
+    for step in writer.order.steps:
+        if step.number not in rows:
+            writer.put(f"marked[{step.number}].update({writer.there(step)})")
     return writer.function()
 
 
@@ -205,29 +218,56 @@ class _Writer:
         self.when(tests)
 
     def loops(self) -> dict[int, str]:
-        """Nested loops over the premises; what the row of each is called inside."""
+        """Nested loops over the positive premises; what the row of each is called inside."""
         self.when(_test(due, _name) for due in self.order.due)
-        return {step.number: self._loop(step) for step in self.order.steps}
+        positive = (s for s in self.order.steps if s.premise.sign is Sign.POSITIVE)
+        return {step.number: self._loop(step) for step in positive}
+
+    def absences(self) -> None:
+        """What follows happens only if nothing is there that must be absent."""
+        negated = (s for s in self.order.steps if s.premise.sign is Sign.NEGATIVE)
+        self.when(self._is_absent(step) for step in negated)
 
     def _loop(self, step: JoinStep) -> str:
         number = step.number
-        keys = [_name(place) for place in step.key]
         row = f"r{number}"
-        if len(keys) == len(step.premise.args):
-            row = f"({''.join(f'{key}, ' for key in keys)})"
+        if len(step.key) == len(step.premise.args):
+            row = self._whole(step)
             self.put(f"if {row} in b{number}.rows:", nest=True)
-        elif keys:
-            columns = "".join(f"{n}, " for n in step.known)
-            self.lines.insert(1, f"    i{number} = b{number}.index(({columns})).get")
-            key = keys[0] if len(keys) == 1 else f"({', '.join(keys)})"
-            self.put(f"for {row} in i{number}({key}, ()):", nest=True)
         else:
-            self.put(f"for {row} in b{number}.rows:", nest=True)
+            self.put(f"for {row} in {self._candidates(step)}:", nest=True)
         self.when(f"{row}[{one}] == {row}[{other}]" for one, other in step.same)
         for n in step.new:
             self.put(f"{_name(self.order.place(step.premise.args[n]))} = {row}[{n}]")
         self.when(_test(due, _name) for due in step.due)
         return row
+
+    def _is_absent(self, step: JoinStep) -> str:
+        """Whether no row is what a negated premise asks for; what is not known is any value."""
+        if len(step.key) == len(step.premise.args):
+            return f"{self._whole(step)} not in b{step.number}.rows"
+        return f"not {self._candidates(step)}"
+
+    def there(self, step: JoinStep) -> str:
+        """The rows that a negated premise asks for."""
+        if len(step.key) == len(step.premise.args):
+            row = self._whole(step)
+            return f"({row},) if {row} in b{step.number}.rows else ()"
+        return self._candidates(step)
+
+    def _whole(self, step: JoinStep) -> str:
+        """The row of a premise all of whose values are known."""
+        return f"({''.join(f'{_name(place)}, ' for place in step.key)})"
+
+    def _candidates(self, step: JoinStep) -> str:
+        """The rows of a premise that have the values that are known."""
+        number, keys = step.number, [_name(place) for place in step.key]
+        if not keys:
+            return f"b{number}.rows"
+        columns = "".join(f"{n}, " for n in step.known)
+        self.lines.insert(1, f"    i{number} = b{number}.index(({columns})).get")
+        key = keys[0] if len(keys) == 1 else f"({', '.join(keys)})"
+        return f"i{number}({key}, ())"
 
     def function(self) -> Callable[..., Any]:
         return _compiled(self.lines, self.constants)

@@ -75,7 +75,7 @@ class Liveness:
         used: dict[str, set[Row]] = {}
         everything = component.carrying and not cell.frozen
         for name, slice_ in cell.slices.items():
-            if name in component.grounds and not component.input:
+            if name in component.follows:
                 continue  # certain rows follow those that are possible
             query = component.queries.get(name)
             rows: set[Row] = set()
@@ -112,13 +112,13 @@ class Liveness:
         grew = True
         while grew:
             grew = False
-            for clause in component.possible:
+            for clause in component.telling:
                 time = layer - component.shifts[clause.head]
                 if clause.point is not None and clause.point != time:
                     continue
                 heads = used.get(clause.head)
                 marks = self._marks(clause, time, cell, heads) if heads else None
-                if marks and clause.inside and not closed:
+                if marks and clause.within and not closed:
                     grew = _use_more(clause, marks, used) or grew
                 self._tell(clause, time, layer, marks, changed)
         return changed
@@ -133,7 +133,7 @@ class Liveness:
                 slice_ = cell.slices.get(lookup.name, EMPTY)
             else:
                 slice_ = self.model.read(lookup, lookup.time(time))
-            if not slice_.rows:
+            if not slice_.rows and not lookup.negated:
                 return None
             slices.append(slice_)
         return clause.compiled.mark(heads, slices)
@@ -181,11 +181,11 @@ class Liveness:
             del model.cells[key]
             return
         for name, slice_ in list(cell.slices.items()):
-            ground = component.grounds.get(name)
-            rows = used.get(name if ground is None else ground)
+            other = component.follows.get(name)
+            rows = used.get(name if other is None else other)
             if not rows:
                 del cell.slices[name]
-            elif ground is None and len(rows) == len(slice_.rows):
+            elif other is None and len(rows) == len(slice_.rows):
                 continue  # all of it is used
             elif not slice_.rows <= rows:
                 cell.slices[name] = IndexedSlice(slice_.rows & rows)
@@ -208,10 +208,10 @@ class Liveness:
 def _use_more(clause: PlacedClause, marks: list[set[Row]], used: dict[str, set[Row]]) -> bool:
     """Add the marked rows of the cell itself to those that are used; whether any is new."""
     grew = False
-    for i in clause.inside:
-        name = clause.lookups[i].name
-        known = used.get(name, set())
-        if marks[i] and not marks[i] <= known:
-            used[name] = known | marks[i]
-            grew = True
+    for lookup, rows in zip(clause.lookups, marks, strict=True):
+        if lookup.inside and rows:
+            known = used.get(lookup.name, set())
+            if not rows <= known:
+                used[lookup.name] = known | rows
+                grew = True
     return grew

@@ -11,8 +11,8 @@ import heapq
 import math
 from collections.abc import Iterable, Mapping
 
-from tidelog.language.graph import Bound
 from tidelog.analysis.possible import Possible
+from tidelog.language.graph import Bound
 from tidelog.language.program import Row
 from tidelog.streaming.cell_graph import FAR, CellGraph
 from tidelog.streaming.cell_model import CellModel
@@ -46,9 +46,11 @@ class Network:
         """Cells that are there before any fact: explicit times, and one for all later answers."""
         graph = self.graph
         for component in self.components:
-            for clause in (*component.possible, *component.certain):
-                if clause.point is not None:
-                    self._touch((component.number, clause.point + component.shifts[clause.head]))
+            for stage in component.stages:
+                for clause in (*stage.possible, *stage.certain):
+                    if clause.point is not None:
+                        layer = clause.point + component.shifts[clause.head]
+                        self._touch((component.number, layer))
             if component.input:
                 continue
             for layer in component.points:
@@ -124,6 +126,7 @@ class Network:
                 cell = self.model.cells.setdefault((number, layer), Cell())
                 cell.frozen = cell.shown = True
                 cell.slices[name] = cell.slices[ground] = IndexedSlice(rows)
+                cell.slices[self.graph.loosely(ground)] = cell.slices[ground]
                 self.model.count += len(rows)
                 self._spread((number, layer))
                 self.liveness.stale[number, layer] = None

@@ -6,7 +6,8 @@ style: input facts in the window are all that is kept, and answers are evaluated
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Container, Mapping
 
 import duckdb
 import pyarrow as pa
@@ -26,7 +27,8 @@ from tidelog.evaluation.database import Database
 from tidelog.evaluation.ranges import EMPTY, Range
 from tidelog.evaluation.sql import Writer
 from tidelog.evaluation.steps import StepRunner
-from tidelog.language.program import Program, Row
+from tidelog.language.program import TIME_COLUMN, Program, Row
+from tidelog.logic.core import Predicate
 from tidelog.streaming.algorithm import AnswerRows, FactsByTime, RowsByTime
 from tidelog.streaming.clock import Emission, Span
 from tidelog.streaming.joins import at
@@ -78,7 +80,7 @@ class OfflineAlgorithm:
         phi = self.schedule.phi
         self.temporal = [q for q in self.queries if q in phi]
         delays = least_delays(program, self.schedule)
-        window = enough_window(program, delays) if strict else None
+        window = enough_window(program, self.schedule, delays) if strict else None
         self.emission = Emission(delays, eager, window)
         # How much further than tin answers are looked for, in what is known by then.
         self.ahead = max((phi[q] - (0 if eager else delays[q]) for q in self.temporal), default=0)
@@ -98,7 +100,7 @@ class OfflineAlgorithm:
         self.inputs: dict[str, str] = {}
         for number, predicate in enumerate(deps.core.inputs):
             self.inputs[predicate.name] = f"new{number}"
-            schema = self.schemas[predicate.base]
+            schema = self._schema(predicate)
             rows = () if predicate.temporal else sorted(rigid.get(predicate.name, ()), key=str)
             self.connection.register(f"new{number}", _table(schema, list(rows)))
 
@@ -107,9 +109,13 @@ class OfflineAlgorithm:
 
     def advance(self, tin: int, facts: FactsByTime, low: int) -> AnswerRows:
         """Everything up to tin has arrived; answers from `low` on are wanted."""
-        eager, delays = self.emission.eager, self.emission.delays
-        until = {q: tin if eager else tin - delays[q] for q in self.temporal}
-        return self._look(tin, facts, low, until, self._finals(tin))
+        assert self.start is not None
+        until, schedule, start = self.emission.until, self.schedule, self.start
+        ends = {q: until(schedule, q, tin, start) for q in self.temporal}
+        safe_at, pins = schedule.deps.safe_at, schedule.pins
+        # Answers without a time that later facts may still withdraw.
+        open_ = {q for q in self.queries if q not in ends and tin < min(safe_at(q, None), pins[q])}
+        return self._look(tin, facts, low, ends, self._finals(tin), open_)
 
     def close(self, last: int, low: int) -> AnswerRows:
         """No more input: everything up to the last tick is final."""
@@ -183,9 +189,18 @@ class OfflineAlgorithm:
         return {**self.by_tick.kept(inputs=True), **self.by_tick.kept(inputs=False)}
 
     def _look(
-        self, tin: int, facts: FactsByTime, low: int, until: dict[str, int], final: dict[str, int]
+        self,
+        tin: int,
+        facts: FactsByTime,
+        low: int,
+        until: dict[str, int],
+        final: dict[str, int],
+        open_: Container[str] = (),
     ) -> AnswerRows:
-        """Answers up to given times; those beyond the final ones are remembered."""
+        """Answers up to given times; those beyond the final ones are remembered.
+
+        Of queries without a time that are `open_` nothing is given yet.
+        """
         assert self.start is not None
         assert self.done is not None
         emit = Range(low, tin) if low <= tin else EMPTY
@@ -197,6 +212,7 @@ class OfflineAlgorithm:
         for query in self.queries:
             rows = {row for answers in tables for row in answers[query]}
             if query not in until:
+                rows = set() if query in open_ else rows
                 new[query] = rows - self.given[query]
                 self.given[query] |= rows
                 continue
@@ -300,10 +316,15 @@ class OfflineAlgorithm:
                     for row in at_time
                 ]
                 self.connection.unregister(self.inputs[predicate.name])
-                table = _table(self.schemas[predicate.base], rows)
+                table = _table(self._schema(predicate), rows)
                 if predicate.name in self.large:
                     table = pa.concat_tables([table, self.large.pop(predicate.name)])
                 self.connection.register(self.inputs[predicate.name], table)
+
+    def _schema(self, predicate: Predicate) -> Schema:
+        """How the facts of an input are laid out; that of a clock is the tick it starts at."""
+        clock = Schema(predicate.base, (), TIME_COLUMN, declared=False)
+        return self.schemas.get(predicate.base, clock)
 
     def _width(self, query: str) -> int:
         predicate = self.schedule.deps.core.predicates[query]
@@ -314,8 +335,15 @@ def _simple(program: Program, query: str, budget: Budget) -> Dependencies:
     return simplified(passes(program, [query]).dependencies, budget.share(0.3))[0]
 
 
-def enough_window(program: Program, delays: Mapping[str, int]) -> int:
+def enough_window(program: Program, schedule: Schedule, delays: Mapping[str, int]) -> int:
     """A window that is enough for every query, each at its delay; Endless when there is none."""
+    for query in schedule.deps.queries:
+        if query not in delays and not math.isinf(schedule.pins[query]):
+            ticks = ", ".join(str(tick) for _, tick in schedule.deps.pinned)
+            raise Endless(
+                f"no window is enough for {query}, which looks at fixed ticks ({ticks});"
+                " the derived style keeps what holds there"
+            )
     windows = [0]
     for query, delay_ in delays.items():
         budget = Budget(BUDGET)

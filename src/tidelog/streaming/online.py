@@ -33,12 +33,14 @@ class OnlineAlgorithm:
         # With eager emission, answers given at times that are not final yet.
         self.given: dict[tuple[str, int | None], set[Row]] = {}
         self.queries = deps.queries
+        self.absences = bool(deps.negated)
         made = possible(deps, anything=True)
         self.network = Network(made, self.queries, rigid)
         self.due = self.network.liveness.due  # infinite for a rigid query once it is answered
         core = made.deps.core
         self.inputs = tuple(p.name for p in core.inputs if p.temporal)
         clauses = [p.clause for p in made.clauses]
+        clauses += [clause for clause in core.clauses if clause.negative]
         self.chosen = {name: chosen(clauses, name) for name in self.inputs}
         self.temporal = [q for q in self.queries if core.predicates[q].temporal]
         self.rigid = [q for q in self.queries if q not in self.temporal]
@@ -86,8 +88,13 @@ class OnlineAlgorithm:
         return answers
 
     def close(self, last: int, low: int) -> AnswerRows:
-        """No more input: what is certain is all there is."""
+        """No more input: what is certain once all absence is final is all there is."""
         answers: AnswerRows = {q: set() for q in self.queries}
+        network = self.network
+        if self.absences:
+            end = network.graph.schedule.last(last)
+            while network.tin < end:
+                network.advance(network.next_event(end) if network.graph.moving else end, {})
         for query in self.temporal:
             first = max(low, int(self.due[query]))
             for time in self._times(query, first, last):

@@ -20,7 +20,8 @@ class CellFacts:
         self._lookups = {
             lookup.name: lookup
             for component in model.graph.components
-            for clause in component.possible
+            for stage in component.stages
+            for clause in (*stage.possible, *stage.certain)
             for lookup in clause.lookups
         }
 
@@ -46,6 +47,9 @@ class CellFacts:
 
     def is_settled(self, predicate: str, tick: int | None) -> bool:
         return False
+
+    def may_come(self, tick: int) -> bool:
+        return tick > self.model.tin
 
     def decided_at(self, query: str, time: int) -> int | None:
         settled = self.model.graph.deps.settled(query, time)

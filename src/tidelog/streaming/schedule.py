@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import assert_never
 
-from tidelog.analysis.dependencies import Class, Dependencies, unsupported
-from tidelog.language.graph import Arc, Bound, longest
-from tidelog.errors import DataError
+from tidelog.analysis.dependencies import Class, Dependencies
 from tidelog.evaluation.plan import Derive, Fill, Fixpoint, Join, Plan, Scan, stream_plan
 from tidelog.evaluation.ranges import EMPTY, Range
+from tidelog.language.graph import Arc, Bound, longest
 from tidelog.language.program import TIME_MAX
-from tidelog.logic.clause import FixedTick, Free, Offset, Rigid
+from tidelog.logic.clause import FixedTick, Free, Offset, Rigid, Sign
 
 WHOLE = Range(-TIME_MAX, TIME_MAX)
 
@@ -34,17 +33,6 @@ class Blocking(Exception):
         )
 
 
-class NotStreamed(DataError):
-    """Rules with something in them that streams do not know how to take into account."""
-
-
-def check_streamed(deps: Dependencies) -> None:
-    """Every stream asks here before it starts: nothing in a rule is left out in silence."""
-    reason = unsupported(deps.core, "a stream")
-    if reason is not None:
-        raise NotStreamed(reason.message)
-
-
 @dataclass(frozen=True)
 class Schedule:
     """The schedule of some queries of class 1 or 2."""
@@ -52,7 +40,6 @@ class Schedule:
     deps: Dependencies
 
     def __post_init__(self) -> None:
-        check_streamed(self.deps)
         if self.deps.cls is Class.BLOCKING:
             raise Blocking(self.deps)
 
@@ -130,7 +117,7 @@ class Schedule:
         """Per table, the predicates whose rules look at it and at which offsets."""
         uses: dict[str, list[tuple[str, int]]] = {}
         for head, join in self._joins():
-            for operand in join.operands:
+            for operand in join.reads:
                 when = operand.premise.when
                 match when:
                     case Offset(ticks):
@@ -151,7 +138,7 @@ class Schedule:
         """Per table, explicit times whose slices are kept for ever."""
         pinned: dict[str, set[int]] = {}
         for _, join in self._joins():
-            for operand in join.operands:
+            for operand in join.reads:
                 when = operand.premise.when
                 if isinstance(when, FixedTick):
                     pinned.setdefault(operand.table, set()).add(when.tick)
@@ -200,6 +187,21 @@ class Schedule:
             else:
                 merged.append(range_)
         return merged
+
+    @cached_property
+    def _given(self) -> tuple[str, ...]:
+        """Recursive predicates whose rules, or those of what they recurse through, ask for absence.
+
+        Derived again where not all is kept that they rest on, they would come out too large.
+        """
+        deps = self.deps
+        asking = {edge.head for edge in deps.edges if edge.sign is Sign.NEGATIVE}
+        together = (c for c in deps.components if c[0] in deps.recursive and asking & set(c))
+        return tuple(name for c in together for name in c if deps.core.predicates[name].temporal)
+
+    def given(self, tin: int, start: int) -> dict[str, int]:
+        """Where what holds of a predicate is known at tin and not derived again, by predicate."""
+        return {name: self.frontier(name, tin, start) for name in self._given}
 
     def ranges(self, tin: int, to: int, start: int) -> dict[str, Range]:
         """What each predicate is computed on when the input time moves from tin to `to`."""

@@ -17,7 +17,14 @@ from tidelog.data.types import arrow_type
 from tidelog.language.program import Row, Type
 from tidelog.logic.clause import Clause, Premise
 from tidelog.streaming.algorithm import AnswerRows, RowsByTime
-from tidelog.streaming.cells import Lookup, PlacedClause, derive, never_changing, rigid_model
+from tidelog.streaming.cells import (
+    Lookup,
+    PlacedClause,
+    derive,
+    in_order,
+    never_changing,
+    rigid_model,
+)
 from tidelog.streaming.joins import EMPTY, MOST_PREMISES, IndexedSlice, chosen
 from tidelog.streaming.schedule import Schedule
 
@@ -53,7 +60,8 @@ class Slices:
         self.count = 0
         inputs = [p.name for p in core.inputs if p.temporal]
         self.chosen = {name: chosen(core.clauses, name) for name in inputs}
-        place = {name: i for i, c in enumerate(deps.components) for name in c}
+        together = [s for names in deps.components for s in in_order(deps, names, self.phi)]
+        place = {name: i for i, names in enumerate(together) for name in names}
 
         def lookup(clause: Clause, premise: Premise) -> Lookup:
             head, name = clause.head.predicate, premise.predicate
@@ -62,7 +70,7 @@ class Slices:
             return Lookup.of(premise, inside=same and place[name] == place[head])
 
         self.components: list[tuple[tuple[str, ...], list[PlacedClause]]] = []
-        for names in deps.components:
+        for names in together:
             if core.predicates[names[0]].temporal and not core.predicates[names[0]].input:
                 clauses = [
                     PlacedClause(0, clause, tuple(lookup(clause, p) for p in clause.premises))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from os import PathLike
 from typing import TypeAlias
 
@@ -16,27 +17,37 @@ from tidelog.analysis.dependencies import Class, Dependencies
 from tidelog.analysis.passes import passes
 from tidelog.data.readers.memory import RowsLike
 from tidelog.data.schema import resolve, schemas
+from tidelog.data.ticks import Range
 from tidelog.data.types import arrow_type
 from tidelog.errors import DataError
 from tidelog.language.printer import print_program
 from tidelog.language.program import TIME_COLUMN, TIME_MAX, Program, Row
+from tidelog.logic.clause import Sign
 from tidelog.streaming import offline
 from tidelog.streaming.algorithm import Algorithm, AnswerRows, RowsByTime
 from tidelog.streaming.blocking import BlockingAlgorithm
 from tidelog.streaming.cell_graph import fits
-from tidelog.streaming.clock import Pace, first_in_time
+from tidelog.streaming.clock import Pace, first_in_time, ticks_that_matter
 from tidelog.streaming.intake import Intake, by_time
+from tidelog.streaming.joins import at
 from tidelog.streaming.offline import OfflineAlgorithm
 from tidelog.streaming.online import OnlineAlgorithm
 from tidelog.streaming.options import Emit, History, StreamMode, StreamOptions
-from tidelog.streaming.schedule import check_streamed
 from tidelog.streaming.snapshot import State, as_facts, plain, plain_facts, read, write
 
 Late: TypeAlias = list[Row]
 
 
-class Growing(UserWarning):
+class StreamWarning(UserWarning):
+    """Something to know about a stream before it runs."""
+
+
+class Growing(StreamWarning):
     """The history of a stream may grow without end, and why."""
+
+
+class Overtaken(StreamWarning):
+    """The absence of an input's facts is believed though time does not wait for them."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +55,8 @@ class Step:
     """What one push brought: answers, and where the stream stands.
 
     Everything up to `tin` has arrived, everything up to `tout` is answered and final. `history`
-    counts the facts kept, `late` hands facts back that came too late, or too far ahead.
+    counts the facts kept, `late` hands facts back that came too late, or too far ahead, and
+    `could_change` names, by their input, the queries whose published answers they might change.
     """
 
     answers: dict[str, pa.Table]
@@ -52,6 +64,7 @@ class Step:
     tout: int | None
     history: int
     late: dict[str, Late] = field(default_factory=dict)
+    could_change: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 class Stream:
@@ -94,7 +107,7 @@ class Stream:
         self.options = StreamOptions(mode, emit, history, lateness, (), max_jump, from_)
         self.queries = tuple(queries) if queries is not None else program.outputs
         for query in self.queries:
-            if query not in (*program.heads, *program.inputs):
+            if query not in program.predicates:
                 raise ValueError(f"no predicate {query} in the rules")
         self.program = resolve(program, {})
         self.budget = budget
@@ -104,15 +117,23 @@ class Stream:
         self._first: int | None = None  # first and last tick seen
         self._last: int | None = None
         self._begun = False
+        self._first_fact: int | None = None  # where clocks start
+        self._ticking = False  # and whether that is settled
         self._waiting: dict[str, RowsByTime] = {}  # facts after tin
         self._rigid = self._rigid_facts(rigid or {})
         self.deps = passes(self.program, self.queries).lean
-        check_streamed(self.deps)
-        self._sources = {p.base: p.name for p in self.deps.core.inputs if p.temporal}
+        temporal = [p for p in self.deps.core.inputs if p.temporal]
+        clocks = self.program.clocks
+        self._sources = {p.base: p.name for p in temporal if p.base not in clocks}
+        self._clocks = [p.name for p in temporal if p.base in clocks]
         self._pace = Pace(tuple(self._sources), lateness, from_=from_)
         self._intakes = {n: Intake(s) for n, s in self.schemas.items() if s.time is not None}
         self._shapes = {query: self._shape(query) for query in self.queries}
         self._algorithm: Algorithm = self._start(self.deps)
+        if self._clocks and isinstance(self._algorithm, BlockingAlgorithm):
+            # There clocks are found anew in all facts, those that nothing else needs included.
+            inputs = passes(self.program, self.queries).core.input_of
+            self._sources |= {name: inputs[name].name for name in self._intakes}
 
     def _start(self, deps: Dependencies) -> Algorithm:
         rigid = {p.name: self._rigid.get(p.base, set()) for p in deps.core.inputs}
@@ -197,9 +218,11 @@ class Stream:
     def facts(self) -> dict[str, RowsByTime]:
         """The input facts kept, by input and time."""
         facts = {name: dict(times) for name, times in self._waiting.items()}
+        bases = {p.name: p.base for p in passes(self.program, self.queries).core.inputs}
         for name, times in self._algorithm.facts().items():
-            source = self.deps.core.predicates[name].base
-            facts.setdefault(source, {}).update(times)
+            source = bases[name]
+            if source not in self.program.clocks:
+                facts.setdefault(source, {}).update(times)
         return {name: times for name, times in facts.items() if times}
 
     def kept(self) -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
@@ -243,6 +266,7 @@ class Stream:
         state = read(path, self._identity())
         self.tin, self.closed = state["tin"], state["closed"]
         self._first, self._last, self._begun = state["first"], state["last"], state["begun"]
+        self._first_fact, self._ticking = state.get("clock", (None, False))
         self._waiting = as_facts(state["waiting"])
         if self._begun:
             self._algorithm.resume(state["algorithm"])
@@ -255,6 +279,7 @@ class Stream:
             "first": self._first,
             "last": self._last,
             "begun": self._begun,
+            **({"clock": [self._first_fact, self._ticking]} if self._clocks else {}),
             "waiting": plain_facts(self._waiting),
             "algorithm": self._algorithm.state() if self._begun else None,
         }
@@ -295,6 +320,7 @@ class Stream:
                 if low <= times["min"] and times["max"] <= high and not self._algorithm.strict:
                     self._algorithm.large[self._sources[name]] = table
                     self._seen(times["min"], times["max"])
+                    self._see_fact(times["min"])
                     return {}
             return by_time(table)
         return intake.times(rows, tick)
@@ -310,6 +336,7 @@ class Stream:
                 known = waiting.get(time)
                 waiting[time] = set(rows) if known is None else known.union(rows)
                 self._seen(time, time)
+                self._see_fact(time)
             else:
                 late += [(*row, time) for row in rows]
         return late
@@ -317,6 +344,11 @@ class Stream:
     def _seen(self, first: int, last: int) -> None:
         self._first = first if self._first is None else min(self._first, first)
         self._last = last if self._last is None else max(self._last, last)
+
+    def _see_fact(self, tick: int) -> None:
+        """Clocks start at the first fact; one that comes later can only be a later one."""
+        if not self._ticking and (self._first_fact is None or tick < self._first_fact):
+            self._first_fact = tick
 
     # Answers out
 
@@ -331,6 +363,9 @@ class Stream:
             facts = {t: times.pop(t) for t in due}
             if facts and name in self._sources:
                 new[self._sources[name]] = facts
+        if not self._ticking and self._first_fact is not None and self._first_fact <= tin:
+            self._ticking = True
+            new |= {name: {self._first_fact: {()}} for name in self._clocks}
         if not self._begun:
             assert self._first is not None
             self._algorithm.begin(min(self._first, tin + 1))
@@ -338,7 +373,31 @@ class Stream:
         return self._algorithm.advance(tin, new, self._low())
 
     def _step(self, answers: AnswerRows, late: dict[str, Late]) -> Step:
-        return Step(self._tables(answers), self.tin, self._tout(), self.history, late)
+        tables, changed = self._tables(answers), self._could_change(late)
+        return Step(tables, self.tin, self._tout(), self.history, late, changed)
+
+    @cached_property
+    def _apart(self) -> dict[str, Dependencies]:
+        """What each query needs on its own."""
+        return {q: Dependencies((q,), self.deps.core.below([q])) for q in self.queries}
+
+    def _could_change(self, late: Mapping[str, Late]) -> dict[str, tuple[str, ...]]:
+        """By input, the queries of which late facts could have changed what is published."""
+        changed: dict[str, tuple[str, ...]] = {}
+        for name, rows in late.items():
+            if self.tin is not None and name in self._sources:
+                published = Range(self._low(), self.tin)
+                passed = {at(row) for row in rows if at(row) <= self.tin}
+                ticks = {
+                    query: ticks_that_matter(deps, self._sources[name], published)
+                    for query, deps in self._apart.items()
+                }
+                changed[name] = tuple(
+                    query
+                    for query, range_ in ticks.items()
+                    if any(range_.low <= tick <= range_.high for tick in passed)
+                )
+        return {name: queries for name, queries in changed.items() if queries}
 
     def _tout(self) -> int | None:
         if self.tin is None or self._first is None or self._low() > self.tin:
@@ -382,4 +441,31 @@ def warn_growing(deps: Dependencies, stacklevel: int) -> None:
     )
 
 
-__all__ = ["Growing", "Step", "Stream", "warn_growing"]
+def warn_overtaken(deps: Dependencies, sparse: Iterable[str], stacklevel: int) -> None:
+    """Warn of rules that ask for the absence of something that sparse inputs bring."""
+    predicates, sparse = deps.core.predicates, set(sparse)
+    told: dict[tuple[str, str], None] = {}
+    for edge in deps.edges:
+        if edge.sign is Sign.NEGATIVE:
+            below = deps.core.below([edge.body]).predicates
+            names = sorted({predicates[name].base for name in below} & sparse)
+            asked = f"`not {predicates[edge.body].base}` ({edge.premise.origin})"
+            told |= dict.fromkeys((name, asked) for name in names)
+    for name, asked in told:
+        warnings.warn(
+            f"{asked} is believed without waiting for `{name}`, which is sparse: a fact of it that"
+            " comes after the other inputs have moved on is late",
+            Overtaken,
+            stacklevel=stacklevel,
+        )
+
+
+__all__ = [
+    "Growing",
+    "Overtaken",
+    "Step",
+    "Stream",
+    "StreamWarning",
+    "warn_growing",
+    "warn_overtaken",
+]

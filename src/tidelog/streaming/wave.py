@@ -14,12 +14,12 @@ from typing import assert_never
 
 import pyarrow as pa
 
-from tidelog.language.graph import Bound
 from tidelog.data.packed import chunks_sql
 from tidelog.evaluation.plan import Derive, Fixpoint, PlanStep, Scan
 from tidelog.evaluation.ranges import EMPTY, Range
 from tidelog.evaluation.sql import Writer, narrowed
 from tidelog.evaluation.steps import StepRunner
+from tidelog.language.graph import Bound
 from tidelog.language.program import FAR_MAX
 from tidelog.logic.core import Predicate
 from tidelog.streaming.clock import Span
@@ -67,7 +67,8 @@ class Wave:
         """
         ranges = schedule.ranges(span.tin, span.to + span.ahead, span.start)
         data = {name: r for name, r in ranges.items() if schedule.deps.core.predicates[name].input}
-        plan = replace(schedule.plan, ranges=ranges, data=data)
+        before = schedule.given(span.tin, span.start)
+        plan = replace(schedule.plan, ranges=ranges, data=data, given=before)
         steps = plan.steps if steps is None else tuple(steps)
         new = self.runner.run(plan, steps, state, facts)
         writer = Writer(plan)

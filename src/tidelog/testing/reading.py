@@ -422,14 +422,24 @@ class _Reader:
             else tuple(self._patterns(has_not, f"`has not` of {what}", predicate)),
         )
 
-    def _expect(self, node: Node) -> Iterator[tuple[str, Wanted]]:
-        entries = self.document.fields(node, "`expect`", None)
+    def _by_predicate(self, node: Node, what: str) -> Iterator[tuple[Text, Node]]:
+        """The entries of a mapping whose keys are predicates of the rules."""
+        entries = self.document.fields(node, what, None)
         for key, value in entries.fields.values() if entries is not None else ():
-            try:
-                self.words.check(key.value)
-            except ValueError as error:
-                self.document.wrong(key, str(error))
-                continue
+            if self._known(key):
+                yield key, value
+
+    def _known(self, key: Text) -> bool:
+        """Whether a key is a predicate of the rules; it is told where it is not."""
+        try:
+            self.words.check(key.value)
+        except ValueError as error:
+            self.document.wrong(key, str(error))
+            return False
+        return True
+
+    def _expect(self, node: Node) -> Iterator[tuple[str, Wanted]]:
+        for key, value in self._by_predicate(node, "`expect`"):
             yield key.value, self._wanted(value, f"what `{key.value}` expects", key.value)
 
     def _tick(self, node: Node, what: str) -> int | None:
@@ -479,13 +489,7 @@ class _Reader:
     # Limits
 
     def _limits(self, node: Node) -> Iterator[QueryLimit]:
-        entries = self.document.fields(node, "`limits`", None)
-        for key, value in entries.fields.values() if entries is not None else ():
-            try:
-                self.words.check(key.value)
-            except ValueError as error:
-                self.document.wrong(key, str(error))
-                continue
+        for key, value in self._by_predicate(node, "`limits`"):
             fields = self.document.fields(value, f"a limit of `{key.value}`", _LIMITS)
             if fields is None:
                 continue
@@ -510,10 +514,7 @@ class _Reader:
         slices: dict[str, int] = {}
         for key, value in node.fields.values():
             number = self.document.whole(value, f"the state of `{key.value}`", 0)
-            try:
-                self.words.check(key.value)
-            except ValueError as error:
-                self.document.wrong(key, str(error))
+            self._known(key)
             if number is not None:
                 slices[key.value] = number
         return slices

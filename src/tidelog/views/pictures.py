@@ -155,7 +155,8 @@ def _arrow(
 ) -> str:
     bx, by, bw = places[body]
     hx, hy, hw = places[head]
-    label = ", ".join(dict.fromkeys(e.distance for e in edges))
+    label = ", ".join(dict.fromkeys(("not " if e.negated else "") + e.distance for e in edges))
+    dash = ' stroke-dasharray="5 3"' if all(e.negated for e in edges) else ""
     where = ", ".join(dict.fromkeys(str(e.clause.origin) for e in edges))
     anchor = "end"
     if body == head:
@@ -188,7 +189,7 @@ def _arrow(
         anchor = "start"
     return (
         f'<g class="edge"><title>{escaped(where)}</title>'
-        f'<path d="{path}" fill="none" stroke="currentColor" stroke-opacity="0.55"/>'
+        f'<path d="{path}" fill="none" stroke="currentColor" stroke-opacity="0.55"{dash}/>'
         f"{_tip(tip, way)}"
         f'<text x="{at[0]:.1f}" y="{at[1]:.1f}" text-anchor="{anchor}" font-size="10.5">'
         f"{escaped(label)}</text></g>"
@@ -216,7 +217,8 @@ def _tip(tip: tuple[float, float], way: tuple[float, float]) -> str:
 
 def _spoken(deps: Dependencies) -> str:
     return "dependencies: " + "; ".join(
-        f"{e.head} needs {e.body} ({e.distance})" for e in deps.edges[:40]
+        f"{e.head} needs {'the absence of ' if e.negated else ''}{e.body} ({e.distance})"
+        for e in deps.edges[:40]
     )
 
 
@@ -259,7 +261,9 @@ def timeline_svg(analysis: Analysis) -> str:
     witnesses: list[tuple[str, Witness]] = []
     for kind, measure in (("delay", analysis.delay), ("window", analysis.window)):
         if measure.witness is not None and measure.lower:
-            witnesses.append((f"{kind}: {not_enough(measure.lower - 1)}", measure.witness))
+            lost = ", the answer is withdrawn" if measure.witness.withdrawn else ""
+            title = f"{kind}: {not_enough(measure.lower - 1)}{lost}"
+            witnesses.append((title, measure.witness))
             times += [offset for _, offsets in _lanes(measure.witness) for offset in offsets]
     scale = _Scale(max(min(times), -_FURTHEST) - 1, min(max(times), _FURTHEST) + 1)
     lanes, y = _witness_lanes(witnesses, scale)

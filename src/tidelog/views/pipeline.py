@@ -15,21 +15,22 @@ from tidelog.language.printer import print_literal, print_term
 from tidelog.language.program import Constant
 from tidelog.logic.core import Core, Role
 from tidelog.pipeline.plan import OfflineWork, OnlineWork, PipelinePlan, pipeline_plan
+from tidelog.streaming.options import StreamMode, StreamOptions
 from tidelog.streaming.schedule import Blocking, Schedule
 
 
-def pipeline_lines(deps: Dependencies) -> list[str]:
+def pipeline_lines(deps: Dependencies, mode: StreamMode = "offline") -> list[str]:
     """Stages, keys and state of some queries, with reasons; or why there is no pipeline."""
     try:
-        return lines_of(pipeline_plan(deps.core.program, deps.queries))
+        return lines_of(pipeline_plan(deps.core.program, deps.queries, StreamOptions(mode)))
     except Blocking as error:
         return [f"no pipeline: {error}"]
 
 
-def pipeline_json(deps: Dependencies) -> dict[str, Any]:
+def pipeline_json(deps: Dependencies, mode: StreamMode = "offline") -> dict[str, Any]:
     """The same as data; `refused` says why there is none."""
     try:
-        return json_of(pipeline_plan(deps.core.program, deps.queries))
+        return json_of(pipeline_plan(deps.core.program, deps.queries, StreamOptions(mode)))
     except Blocking as error:
         return {"refused": str(error)}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from itertools import islice
 from typing import assert_never
@@ -42,7 +43,7 @@ def plan_lines(deps: Dependencies) -> list[str]:
         shown = assumed_plan(deps)
     except Unbounded as error:
         return [f"no plan: {error}"]
-    lines = [f"plan for data and answers at ticks {ASSUMED}"]
+    lines = []
     for step in shown.steps:
         match step:
             case Scan():
@@ -54,15 +55,25 @@ def plan_lines(deps: Dependencies) -> list[str]:
                 lines += _fixpoint_lines(step, shown)
             case _:
                 assert_never(step)
-    return lines
+    named = (_in_users_names(line, shown.deps) for line in lines)
+    return [f"plan for data and answers at ticks {ASSUMED}", *named]
+
+
+def _in_users_names(line: str, deps: Dependencies) -> str:
+    """A line without the keys of predicates that are not the user's."""
+    for predicate in deps.core.inputs:
+        line = re.sub(rf"(?<!\w){re.escape(predicate.name)}", predicate.shown, line)
+    return line
 
 
 def ucq_lines(deps: Dependencies) -> list[str]:
     """The query as a union of conjunctive queries over inputs, as far as a page holds."""
     if deps.cls is not Class.NONRECURSIVE:
         return ["not unfolded: the unfolding of a recursive query has no end"]
-    unfolded = list(islice(Unfolder(deps).all(deps.queries[0]), MOST_CQS + 1))
-    lines = [str(query) for query in unfolded[:MOST_CQS]] or ["nothing can derive it"]
+    unfolder = Unfolder(deps)
+    unfolded = list(islice(unfolder.all(deps.queries[0]), MOST_CQS + 1))
+    lines = [_in_users_names(unfolder.shown(query), deps) for query in unfolded[:MOST_CQS]]
+    lines = lines or ["nothing can derive it"]
     return [*lines, "..."] if len(unfolded) > MOST_CQS else lines
 
 

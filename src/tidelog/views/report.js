@@ -202,10 +202,15 @@
       const mine = data.waiting.filter(([at]) => at === now);
       list.append(make("h3", mine.length ? "Pending" : "Nothing is pending"));
       const ul = make("ul");
-      for (const [, answer, waits] of mine) {
+      for (const [, answer, waits, unless = []] of mine) {
         const li = make("li");
-        li.append(make("code", answer), make("span", " waits for "));
-        waits.forEach((wait, i) => li.append(make("span", i ? " and " : ""), make("code", wait)));
+        const facts = (some) => some.forEach((fact, i) => li.append(make("span", i ? " and " : ""), make("code", fact)));
+        li.append(make("code", answer), make("span", waits.length || !unless.length ? " waits for " : " holds"));
+        facts(waits);
+        unless.forEach((way, i) => {
+          li.append(make("span", i ? " or " : " unless "));
+          facts(way);
+        });
         ul.append(li);
       }
       list.append(ul);

@@ -17,7 +17,7 @@ from tidelog.analysis.dependencies import Dependencies
 from tidelog.data.ticks import Ticks
 from tidelog.data.types import json_value
 from tidelog.explain.record import Record, Waiting, objects_of
-from tidelog.explain.text import comparison_text, fact_text, moment, place
+from tidelog.explain.text import absence_text, comparison_text, fact_text, moment, place
 from tidelog.language.diagnostics import visible
 from tidelog.language.printer import print_rule, print_value
 from tidelog.language.program import Value
@@ -208,7 +208,8 @@ def _proved(
         lane = -1
         if predicate.temporal:
             lane = lanes.get((predicate.base, objects_of(predicate, fact)), -1)
-        compared = [comparison_text(*c) for c in recorded.comparisons]
+        compared = [absence_text(absence, ticks) for absence in recorded.absent]
+        compared += [comparison_text(*c) for c in recorded.comparisons]
         about: list[object] = [fact_text(fact, ticks), lane, fact.time, rule]
         facts.append([*about, list(recorded.premises), *([compared] if compared else [])])
     return written, facts
@@ -222,7 +223,9 @@ def _waits(waiting: Waiting, ticks: Ticks | None) -> list[object]:
     def said(predicate: str, args: tuple[Value | None, ...], time: int) -> str:
         return visible(f"{shown(predicate, args, None)} @ {moment(time, ticks)}")
 
-    return [waiting.tin, said(*waiting.answer), [said(*p) for p in waiting.waits_for]]
+    waits = [said(*p) for p in waiting.waits_for]
+    unless = [[said(*p) for p in way] for way in waiting.unless]
+    return [waiting.tin, said(*waiting.answer), waits, *([unless] if unless else [])]
 
 
 def _number(value: float, least: int | None) -> int | None:

@@ -6,19 +6,22 @@ import math
 import re
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from rich.console import Console
 from rich.text import Text
 
 from tidelog.analysis.advice import Suggestion, advice
 from tidelog.analysis.dependencies import Class, Dependencies
-from tidelog.language.graph import Bound
 from tidelog.language.checks import Report
 from tidelog.language.diagnostics import Diagnostic, Source, render, visible
+from tidelog.language.graph import Bound
 from tidelog.language.printer import print_literal, print_rule
 from tidelog.language.program import Rule
 from tidelog.views.plans import plan_lines, sql_lines, ucq_lines
+
+if TYPE_CHECKING:
+    from tidelog.streaming.options import StreamMode
 
 WIDTH = 80
 
@@ -110,16 +113,18 @@ def plural(n: int, word: str) -> str:
 SECTIONS = ("class", "graph", "phi", "ucq", "plan", "sql", "pipeline")
 
 
-def explain_lines(deps: Dependencies, sections: Sequence[str]) -> list[str]:
-    """What the rules say about one query, a section after the other."""
-    show = {
+def explain_lines(
+    deps: Dependencies, sections: Sequence[str], mode: StreamMode = "offline"
+) -> list[str]:
+    """What the rules say about one query, a section after the other; a pipeline in this mode."""
+    show: dict[str, Callable[[Dependencies], list[str]]] = {
         "class": _class_lines,
         "graph": _graph_lines,
         "phi": _phi_lines,
         "ucq": ucq_lines,
         "plan": plan_lines,
         "sql": sql_lines,
-        "pipeline": _pipeline_lines,
+        "pipeline": lambda deps: _pipeline_lines(deps, mode),
     }
     (query,) = deps.queries
     lines = [f"{query}: class {deps.cls.value}, {deps.cls.title}"]
@@ -128,10 +133,10 @@ def explain_lines(deps: Dependencies, sections: Sequence[str]) -> list[str]:
     return lines
 
 
-def _pipeline_lines(deps: Dependencies) -> list[str]:
+def _pipeline_lines(deps: Dependencies, mode: StreamMode) -> list[str]:
     from tidelog.views.pipeline import pipeline_lines  # streams are more than most commands load
 
-    return [part for line in pipeline_lines(deps) for part in _wrapped(line)]
+    return [part for line in pipeline_lines(deps, mode) for part in _wrapped(line)]
 
 
 def _wrapped(line: str) -> list[str]:
@@ -213,45 +218,68 @@ def _settles(deps: Dependencies, query: str) -> str:
 def _state(deps: Dependencies) -> str:
     if deps.cls is Class.BLOCKING:
         return "may grow with the stream"
-    kept = [f"{name} {deps.keep[name]}" for name in deps.predicates if deps.keep.get(name)]
-    kept += [f"{name} @ {k} for ever" for name, k in deps.pinned]
+    names = _names(deps)
+    kept = [f"{names[name]} {deps.keep[name]}" for name in deps.predicates if deps.keep.get(name)]
+    kept += [f"{names[name]} @ {k} for ever" for name, k in deps.pinned]
     return f"older slices kept: {', '.join(kept)}" if kept else "no older slices"
 
 
 def _key(deps: Dependencies) -> str:
     key = deps.key
     if key.positions is not None:
-        return ", ".join(f"{name}[{i + 1}]" for name, i in key.positions.items())
+        # What comes in of a predicate is split as the predicate itself.
+        places = {deps.core.predicates[name].base: i for name, i in key.positions.items()}
+        return ", ".join(f"{name}[{i + 1}]" for name, i in places.items())
     return f"none: {key.reason}{f' ({key.clause.origin})' if key.clause else ''}"
 
 
+def _names(deps: Dependencies) -> dict[str, str]:
+    """Predicates as people read them."""
+    return {name: predicate.shown for name, predicate in deps.core.predicates.items()}
+
+
 def _phi_lines(deps: Dependencies) -> list[str]:
-    rows = [("predicate", "phi", "keep", "offsets", "input offsets")]
+    names = _names(deps)
+    rows: list[tuple[str, ...]] = [("predicate", "phi", "keep", "offsets", "input offsets")]
     for name in deps.predicates:
         above, below = deps.offsets[name], deps.input_offsets[name]
         rows.append(
             (
-                name,
+                names[name],
                 _bound(deps.phi[name]),
                 _bound(deps.keep.get(name, -math.inf)),
                 _interval(above.low, above.high),
                 _interval(below.low, below.high),
             )
         )
+    if deps.negated:
+        safe = ["psi", *(_bound(deps.psi[name]) for name in deps.predicates)]
+        rows = [(*row[:2], psi, *row[2:]) for row, psi in zip(rows, safe, strict=True)]
     return table(rows)
 
 
 def _graph_lines(deps: Dependencies) -> list[str]:
     rows = [("head", "offset", "needs", "rule")]
     order = {name: i for i, name in enumerate(deps.predicates)}
+    names = _names(deps)
     rows += [
-        (edge.head, edge.distance, edge.body, str(edge.clause.origin))
+        (
+            names[edge.head],
+            edge.distance,
+            ("not " if edge.negated else "") + names[edge.body],
+            str(edge.clause.origin),
+        )
         for edge in sorted(deps.edges, key=lambda e: order[e.head])
     ]
     lines = table(rows)
+    if deps.negated:
+        for number, layer in enumerate(deps.strata, 1):
+            lines.append(f"stratum {number}: {', '.join(names[name] for name in layer)}")
     for component in deps.components:
         if component[0] in deps.recursive:
-            lines.append(f"recursive together: {', '.join(component)}")
+            back = ", through `not`, strictly back" if component in deps.cycles_through_not else ""
+            together = ", ".join(names[name] for name in component)
+            lines.append(f"recursive together: {together}{back}")
     return lines
 
 
@@ -302,7 +330,7 @@ def _filled(words: Iterable[str], width: int) -> list[str]:
 def explain_json(deps: Dependencies) -> dict[str, object]:
     """Everything `explain` knows of one query; unbounded numbers are null."""
     (query,) = deps.queries
-    key = deps.key
+    key, names = deps.key, _names(deps)
     return {
         "query": query,
         "class": deps.cls.value,
@@ -317,7 +345,7 @@ def explain_json(deps: Dependencies) -> dict[str, object]:
         "rank": deps.rank,
         "radius": deps.radius,
         "phi": _number(deps.phi[query]),
-        "pinned": [{"predicate": name, "time": k} for name, k in deps.pinned],
+        "pinned": [{"predicate": names[name], "time": k} for name, k in deps.pinned],
         "advice": [
             {
                 "text": s.text,
@@ -327,14 +355,16 @@ def explain_json(deps: Dependencies) -> dict[str, object]:
             }
             for s in advice(deps.core.program, query)
         ],
-        "key": key.positions and {name: i + 1 for name, i in key.positions.items()},
+        "key": key.positions and {names[name]: i + 1 for name, i in key.positions.items()},
         "no_key": key.reason or None,
-        "components": [list(c) for c in deps.components],
+        "components": [[names[name] for name in c] for c in deps.components],
         "predicates": [_predicate_json(deps, name) for name in deps.predicates],
+        "strata": [[names[name] for name in layer] for layer in deps.strata],
         "edges": [
             {
-                "head": e.head,
-                "needs": e.body,
+                "head": names[e.head],
+                "needs": names[e.body],
+                "negated": e.negated,
                 "offset": e.offset,
                 "time": e.point,
                 "file": e.clause.origin.file,
@@ -348,7 +378,7 @@ def explain_json(deps: Dependencies) -> dict[str, object]:
 def _predicate_json(deps: Dependencies, name: str) -> dict[str, object]:
     predicate = deps.core.predicates[name]
     return {
-        "predicate": name,
+        "predicate": predicate.shown,
         "input": predicate.input,
         "temporal": predicate.temporal,
         "types": [t.value if t else None for t in predicate.types],
@@ -400,6 +430,7 @@ _ANSWER_STYLES = (
     (re.compile(r"^\S+(?=: class )"), "bold"),
     (re.compile(r"<- without this$"), "red"),
     (re.compile(r"(?<= waits for ).*"), "yellow"),
+    (re.compile(r"(?<= holds unless ).*"), "yellow"),
     (re.compile(r"\([^()\s]+:\d+\)"), "dim"),
 )
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from tidelog.analysis.analyze import Analysis
-from tidelog.analysis.containment import Cut, Ground, Verdict, Witness
-from tidelog.analysis.definitive import Definitive, shown
+from tidelog.analysis.containment import Ground, Verdict, Witness
+from tidelog.analysis.definitive import Awaited, Definitive, TwoUpdates, shown
 from tidelog.analysis.delay import Measure
 from tidelog.analysis.forgetting import Forgettable
+from tidelog.analysis.unfolding import Cut
 from tidelog.language.printer import print_literal, print_rule
 from tidelog.views.terminal import plural
 
@@ -55,7 +56,10 @@ def measure_lines(name: str, measure: Measure, d: int) -> list[str]:
             text = f"{name}: {plural(upper, 'tick')}{at}; {measure.reason}"
             assert lower == upper
         case lower, upper, _:
-            text = f"{name}: {lower} to {upper}{at}; the budget ended before more was known"
+            why = "the budget ended before more was known"
+            if measure.beyond_proof:
+                why = "less may do, which is neither proved nor refuted"
+            text = f"{name}: {lower} to {upper}{at}; {why}"
     lines = [text]
     if measure.witness is not None and measure.lower:
         less = measure.lower - 1
@@ -68,19 +72,22 @@ def measure_lines(name: str, measure: Measure, d: int) -> list[str]:
 def witness_lines(witness: Witness, cut: Cut) -> list[str]:
     """The facts of a witness: those the cut leaves, and those it takes away."""
     kept = set(witness.kept(cut))
+    mark = "not with this" if witness.withdrawn else "without this"
     lines = [
-        _fact(fact) + ("" if fact in kept else "  <- without this")
+        _fact(fact) + ("" if fact in kept else f"  <- {mark}")
         for fact in witness.facts[:MOST_FACTS]
     ]
     if len(witness.facts) > MOST_FACTS:
         lines.append(f"... and {plural(len(witness.facts) - MOST_FACTS, 'fact')} more (--json)")
-    lines.append(f"gives {_fact(witness.answer)} only with all of them")
+    when = "only without what is marked" if witness.withdrawn else "only with all of them"
+    lines.append(f"gives {_fact(witness.answer)} {when}")
     return lines
 
 
 def verdict_lines(verdict: Verdict, cut: Cut) -> list[str]:
     if verdict.holds is None:
-        return ["unknown: the budget ended before it was decided"]
+        why = "the budget ended before it was decided"
+        return [f"unknown: {'neither proved nor refuted' if verdict.beyond_proof else why}"]
     if verdict.holds:
         return ["yes"]
     lines = ["no"]
@@ -96,12 +103,31 @@ def verdict_lines(verdict: Verdict, cut: Cut) -> list[str]:
 def definitive_lines(verdict: Definitive, tout: int) -> list[str]:
     if verdict.holds:
         return [f"yes: the answers at {tout} are final"]
-    perhaps = "" if verdict.exact else " (comparisons on values to come are taken to be met)"
-    lines = [f"no: {plural(verdict.count, 'answer')} at {tout} may still come{perhaps}"]
+    perhaps = "" if verdict.exact else f" ({verdict.reason})"
+    withdrawn = any(pending.unless for pending in verdict.pending)
+    what = "may still come or go" if withdrawn else "may still come"
+    lines = [f"no: {plural(verdict.count, 'answer')} at {tout} {what}{perhaps}"]
     lines += [f"  {pending}" for pending in verdict.pending]
     if verdict.count > len(verdict.pending):
         lines.append(f"  ... and {verdict.count - len(verdict.pending)} more")
-    return lines
+    return lines + ([] if verdict.updates is None else two_updates_lines(verdict.updates))
+
+
+def two_updates_lines(two: TwoUpdates) -> list[str]:
+    """Two ways to go on that differ."""
+    answer = two.answer
+    return [
+        f"  {answer} is an answer if {_arriving(two.with_it)}",
+        f"  {answer} is no answer if {_arriving(two.without_it)}",
+    ]
+
+
+def _arriving(facts: tuple[Awaited, ...]) -> str:
+    some = list(map(str, facts[:MOST_FACTS]))
+    if len(facts) > MOST_FACTS:
+        some.append(f"{plural(len(facts) - MOST_FACTS, 'fact')} more (--json)")
+    verb = "arrives" if len(facts) == 1 else "arrive"
+    return f"{' and '.join(some)} {verb} and no more" if facts else "nothing more arrives"
 
 
 def open_lines(query: str, tin: int, points: list[int]) -> list[str]:
@@ -128,11 +154,12 @@ def forgettable_lines(verdict: Forgettable, tmem: int) -> list[str]:
     lines = [f"no: the facts up to {tmem} are needed; {verdict.reason}{perhaps}"]
     if verdict.update is not None:
         lines += [f"  then {_fact(fact)}" for fact in verdict.update.facts]
-        lines.append(f"  and {_fact(verdict.update.answer)} would be lost")
+        change = "would be lost" if verdict.update.lost else "would be there, which is wrong"
+        lines.append(f"  and {_fact(verdict.update.answer)} {change}")
     return lines
 
 
-def _fact(fact: Ground) -> str:
+def _fact(fact: Ground | Awaited) -> str:
     return shown(fact.predicate, fact.args, fact.time)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -58,6 +59,7 @@ def _arranged(table: pa.Table, schema: Schema, where: str) -> Table:
     return Table(table.select(chosen).rename_columns(schema.sql_names()), where, False)
 
 
+@lru_cache(1_000)
 def arrow_schema(schema: Schema) -> pa.Schema:
     """The columns of an input's facts, under the names and of the types that SQL expects."""
     types = [arrow_type(column.type) for column in schema.columns]
@@ -68,14 +70,16 @@ def arrow_schema(schema: Schema) -> pa.Schema:
 def typed_table(facts: Table, schema: Schema) -> pa.Table:
     """Facts under the names and of the types that SQL expects, without rows that have a NULL."""
     try:
-        table = facts.table.cast(arrow_schema(schema))
+        wanted = arrow_schema(schema)
+        table = facts.table
+        table = table if table.schema.equals(wanted) else table.cast(wanted)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise DataError(f"{facts.origin}: {error}") from None
     for i, column in enumerate(schema.columns):
         if column.type is Type.FLOAT:
             zeros = pc.add(table.column(i), 0.0)  # -0.0 and 0.0 are one value
             table = table.set_column(i, table.field(i), zeros)
-    return table.drop_null()
+    return table.drop_null() if any(column.null_count for column in table.columns) else table
 
 
 def table_of(

@@ -10,7 +10,7 @@ from functools import cached_property
 import duckdb
 
 from tidelog.analysis.containment import Ground
-from tidelog.analysis.dependencies import Dependencies, positive_only
+from tidelog.analysis.dependencies import Dependencies
 from tidelog.analysis.passes import passes
 from tidelog.data.packed import columns
 from tidelog.evaluation.duckdb import Engine
@@ -42,11 +42,7 @@ class Goal:
 
     @cached_property
     def deps(self) -> Dependencies:
-        name = self.fact.predicate
-        deps = passes(self.engine.typed, [name]).dependencies
-        # Facts are cut down to what a proof can use: what is not there may hold all the same.
-        positive_only(deps.core, "an explanation")
-        return deps
+        return passes(self.engine.typed, [self.fact.predicate]).dependencies
 
     @cached_property
     def values(self) -> dict[str, tuple[Values, ...]]:

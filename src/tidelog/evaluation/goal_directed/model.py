@@ -11,7 +11,7 @@ from tidelog.analysis.containment import Ground
 from tidelog.data.packed import COUNT, columns, holds_at_sql, ticks_of
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.ranges import ALWAYS, Range
-from tidelog.language.program import Row, Value
+from tidelog.language.program import Constant, Row, Value
 from tidelog.logic.clause import Clause, Premise
 from tidelog.logic.core import Core
 from tidelog.logic.match import AnyTick, IndexedRows, JoinOrder, constant_value, matches
@@ -24,15 +24,27 @@ OFTEN = 100
 
 
 @dataclass(frozen=True)
+class Absence:
+    """A fact that is not there; None among its values stands for any."""
+
+    predicate: str
+    args: tuple[Value | None, ...]
+    time: int | None
+    input: bool
+
+
+@dataclass(frozen=True)
 class Derivation:
     """One way in which a clause gives a fact.
 
-    Its premises in the clause's order, and the values on the two sides of its tests.
+    Its premises in the clause's order, the values on the two sides of its tests, and what is
+    absent.
     """
 
     clause: Clause
     premises: tuple[Ground, ...]
     compared: tuple[tuple[Value, Value], ...]
+    absent: tuple[Absence, ...] = ()
 
 
 @dataclass
@@ -82,7 +94,17 @@ class FactModel:
                 (binding[order.place(test.left)], binding[order.place(test.right)])
                 for test in clause.tests
             )
-            yield Derivation(clause, premises, compared)
+            absent = tuple(self._absence(premise, order, binding) for premise in clause.negative)
+            yield Derivation(clause, premises, compared, absent)
+
+    def _absence(self, premise: Premise, order: JoinOrder, binding: Row) -> Absence:
+        args = tuple(
+            term.value if isinstance(term, Constant) else order.known_value(term, binding)
+            for term in premise.args
+        )
+        predicate = self.core.predicates[premise.predicate]
+        tick = order.known_tick(premise, binding)
+        return Absence(predicate.base, args, tick, predicate.base in self.core.input_of)
 
     # Rows
 

@@ -43,7 +43,7 @@ class Given:
     ) -> Given:
         """Temporal facts are in frames or a folder; rigid ones in frames, rows or a folder."""
         for query in asked:
-            if query not in (*program.heads, *program.inputs):
+            if query not in program.predicates:
                 raise ValueError(f"no predicate {query} in the rules")
         known = schemas(program)
         for name in frames:

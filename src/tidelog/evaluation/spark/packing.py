@@ -30,8 +30,12 @@ class Packing:
         wanted = [
             self._wanted(step)
             for step in self.layout.plan.steps
-            if isinstance(step, Scan) and step.name in set(scans)
+            if isinstance(step, Scan)
+            and step.name in set(scans)
+            and step.predicate.base in self.inputs.schemas  # a clock has no rows
         ]
+        if not wanted:
+            return facts.sparkSession.createDataFrame([], arrow_struct(schema))
         chosen = facts.where(reduce(Column.__or__, (condition for condition, _ in wanted)))
         which: Column | None = None
         if len(wanted) > 1:  # a row for each scan that wants it; lambdas would not be compiled

@@ -32,7 +32,7 @@ from tidelog.evaluation.spark.session import session
 from tidelog.evaluation.spark.shipping import prepare
 from tidelog.evaluation.spark.sources import Files, Inputs
 from tidelog.evaluation.spark.stages import FiniteJob
-from tidelog.language.program import TIME_COLUMN, TIME_MAX, Program
+from tidelog.language.program import TIME_COLUMN, TIME_MAX, Program, ticking_from
 
 
 def answers(question: Question) -> Evaluated:
@@ -63,6 +63,9 @@ def answer_frame(
     span = times_in_rules(given.program)
     for range_ in data.values():
         span = span | range_
+    if given.program.clocks and data:
+        first = int(min(range_.low for range_ in data.values()))
+        given = replace(given, program=ticking_from(given.program, first))
     low = span.low if question.low is None else question.low
     high = span.high if question.high is None else question.high
     endless = isinstance(question.low, float) or isinstance(question.high, float)

@@ -1,19 +1,30 @@
-"""Clauses in the form the timeline needs: each has one time variable."""
+"""Clauses in the form the timeline needs: each has one time variable; strata of such clauses."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import assert_never
 
-from tidelog.logic.clause import Clause, FixedTick, Free, Head, Offset, Premise, Rigid, When
+from tidelog.language.graph import components
+from tidelog.logic.clause import (
+    Clause,
+    FixedTick,
+    Free,
+    Head,
+    Offset,
+    Premise,
+    Rigid,
+    Sign,
+    When,
+)
 
 
 def separated(clauses: Iterable[Clause]) -> list[Clause]:
     """Every time variable that the head does not have is projected away by a clause of its own.
 
-    Only a head without a time may keep one.
+    Only a head without a time may keep one. A negated premise goes with its time variable.
     """
     return [part for number, clause in enumerate(clauses) for part in _parts(clause, number)]
 
@@ -40,11 +51,28 @@ def _parts(clause: Clause, number: int) -> Iterator[Clause]:
             *(test.variables for test in clause.tests),
         )
         wanted = {v.name for v in elsewhere}
+        values = list(_values(premises, clause, f"{number}:{variable}"))
+        yield from values
+        premises = [*premises, *(Premise(c.head.predicate, c.head.args) for c in values)]
         own = dict.fromkeys(v for p in premises for v in p.variables)
         head = Head(f"[{number}:{variable}]", tuple(v for v in own if v.name in wanted))
         yield Clause(head, tuple(premises))
         rest.append(Premise(head.predicate, head.args))
     yield replace(clause, premises=tuple(rest))
+
+
+def _values(premises: Iterable[Premise], clause: Clause, label: str) -> Iterator[Clause]:
+    """The values that a clause can give to variables of negated premises, where the positive ones
+    among some premises give none: one clause without a time for each premise that does.
+    """
+    bound = {v for p in premises if p.sign is Sign.POSITIVE for v in p.variables}
+    missing = {v for p in premises if p.sign is Sign.NEGATIVE for v in p.variables} - bound
+    for i, premise in enumerate(clause.positive):
+        given = tuple(v for v in dict.fromkeys(premise.variables) if v in missing)
+        if given:
+            missing.difference_update(given)
+            when = Free("T", 0) if isinstance(premise.when, Offset | Free) else premise.when
+            yield Clause(Head(f"[{label}:{i}]", given), (replace(premise, when=when),))
 
 
 def mirrored(clauses: Iterable[Clause]) -> list[Clause]:
@@ -67,8 +95,62 @@ def _mirrored(when: When) -> When:
             assert_never(when)
 
 
-def span(clause: Clause) -> int:
-    """How many ticks lie between the first and the last time of a separated clause."""
+def width(clauses: Iterable[Clause]) -> int:
+    """How many ticks lie at most between the first and the last time of a separated clause."""
+    return max([1, *map(_span, clauses)])
+
+
+def _span(clause: Clause) -> int:
     times = [clause.head.when, *(p.when for p in clause.premises)]
     ticks = [when.ticks for when in times if isinstance(when, Offset | Free)]
     return max(ticks) - min(ticks) if ticks else 0
+
+
+@dataclass(frozen=True)
+class Stratum:
+    """Clauses that are closed together, what they negate being known before.
+
+    Only with `through_not` some of their heads hang on the absence of others, strictly earlier.
+    """
+
+    clauses: tuple[Clause, ...]
+    through_not: bool
+
+    @property
+    def heads(self) -> frozenset[str]:
+        return frozenset(c.head.predicate for c in self.clauses)
+
+    @property
+    def lower(self) -> frozenset[str]:
+        """The predicates that are known before."""
+        return frozenset(p.predicate for c in self.clauses for p in c.premises) - self.heads
+
+
+def strata(clauses: Sequence[Clause]) -> list[Stratum]:
+    """The clauses in layers, the lowest first; a component with a cycle through `not` is its own.
+
+    Without `not` there is one.
+    """
+    uses: dict[str, list[Premise]] = {}
+    for clause in clauses:
+        uses.setdefault(clause.head.predicate, []).extend(clause.premises)
+    names = {name: [p.predicate for p in premises] for name, premises in uses.items()}
+    layer: dict[str, int] = {}
+    alone: set[str] = set()
+    layers: dict[tuple[int, str], list[str]] = {}
+    for component in components(uses, names):
+        if component[0] not in uses:
+            continue
+        used = [premise for name in component for premise in uses[name]]
+        negated = {premise.predicate for premise in used if premise.sign is Sign.NEGATIVE}
+        through_not = not negated.isdisjoint(component)
+        below = {p.predicate for p in used if p.predicate in layer}
+        number = max((layer[b] + (through_not or b in negated | alone) for b in below), default=0)
+        layer.update(dict.fromkeys(component, number))
+        if through_not:
+            alone.update(component)
+        layers.setdefault((number, component[0] if through_not else ""), []).extend(component)
+    return [
+        Stratum(tuple(c for c in clauses if c.head.predicate in own), bool(through_not))
+        for (_, through_not), own in sorted(layers.items())
+    ]

@@ -1,4 +1,4 @@
-"""The whole line: a middle with all facts, and two half lines."""
+"""The whole line: strata one after the other, each on a middle and two half lines."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tidelog.analysis.dependencies import positive_only
+from tidelog.analysis.dependencies import dependencies, refuse_blocking_cycles
 from tidelog.evaluation.ranges import Range
-from tidelog.evaluation.timeline.clauses import mirrored, separated, span
-from tidelog.evaluation.timeline.half_line import HalfLine
+from tidelog.evaluation.timeline.clauses import separated, strata
+from tidelog.evaluation.timeline.forward import Forward
 from tidelog.evaluation.timeline.limit import Limit
-from tidelog.evaluation.timeline.stretch import Firings, LineFact, LineWindow, Stretch
+from tidelog.evaluation.timeline.settled import Beyond, Inputs, Part, least_period, settled
+from tidelog.evaluation.timeline.stretch import LineRows
+from tidelog.evaluation.timeline.two_way import TwoWay
 from tidelog.language.program import Row
 from tidelog.logic.core import Core
 from tidelog.logic.match import IndexedRows
@@ -40,6 +42,11 @@ def evaluate(
     limit: Limit,
 ) -> dict[str, Timeline]:
     """The answers of each query at the ticks asked for, which may be infinitely many."""
+    queries = tuple(queries)
+    if any(clause.negative for clause in core.clauses):
+        deps = dependencies(core, queries)
+        refuse_blocking_cycles(deps)
+        core = deps.core
     line = _Line(core, facts, asked, limit)
     return {query: line.answers(query, asked) for query in queries}
 
@@ -52,115 +59,60 @@ class _Line:
         asked: Range,
         limit: Limit,
     ) -> None:
-        self.limit = limit
         self.core = core
-        positive_only(core, "the timeline")
         clauses = separated(core.clauses)
-        self.firings = Firings(clauses)
-        self.mirrored = Firings(mirrored(clauses))
-        self.width = max([1, *map(span, clauses)])
-        given = [(name, tick, row) for name, rows in facts.items() for row, tick in rows]
-        ticks = [tick for _, tick, _ in given if tick is not None]
+        by_tick: LineRows = {}
+        for name, rows in facts.items():
+            for row, tick in rows:
+                by_tick.setdefault((name, tick), IndexedRows()).add(row)
+        ticks = [tick for _, tick in by_tick if tick is not None]
         ticks += [tick for clause in clauses for tick in clause.fixed_ticks]
         ticks += [int(t) for t in (asked.low, asked.high) if not math.isinf(t)]
         low, high = (min(ticks), max(ticks)) if ticks else (0, 0)
-        # Half lines must not see explicit times, nor each other.
-        self.low, self.high = low - self.width, high + self.width
-        self.middle = Stretch(self.firings, self.low, self.high, limit)
-        for fact in given:
-            self.middle.add(fact)
-        self.middle.fire_unconditional(self.firings)
-        self.fixed: frozenset[LineFact] | None = None
-        self.right_entry: LineWindow | None = None
-        self.left_entry: LineWindow | None = None
-        self._close()
-
-    def _close(self) -> None:
-        """Middle and half lines, until neither finds anything new."""
-        while True:
-            self.middle.run()
-            self._halves()
-            right, left = self._right_window(), self._left_window()
-            self.right_entry = self.right.entry(right, self.right_entry)
-            self.left_entry = self.left.entry(left, self.left_entry)
-            self.right.solve()
-            self.left.solve()
-            for name, tick, row in self.right.known[self.right_entry] - right:
-                assert tick is not None
-                self.middle.add((name, self.high - self.width + 1 + tick, row))
-            for name, tick, row in self.left.known[self.left_entry] - left:
-                assert tick is not None
-                self.middle.add((name, self.low + self.width - 1 - tick, row))
-            for fact in self.right.new_rigid | self.left.new_rigid:
-                self.middle.add(fact)
-            if not self.middle.todo:
-                return
-
-    def _halves(self) -> None:
-        """Half lines that know all rigid facts and those at explicit times."""
-        rows = {
-            (name, tick): some
-            for (name, tick), some in self.middle.by_tick.items()
-            if tick is None or (name, tick) in self.firings.points
-        }
-        fixed = frozenset((name, t, row) for (name, t), some in rows.items() for row in some.rows)
-        if fixed != self.fixed:
-            self.fixed = fixed
-            elsewhere = {place: IndexedRows(some.rows) for place, some in rows.items()}
-            self.right = HalfLine(self.firings, self.width, elsewhere, self.limit)
-            self.left = HalfLine(self.mirrored, self.width, elsewhere, self.limit)
-            self.right_entry = self.left_entry = None
-
-    def _right_window(self) -> LineWindow:
-        return self.middle.window(self.high - self.width + 1, self.high)
-
-    def _left_window(self) -> LineWindow:
-        last = self.width - 1
-        window = self.middle.window(self.low, self.low + last)
-        return frozenset((name, last - (tick or 0), row) for name, tick, row in window)
+        given: Part = Inputs(low, high, by_tick)
+        self.parts: dict[str, Part] = dict.fromkeys((name for name, _ in by_tick), given)
+        known = settled(given, self.parts)
+        layers = strata(clauses)
+        for i, stratum in enumerate(layers):
+            lower = {name: known[name] for name in sorted(stratum.lower) if name in known}
+            first = min([low, *(one.low for one in lower.values())])
+            last = max([high, *(one.high for one in lower.values())])
+            part: Part
+            if stratum.through_not:
+                part = Forward(stratum, lower, first, last, limit)
+            else:
+                part = TwoWay(stratum, lower, first, last, limit)
+            self.parts.update(dict.fromkeys(stratum.heads, part))
+            if used := stratum.heads & frozenset().union(*(s.lower for s in layers[i + 1 :])):
+                known.update(settled(part, used))
 
     def answers(self, query: str, asked: Range) -> Timeline:
+        part = self.parts.get(query)
+        if part is None:
+            return Timeline(frozenset())
         if not self.core.predicates[query].temporal:
-            rigid = self.middle.by_tick.get((query, None), IndexedRows())
+            rigid = part.by_tick.get((query, None), IndexedRows())
             return Timeline(frozenset((row, None) for row in rigid.rows))
         if asked.empty:
             return Timeline(frozenset())
         rows: set[tuple[Row, int | None]] = {
             (row, tick)
-            for (name, tick), some in self.middle.by_tick.items()
-            if name == query and tick is not None and asked.low <= tick <= asked.high
+            for (name, tick), some in part.by_tick.items()
+            if name == query and tick is not None and part.low <= tick <= part.high
+            if asked.low <= tick <= asked.high
             for row in some.rows
         }
         repeated: set[Repeated] = set()
         if asked.high == math.inf:
-            slices, start = self._beyond(self.right, self.right_entry, query)
-            repeated |= _periodic(slices, start, self.high, 1, rows)
+            repeated |= _periodic(query, part.beyond(1), part.high, 1, rows)
         if asked.low == -math.inf:
-            slices, start = self._beyond(self.left, self.left_entry, query)
-            repeated |= _periodic(slices, start, self.low, -1, rows)
+            repeated |= _periodic(query, part.beyond(-1), part.low, -1, rows)
         return Timeline(frozenset(rows), frozenset(repeated))
-
-    def _beyond(
-        self, half: HalfLine, entry: LineWindow | None, query: str
-    ) -> tuple[list[set[Row]], int]:
-        """Answers 1, 2, .. ticks beyond the middle until windows repeat; and from where they do."""
-        assert entry is not None
-        seen: dict[LineWindow, int] = {}
-        slices: list[set[Row]] = []
-        last = self.width - 1
-        while True:
-            self.limit.check(f"following the line, {len(seen)} windows", 64)
-            entry = half.next[entry]
-            window = half.known[entry]
-            if window in seen:
-                return slices, seen[window]
-            seen[window] = len(slices)
-            slices.append({row for name, tick, row in window if name == query and tick == last})
 
 
 def _periodic(
-    slices: list[set[Row]],
-    start: int,
+    query: str,
+    beyond: Beyond,
     edge: int,
     way: int,
     rows: set[tuple[Row, int | None]],
@@ -171,15 +123,15 @@ def _periodic(
     rows are taken into what repeats where they fit, so that every time is covered once; slices
     before `start` that do not fit become single rows.
     """
+    slices = [set(slice_[query].rows) if query in slice_ else set() for slice_ in beyond.slices]
+    start = beyond.start
     for n, slice_ in enumerate(slices[:start], 1):
         rows |= {(row, edge + way * n) for row in slice_}
     cycle = slices[start:]
     repeated: set[Repeated] = set()
     for row in set().union(*cycle):
         holds = [row in slice_ for slice_ in cycle]
-        period = next(
-            p for p in range(1, len(cycle) + 1) if len(cycle) % p == 0 and _repeats(holds, p)
-        )
+        period = least_period(holds)
         for i in range(period):
             if holds[i]:
                 tick = edge + way * (start + i + 1)
@@ -188,7 +140,3 @@ def _periodic(
                     rows.remove((row, tick))
                 repeated.add((row, tick, way * period))
     return repeated
-
-
-def _repeats(holds: list[bool], period: int) -> bool:
-    return holds[period:] == holds[:-period] or period == len(holds)

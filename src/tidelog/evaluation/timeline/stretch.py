@@ -1,7 +1,9 @@
 """Facts on a stretch of time, closed under clauses one fact at a time.
 
-A clause fires on each new fact of its body; its other premises are looked up at the ticks that
-follow from it. The timeline closes its middle and the windows of its half lines this way.
+A clause fires on each new fact that it asks for; its other premises are looked up at the ticks that
+follow from it. The timeline closes its middle and the windows of its half lines this way. What is
+negated is known before, but on the ticks of the stretch only: whether it is absent elsewhere is not
+for the stretch to say, and a clause that asks that does not fire here.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from typing import TypeAlias, assert_never
 
 from tidelog.evaluation.timeline.limit import Limit
 from tidelog.language.program import Row, Value
-from tidelog.logic.clause import Clause, FixedTick, Free, Offset, Premise, Rigid
+from tidelog.logic.clause import Clause, FixedTick, Free, Offset, Premise, Rigid, Sign
 from tidelog.logic.match import (
     AnyTick,
     IndexedRows,
@@ -25,14 +27,16 @@ from tidelog.logic.order import decide
 
 # Predicate, tick (None for rigid facts), arguments.
 LineFact: TypeAlias = tuple[str, int | None, Row]
+# The rows of one predicate at one tick.
+SliceRows: TypeAlias = IndexedRows[Value]
 # Facts by predicate and tick, None for rigid ones.
-LineRows: TypeAlias = dict[tuple[str, int | None], IndexedRows[Value]]
+LineRows: TypeAlias = dict[tuple[str, int | None], SliceRows]
 # The facts on some ticks, counted from the first of them.
 LineWindow: TypeAlias = frozenset[LineFact]
 
 
 class Firing:
-    """A clause that fires on a fact of one premise; without premises, on nothing at all."""
+    """A clause that fires on a fact of one positive premise; without any, on nothing at all."""
 
     def __init__(self, clause: Clause, first: int | None) -> None:
         self.head = clause.head
@@ -50,12 +54,15 @@ class Firings:
     def __init__(self, clauses: Iterable[Clause]) -> None:
         self.unconditional: list[Firing] = []
         self.all: dict[str, list[Firing]] = {}
+        self.heads: set[str] = set()
         self.points: set[tuple[str, int]] = set()  # slices at explicit times
         for clause in clauses:
-            if not clause.premises:
+            self.heads.add(clause.head.predicate)
+            if not clause.positive:
                 self.unconditional.append(Firing(clause, None))
             for i, premise in enumerate(clause.premises):
-                self.all.setdefault(premise.predicate, []).append(Firing(clause, i))
+                if premise.sign is Sign.POSITIVE:
+                    self.all.setdefault(premise.predicate, []).append(Firing(clause, i))
                 if isinstance(premise.when, FixedTick):
                     self.points.add((premise.predicate, premise.when.tick))
 
@@ -80,6 +87,7 @@ class Stretch:
         self, firings: Firings, low: int, high: int, limit: Limit, elsewhere: LineRows | None = None
     ) -> None:
         self.firings = firings.all if elsewhere is None else firings.moving
+        self.heads = firings.heads
         self.low, self.high = low, high
         self.limit = limit
         self.by_tick: LineRows = {}
@@ -101,6 +109,11 @@ class Stretch:
             rows = self.by_tick[name, tick] = IndexedRows()
         if rows.add(row):
             self.todo.append(fact)
+
+    def take(self, name: str, tick: int | None, rows: SliceRows) -> None:
+        """All rows of a predicate at a tick. It is no head of the clauses: no more will come."""
+        self.by_tick[name, tick] = rows
+        self.todo += [(name, tick, row) for row in rows.rows]
 
     def run(self) -> None:
         while self.todo:
@@ -138,16 +151,29 @@ class Stretch:
             )
         there = facts.get((premise.predicate, tick))
         if there is None:
+            return self._elsewhere(premise, tick)
+        return rows_of(there, premise, positions, key)
+
+    def _elsewhere(self, premise: Premise, tick: int | None) -> Iterable[Row]:
+        """Where there are no rows. Outside the stretch what is negated counts as there: any row."""
+        if premise.sign is Sign.POSITIVE or tick is None or isinstance(premise.when, FixedTick):
             return ()
-        if len(positions) == len(premise.args):
-            return (key,) if key in there.rows else ()
-        return there.matching(positions, key)
+        return () if self.low <= tick <= self.high else (("",) * len(premise.args),)
 
     def window(self, low: int, high: int) -> LineWindow:
-        """The facts on some ticks, counted from the first of them."""
+        """The facts of the clauses' heads on some ticks, counted from the first of them."""
         return frozenset(
             (name, tick - low, row)
             for (name, tick), rows in self.by_tick.items()
-            if tick is not None and low <= tick <= high
+            if tick is not None and low <= tick <= high and name in self.heads
             for row in rows.rows
         )
+
+
+def rows_of(
+    there: SliceRows, premise: Premise, positions: tuple[int, ...], key: Row
+) -> Iterable[Row]:
+    """The rows at a tick that have some values at some positions of a premise."""
+    if len(positions) == len(premise.args):
+        return (key,) if key in there.rows else ()
+    return there.matching(positions, key)
