@@ -18,6 +18,17 @@ SQL_TYPES = {Type.TEXT: "STRING", Type.INT: "BIGINT", Type.FLOAT: "DOUBLE", Type
 PYTHON_TYPES = {Type.TEXT: str, Type.INT: int, Type.FLOAT: float, Type.BOOL: bool}
 
 
+# What stands in place of a missing value in a column that no rule looks at.
+ANY_VALUE: dict[Type, Value] = {Type.TEXT: "", Type.INT: 0, Type.FLOAT: 0.0, Type.BOOL: False}
+
+
+def filled_sql(column: str, type_: Type) -> str:
+    """SQL, for DuckDB and Spark, for a column in which some value stands for NULL and NaN."""
+    missing = f"{column} IS NULL" + (f" OR isnan({column})" if type_ is Type.FLOAT else "")
+    value = "''" if type_ is Type.TEXT else str(ANY_VALUE[type_]).upper()
+    return f"CASE WHEN {missing} THEN CAST({value} AS {SQL_TYPES[type_]}) ELSE {column} END"
+
+
 @cache
 def arrow_type(type_: Type | None) -> pa.DataType:
     """The Arrow type of a column; what no rule and no data settles is text."""

@@ -6,19 +6,19 @@ derived from them, and write answers, state and dead letters.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import duckdb
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
+from tidelog.data.letters import SHOWN, DeadLetter
 from tidelog.data.packed import COUNT, unpack_sql
-from tidelog.data.ticks import Range
+from tidelog.data.ticks import Range, time_text
 from tidelog.data.writers import csv_lines, json_lines, timestamps
 from tidelog.evaluation.rows import Relation
 from tidelog.evaluation.spark.answers import unpacked
@@ -26,7 +26,8 @@ from tidelog.evaluation.spark.sources import Inputs
 from tidelog.language.program import TIME_COLUMN, TIME_MAX
 from tidelog.pipeline.plan import PipelinePlan
 from tidelog.pipeline.store import Store
-from tidelog.streaming.clock import Clock, first_in_time, ticks_that_matter
+from tidelog.streaming.clock import Clock, came_late, first_in_time, ticks_that_matter
+from tidelog.streaming.options import StreamOptions
 from tidelog.streaming.sinks.sink import BatchAnswers, FileStore, LocalAnswers
 
 # Rows of state that one file may hold.
@@ -42,6 +43,7 @@ class Arrived:
     dead: int = 0  # unreadable, or too far ahead
     first: int | None = None  # the least tick of a fact
     seen: dict[str, int] = field(default_factory=dict)  # the greatest, by input
+    useless: dict[str, int] = field(default_factory=dict)  # rows of inputs without a single fact
 
     def add(
         self, name: str, facts: int, late: int, rows: int, first: int | None, last: int | None
@@ -49,6 +51,8 @@ class Arrived:
         self.facts += facts
         self.late += late
         self.dead += rows - facts - late
+        if not facts + late:
+            self.useless[name] = rows
         if first is not None and last is not None:
             self.seen[name] = last
             self.first = first if self.first is None else min(self.first, first)
@@ -69,16 +73,15 @@ class FactTest:
     """SQL that says which rows are facts, the same for DuckDB and Spark."""
 
     before: Clock
-    max_jump: int | None
+    options: StreamOptions
     changed: str | None = None  # the queries that a late fact could have changed
     limit: int | None = None  # ticks above it are too far ahead
 
     @staticmethod
     def of(plan: PipelinePlan, inputs: Inputs, before: Clock) -> FactTest:
         """The test for a batch after which the clock is no longer what it was before."""
-        max_jump = plan.options.max_jump
         if before.tin is None or before.first is None or not plan.asking_for_absence:
-            return FactTest(before, max_jump)
+            return FactTest(before, plan.options)
         published = Range(plan.pace.first_answer(before.first), before.tin)
         sources = plan.work.core.input_of
         cases: list[str] = []
@@ -95,7 +98,11 @@ class FactTest:
                     f"WHEN tag = {inputs.tag(name)} THEN concat_ws(', ', {', '.join(named)})"
                 )
         changed = f"CASE {' '.join(cases)} ELSE '' END" if cases else None
-        return FactTest(before, max_jump, changed)
+        return FactTest(before, plan.options, changed)
+
+    @property
+    def max_jump(self) -> int | None:
+        return self.options.max_jump
 
     @property
     def late(self) -> str:
@@ -119,14 +126,21 @@ class FactTest:
 
     @property
     def reason(self) -> str:
-        late = f"' came after everything up to {self.before.tin} had arrived'"
+        ticks = self.options.ticks
+        limit = "" if self.limit is None else time_text(self.limit, ticks)
+        late = came_late(self.before.tin, ticks)
+        jump = f"{self.max_jump}" if ticks is None else f"{self.max_jump} ticks"
+        ahead = f"is more than {jump} ahead of {limit}"
+        # Where ticks have a length, the time is in the row, as it came.
+        tick = "concat('tick ', t)" if ticks is None else "'its time'"
+        told = "''"
         if self.changed is not None:
-            told = f"concat('; it could have changed ', {self.changed})"
-            late = f"{late}, CASE WHEN ({self.changed}) <> '' THEN {told} ELSE '' END"
-        ahead = f"' is more than {self.max_jump} ahead of {self.limit}'"
+            named = f"concat('; it could have changed ', {self.changed})"
+            told = f"CASE WHEN ({self.changed}) <> '' THEN {named} ELSE '' END"
         return (
-            f"coalesce(problem, CASE WHEN {self.late} THEN concat('late: tick ', t, {late})"
-            f" ELSE concat('tick ', t, {ahead}) END)"
+            f"coalesce(problem, CASE WHEN {self.late}"
+            f" THEN concat('late: ', {tick}, ' {late}', {told})"
+            f" ELSE concat({tick}, ' {ahead}') END)"
         )
 
     def limit_by(self, ticks: Iterable[int]) -> None:
@@ -259,25 +273,22 @@ class Driver:
         rows = self.connection.sql(select).to_arrow_table()
         LocalAnswers(rows).save("parquet", self.store, place)
 
-    def dead_letters(self, place: tuple[str, ...]) -> None:
-        """Write the rows that are no facts as JSON lines, with the reason."""
+    def dead_letters(self, place: tuple[str, ...]) -> list[dict[str, Any]]:
+        """Write the rows that are no facts as JSON lines, with the reason; the first of them."""
         unused = self.connection.sql(
             f"SELECT *, {self.test.reason} AS reason FROM arriving WHERE NOT ({self.test.fine})"
         ).to_arrow_table()
-        lines = []
-        for row in unused.to_pylist():
-            letter = {"predicate": None, "reason": row["reason"], "file": row["file"], "row": None}
-            if row["tag"] >= 0:
-                name = self.inputs.names[row["tag"]]
-                schema = self.inputs.schemas[name]
-                values = [row[slot] for slot in self.inputs.slots(name)]
-                letter |= {
-                    "predicate": name,
-                    "row": dict(zip(schema.names, [*values, row["t"]], strict=True)),
-                }
-            lines.append(json.dumps(letter, ensure_ascii=False))
-        data = "".join(f"{line}\n" for line in lines).encode()
-        self.store.write(data, *place, "part-00000.json")
+        letters = [
+            DeadLetter(
+                self.inputs.names[row["tag"]] if row["tag"] >= 0 else None,
+                row["reason"],
+                row["file"],
+                row["came"],
+            )
+            for row in unused.to_pylist()
+        ]
+        self.store.write(b"".join(letter.line() for letter in letters), *place, "part-00000.json")
+        return [letter.as_json() for letter in letters[:SHOWN]]
 
     def release(self) -> None:
         """Nothing of it is needed any more."""
@@ -358,31 +369,29 @@ class Executors:
         spread = rows.coalesce(files).sortWithinPartitions("tab", "c")
         SparkAnswers(spread).save("parquet", self.store, place)
 
-    def dead_letters(self, place: tuple[str, ...]) -> None:
-        """Write the rows that are no facts as JSON lines, with the reason."""
+    def dead_letters(self, place: tuple[str, ...]) -> list[dict[str, Any]]:
+        """Write the rows that are no facts as JSON lines, with the reason; the first of them."""
         assert self.rows is not None
         predicate: Column = F.lit(None)
-        row: Column = F.lit(None)
         for name in self.inputs.names:
-            schema = self.inputs.schemas[name]
-            values = [
-                F.col(slot).alias(column.name)
-                for column, slot in zip(schema.columns, self.inputs.slots(name), strict=True)
-            ]
-            text = F.to_json(
-                F.struct(*values, F.col("t").alias(str(schema.time))), {"ignoreNullFields": "false"}
-            )
-            here = F.col("tag") == self.inputs.tag(name)
-            predicate = F.when(here, name).otherwise(predicate)
-            row = F.when(here, text).otherwise(row)
+            predicate = F.when(F.col("tag") == self.inputs.tag(name), name).otherwise(predicate)
+        came, is_text = F.parse_json("came"), F.col("came").startswith('"')
         letters = self.rows.where(f"NOT ({self.test.fine})").select(
             predicate.alias("predicate"),
             F.expr(self.test.reason).alias("reason"),
             "file",
-            F.parse_json(row).alias("row"),
+            F.when(~is_text, came).alias("row"),
+            F.when(is_text, F.variant_get(came, "$", "string")).alias("text"),
         )
         letters.write.option("ignoreNullFields", "false").json(self.store.path(*place))
         _tidy(self.store, place, "json")
+        return [
+            DeadLetter(name, reason, file, came).as_json()
+            for name, reason, file, came in self.rows.where(f"NOT ({self.test.fine})")
+            .select(predicate, F.expr(self.test.reason), "file", "came")
+            .limit(SHOWN)
+            .collect()
+        ]
 
     def release(self) -> None:
         """Nothing of it is needed any more."""

@@ -143,7 +143,7 @@ class PipelinePlan:
     @cached_property
     def inputs(self) -> dict[str, Schema]:
         """The inputs with a time that the queries need; a clock starts with any of them."""
-        known = schemas(self.program)
+        known = schemas(self.program, self.queries)
         if self.clocks:
             return {name: schema for name, schema in known.items() if schema.time is not None}
         return {p.base: known[p.base] for p in self.work.core.inputs if p.temporal}

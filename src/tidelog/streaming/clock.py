@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from tidelog.analysis.dependencies import Dependencies
-from tidelog.data.ticks import ALWAYS, EMPTY, Range
+from tidelog.data.ticks import ALWAYS, EMPTY, Range, Ticks, time_text
 from tidelog.language.graph import Bound
 from tidelog.language.program import TIME_MAX
 from tidelog.streaming.schedule import Schedule
@@ -22,6 +22,16 @@ from tidelog.streaming.schedule import Schedule
 def first_in_time(tin: int | None) -> int:
     """The least tick that is not late when everything up to tin has arrived."""
     return -TIME_MAX if tin is None else tin + 1
+
+
+def came_late(tin: int | None, ticks: Ticks | None) -> str:
+    """What is said of a late fact.
+
+    >>> came_late(5, None)
+    'came after everything up to 5 had arrived'
+    """
+    until = "nothing" if tin is None else time_text(tin, ticks)
+    return f"came after everything up to {until} had arrived"
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import duckdb
 
 from tidelog.data.schema import Schema
-from tidelog.data.ticks import Ticks, floor_sql
+from tidelog.data.ticks import GIVE_TICK, Ticks, floor_sql
 from tidelog.data.types import SQL_TYPES, one_zero
 from tidelog.errors import DataError, first_line
 from tidelog.language.program import Type
@@ -76,10 +76,7 @@ def _time(name: str, column: str, sql_type: str, where: str, ticks: Ticks | None
         return f"CAST({column} AS BIGINT)"
     if sql_type.startswith("TIMESTAMP") or sql_type == "DATE":
         if ticks is None:
-            raise DataError(
-                f"{where}: time column `{name}` holds timestamps; give the length of a tick,"
-                " for example `--tick 10m`"
-            )
+            raise DataError(f"{where}: time column `{name}` holds timestamps; {GIVE_TICK}")
         if sql_type == "TIMESTAMP_NS":
             return ticks.sql(floor_sql(f"epoch_ns({column})", 1000))
         return ticks.sql(f"epoch_us(CAST({column} AS TIMESTAMPTZ))")
