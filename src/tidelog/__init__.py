@@ -11,19 +11,19 @@ from __future__ import annotations
 import math
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
 from types import EllipsisType
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, cast, overload
 
 from tidelog.language import program as _program
 from tidelog.language.checks import Report, check
 from tidelog.language.diagnostics import Code, Diagnostic, ProgramError, Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -55,9 +55,13 @@ def __getattr__(name: str) -> object:
         from tidelog.streaming import stream
         from tidelog.views.notebook import attach
 
-        attach(stream.Step)
+        attach(stream.Step, stream.Stream)
         return getattr(stream, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 __all__ = [
@@ -87,6 +91,13 @@ __all__ = [
 class Program(_program.Program):
     """A checked program, and what can be asked of it."""
 
+    def __repr__(self) -> str:
+        """What is in it, in a line; `print` shows the rules."""
+        inputs, outputs = ", ".join(self.inputs) or "none", ", ".join(self.outputs) or "none"
+        rules = f"{len(self.rules)} rule" + ("" if len(self.rules) == 1 else "s")
+        return f"<program: {rules}; inputs {inputs}; outputs {outputs}>"
+
+    @overload
     def query(
         self,
         query: str,
@@ -95,14 +106,44 @@ class Program(_program.Program):
         from_: Moment | EllipsisType | None = ...,
         to: Moment | EllipsisType | None = ...,
         engine: str = "duckdb",
-        tick: str | None = None,
+        tick: str | timedelta | None = None,
         origin: str | datetime | None = None,
         budget: float = 60.0,
-    ) -> pa.Table:
+    ) -> pa.Table: ...
+
+    @overload
+    def query(
+        self,
+        query: Sequence[str] | None,
+        facts: FactsLike = None,
+        *,
+        from_: Moment | EllipsisType | None = ...,
+        to: Moment | EllipsisType | None = ...,
+        engine: str = "duckdb",
+        tick: str | timedelta | None = None,
+        origin: str | datetime | None = None,
+        budget: float = 60.0,
+    ) -> dict[str, pa.Table]: ...
+
+    def query(
+        self,
+        query: str | Sequence[str] | None,
+        facts: FactsLike = None,
+        *,
+        from_: Moment | EllipsisType | None = ...,
+        to: Moment | EllipsisType | None = ...,
+        engine: str = "duckdb",
+        tick: str | timedelta | None = None,
+        origin: str | datetime | None = None,
+        budget: float = 60.0,
+    ) -> pa.Table | dict[str, pa.Table]:
         """The answers of a predicate over finite facts, as an Arrow table by time and arguments.
 
-        Facts are a path (a folder, or a .csv, .parquet, .jsonl or .tdl file) or a mapping from
-        inputs to rows: tuples, an Arrow table or a data frame. Answers cover the ticks `from_` to
+        Several predicates, or None for all outputs, give a table each, by name.
+
+        Facts are a path (a folder, or a .csv, .parquet, .jsonl or .tdl file, or a pattern), several
+        of these, or a mapping from inputs to paths or rows: tuples, dicts, an Arrow table or a data
+        frame. Answers cover the ticks `from_` to
         `to`, by default the first to the last tick of the data; None means without end, and then a
         column `period` says how each answer repeats. With `tick="10m"` times are timestamps, and
         tick 0 starts at `origin` (by default 1970-01-01T00:00Z). `budget` bounds the seconds that
@@ -115,16 +156,20 @@ class Program(_program.Program):
         >>> program.query("Hot", facts).to_pylist()
         [{'x': 'a', 'time': 1}]
         """
+        from tidelog.data.schema import expect_queries
         from tidelog.data.ticks import Ticks
         from tidelog.evaluation.engine import evaluate
+        from tidelog.views.notebook import show_answers
 
         ticks = None if tick is None else Ticks.of(tick, origin)
         low = None if isinstance(from_, EllipsisType) else -math.inf if from_ is None else from_
         high = None if isinstance(to, EllipsisType) else math.inf if to is None else to
+        names = expect_queries(self, query)
         evaluated = evaluate(
-            self, [query], facts, from_=low, to=high, engine=engine, ticks=ticks, budget=budget
+            self, names, facts, from_=low, to=high, engine=engine, ticks=ticks, budget=budget
         )
-        return evaluated.answers[query]
+        show_answers()
+        return evaluated.answers[query] if isinstance(query, str) else evaluated.answers
 
     def why(
         self,
@@ -133,7 +178,7 @@ class Program(_program.Program):
         *,
         all: int = 1,
         kept: Mapping[str, RowsLike] | None = None,
-        tick: str | None = None,
+        tick: str | timedelta | None = None,
         origin: str | datetime | None = None,
         budget: float = 60.0,
     ) -> Why:
@@ -167,17 +212,95 @@ class Program(_program.Program):
         if all < 1:
             raise ValueError("ask for one proof or more")
         ticks = None if tick is None else Ticks.of(tick, origin)
-        if hasattr(facts, "push"):  # a stream, which is not imported for the question
-            facts, slices = cast("Stream", facts).kept()
+        streamed = hasattr(facts, "push")  # a stream, which is not imported for the question
+        given = cast("FactsLike", facts)
+        if streamed:
+            given, slices = cast("Stream", facts).kept()
             kept = {**slices, **(kept or {})}
-        program, given = (self, facts) if kept is None else keeping(self, facts, kept)
-        with Engine(program, given, ticks) as engine:
+        program: _program.Program = self
+        if kept is not None:
+            program, given = keeping(self, given, kept)
+        asked = () if streamed else (read_fact(program, fact, ticks).predicate,)
+        with Engine(program, given, ticks, queries=asked) as engine:
             return why(engine, read_fact(engine.typed, fact, ticks), all, budget)
+
+    def explain(self, query: str | None = None, show: str = "class") -> Explanation:
+        """What kind of query each output is, and why; `show` as in `tidelog explain --show`."""
+        from tidelog.analysis.passes import passes
+        from tidelog.data.schema import expect_queries
+        from tidelog.views.terminal import explain_lines
+
+        sections = [part.strip() for part in show.split(",")]
+        blocks = [
+            "\n".join(explain_lines(passes(self, [name]).dependencies, sections))
+            for name in expect_queries(self, query)
+        ]
+        return Explanation("\n\n".join(blocks))
+
+    def analyze(self, query: str | None = None, *, budget: float = 10.0) -> Analysis:
+        """Class, rank, radius, delay, window, redundancy of a query, with witnesses."""
+        return analyze(self, self._one(query), budget=budget)
+
+    def delay(self, query: str | None = None, *, budget: float = 10.0) -> Measure:
+        """How long to wait until answers are final, whatever the data.
+
+        >>> parse("P(X) @ T :- E(X) @ T, F(X) @ T+2.").delay().upper
+        2
+        """
+        return delay(self, self._one(query), budget=budget)
+
+    def window(
+        self, query: str | None = None, delay: int | None = None, *, budget: float = 10.0
+    ) -> Measure:
+        """How much history to keep when answers wait for `delay` (by default the least one)."""
+        return window(self, self._one(query), delay, budget=budget)
+
+    def report(
+        self,
+        out: str | PathLike[str],
+        facts: FactsLike = None,
+        queries: str | Sequence[str] | None = None,
+        *,
+        from_: Moment | None = None,
+        to: Moment | None = None,
+        tick: str | timedelta | None = None,
+        origin: str | datetime | None = None,
+        budget: float = 10.0,
+    ) -> Path:
+        """Write one HTML page with the rules and, given facts, what holds when and why."""
+        from tidelog.data.schema import expect_queries
+        from tidelog.data.ticks import Ticks
+        from tidelog.evaluation.engine import as_tick
+        from tidelog.views.report import Looked, report_page
+
+        ticks = None if tick is None else Ticks.of(tick, origin)
+        low, high = as_tick(from_, ticks), as_tick(to, ticks)
+        if isinstance(low, float) or isinstance(high, float):
+            raise ValueError("a page has an end: from_ and to are finite")
+        asked = expect_queries(self, queries)
+        looked = Looked(Path(out).stem, str(self), self, asked, facts, low, high, ticks, budget)
+        path = Path(out)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(report_page(looked)[0], "utf-8", errors="replace")
+        return path
+
+    def _one(self, query: str | None) -> str:
+        """The query asked about, or the only output."""
+        if query is None and len(self.outputs) != 1:
+            raise ValueError(f"say which query: {', '.join(self.outputs) or 'there is none'}")
+        return self.outputs[0] if query is None else query
 
     def _repr_html_(self) -> str:
         from tidelog.views.notebook import program_html
 
         return program_html(self)
+
+
+class Explanation(str):
+    """Text that shows itself as it is, also where its value is shown."""
+
+    def __repr__(self) -> str:
+        return str(self)
 
 
 def parse(text: str, file: str = "<text>") -> Program:
@@ -216,6 +339,7 @@ def delay(program: _program.Program, query: str, *, budget: float = 10.0) -> Mea
 
     allowed = Budget(budget)
     deps, _ = simplified(_dependencies(program, query), allowed.share(0.3))
+    _attach()
     return delay(deps, allowed)
 
 
@@ -232,6 +356,7 @@ def window(
     deps, _ = simplified(_dependencies(program, query), allowed.share(0.3))
     if delay is None:
         delay = delays.delay(deps, allowed.share(0.5)).upper or 0
+    _attach()
     return window(deps, delay, allowed)
 
 
@@ -242,6 +367,7 @@ def contained(
     from tidelog.analysis.analyze import inside
     from tidelog.analysis.containment import Budget
 
+    _attach()
     return inside(_dependencies(one, query), _dependencies(other, query), query, Budget(budget))
 
 
@@ -268,6 +394,7 @@ def definitive(
     if tout > tin:
         raise ValueError(f"tout {tout} lies after tin {tin}: only the past can be definitive")
     with _loaded(program, query, facts) as engine:
+        _attach()
         return OpenAnswers(engine, query).definitive(tin, tout, budget)
 
 
@@ -307,6 +434,7 @@ def forgettable(
     if not tmem <= tout <= tin + 1:
         raise ValueError(f"needs tmem <= tout <= tin + 1, not {tmem}, {tout}, {tin}")
     with _loaded(program, query, facts) as engine:
+        _attach()
         return LiveFacts(engine, query).forgettable(tin, tout, tmem, Budget(budget))
 
 
@@ -323,17 +451,30 @@ def live(
 
 def _dependencies(program: _program.Program, query: str) -> Dependencies:
     from tidelog.analysis.passes import passes
+    from tidelog.data.schema import expect_program, expect_queries
 
-    if query not in program.predicates:
-        raise ValueError(f"no predicate {query} in the rules")
+    expect_program(program)
+    (query,) = expect_queries(program, query)
     return passes(program, [query]).dependencies
 
 
 @contextmanager
 def _loaded(program: _program.Program, query: str, facts: FactsLike) -> Iterator[Engine]:
+    from tidelog.data.schema import expect_program, expect_queries
     from tidelog.evaluation.duckdb import Engine
 
-    if query not in program.predicates:
-        raise ValueError(f"no predicate {query} in the rules")
-    with Engine(program, facts) as engine:
+    expect_program(program)
+    (query,) = expect_queries(program, query)
+    with Engine(program, facts, queries=(query,)) as engine:
         yield engine
+
+
+def _attach() -> None:
+    """Give verdicts their HTML."""
+    from tidelog.analysis.containment import Verdict
+    from tidelog.analysis.definitive import Definitive
+    from tidelog.analysis.delay import Measure
+    from tidelog.analysis.forgetting import Forgettable
+    from tidelog.views.notebook import attach
+
+    attach(Definitive, Forgettable, Measure, Verdict)

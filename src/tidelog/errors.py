@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
+from collections.abc import Iterable
+
 
 class DataError(Exception):
     """The data is wrong; every problem found is one line that says where and what."""
@@ -17,6 +21,29 @@ class Refused(DataError):
 
 class NoAnswer(Exception):
     """A question about a query that has no meaning, or no answer here; the text says why."""
+
+
+class TidelogWarning(UserWarning):
+    """What may not be as it was meant: answers are right, but perhaps not those of all the data."""
+
+
+def warn(message: str, kind: type[TidelogWarning] = TidelogWarning) -> None:
+    """Warn at the line of the user's that led here; the command line prints the message alone."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("tidelog"):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, kind, stacklevel=level + 1)
+
+
+def warn_missing(name: str, queries: Iterable[str]) -> None:
+    """Warn of an input that some queries need, and for which nothing was given."""
+    warn(f"no facts for input `{name}`, which {', '.join(queries)} needs")
+
+
+def warn_left_out(name: str, rows: int) -> None:
+    """Warn of rows that are no facts."""
+    several = "1 row" if rows == 1 else f"{rows} rows"
+    warn(f"{several} of {name} left out: NULL or NaN in a column")
 
 
 def first_line(error: object) -> str:

@@ -5,21 +5,25 @@ from __future__ import annotations
 import os
 import tempfile
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from datetime import datetime, timedelta
+from html import escape
 from typing import Any
 
 import pyarrow as pa
-from py4j.protocol import Py4JJavaError, Py4JNetworkError
-from pyspark.errors import PySparkException, StreamingQueryException
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tidelog.analysis.definitive import Pending
-from tidelog.data.ticks import Ticks
-from tidelog.errors import DataError, Refused
+from tidelog.analysis.passes import passes
+from tidelog.data.readers.places import PathText
+from tidelog.data.schema import expect_program, expect_queries, schemas
+from tidelog.data.ticks import Duration, Ticks, time_text
+from tidelog.errors import DataError, Refused, first_line
 from tidelog.evaluation.engine import Moment, Question, as_tick
-from tidelog.evaluation.spark.failures import clear
+from tidelog.evaluation.spark.failures import SPARK_ERRORS, clear
 from tidelog.evaluation.spark.given import Given
 from tidelog.evaluation.spark.query import answer_frame
 from tidelog.evaluation.spark.session import session
@@ -34,7 +38,7 @@ from tidelog.streaming.options import Emit, History, StreamMode, StreamOptions
 from tidelog.streaming.sinks import sink_of
 from tidelog.streaming.sinks.functions import FunctionSink, MemorySink
 from tidelog.streaming.sinks.sink import Sink
-from tidelog.streaming.stream import warn_growing
+from tidelog.streaming.stream import warn_growing, warn_overtaken
 
 __all__ = ["Commit", "Refused", "Running", "query", "session", "stream"]
 
@@ -42,19 +46,19 @@ __all__ = ["Commit", "Refused", "Running", "query", "session", "stream"]
 def stream(
     spark: SparkSession,
     program: Program,
-    queries: Iterable[str] | None = None,
+    queries: str | Iterable[str] | None = None,
     *,
-    inputs: Mapping[str, DataFrame] | str | os.PathLike[str],
-    rigid: Mapping[str, Any] | str | os.PathLike[str] | None = None,
+    inputs: Mapping[str, DataFrame | PathText] | PathText | Sequence[PathText],
+    rigid: Mapping[str, Any] | PathText | Sequence[PathText] | None = None,
     sink: str | Callable[[int, Mapping[str, DataFrame]], None] | Sink = "memory",
     checkpoint: str | os.PathLike[str] | None = None,
-    lateness: int = 0,
-    tick: str | None = None,
-    origin: str | None = None,
+    lateness: Duration = 0,
+    tick: str | timedelta | None = None,
+    origin: str | datetime | None = None,
     timestamps: bool = True,
     sparse: Iterable[str] = (),
-    max_jump: int | None = None,
-    from_: int | None = None,
+    max_jump: Duration | None = None,
+    from_: Moment | None = None,
     mode: StreamMode = "offline",
     emit: Emit = "definitive",
     history: History = "derived",
@@ -73,12 +77,30 @@ def stream(
     `told` hears of every commit. `metrics` is where numbers for Prometheus go: `FILE.prom`, or a
     port, which is served on 127.0.0.1 unless `HOST:PORT` says otherwise.
     """
-    options = StreamOptions(
-        mode, emit, history, lateness, tuple(sparse), max_jump, from_, tick, origin, timestamps
+    _expect_session(spark)
+    expect_program(program)
+    options = StreamOptions.of(
+        tick,
+        origin,
+        lateness,
+        max_jump,
+        from_,
+        mode=mode,
+        emit=emit,
+        history=history,
+        sparse=(sparse,) if isinstance(sparse, str) else tuple(sparse),
+        timestamps=timestamps,
     )
-    asked = tuple(queries) if queries is not None else program.outputs
-    frames, folder = streams_of(inputs)
-    given = Given.of(program, asked, frames, folder, folder if rigid is None else rigid)
+    asked = expect_queries(program, queries)
+    frames, paths = streams_of(inputs)
+    if rigid is None and paths:
+        known = schemas(program)
+        rigid = (
+            {n: path for n, path in inputs.items() if n in known and known[n].time is None}
+            if isinstance(inputs, Mapping)
+            else [str(path) for path in paths]
+        )
+    given = Given.of(program, asked, frames, paths, rigid)
     temporary = _temporary() if checkpoint is None else None
     point = Checkpoint(Store(spark, str(checkpoint) if temporary is None else temporary.name))
     plan = pipeline_plan(
@@ -89,19 +111,41 @@ def stream(
         settled=point.identity(),
     )
     _warn(plan)
-    source = source_of(spark, plan, frames, folder, files_per_batch)
+    source = source_of(spark, plan, frames, paths, files_per_batch, point.seen())
     arriving, target = source.stream(), _sink(spark, sink)
     published = None if metrics is None else publisher(metrics)
     with _closed_on_error(published):
         pipeline = start(
-            spark, plan, given, point, target, told, partitions=partitions, memory=memory
+            spark,
+            plan,
+            given,
+            point,
+            target,
+            told,
+            partitions=partitions,
+            memory=memory,
+            finite=files_per_batch is None and _is_finite(trigger),
         )
     return Running(pipeline, source, arriving, trigger, temporary, published)
 
 
+def _expect_session(spark: object) -> None:
+    if not hasattr(spark, "readStream"):
+        raise ValueError(
+            f"a Spark session is first, not {type(spark).__name__}: tidelog.spark.session() gives"
+            " one"
+        )
+
+
+def _is_finite(trigger: Mapping[str, Any] | None) -> bool:
+    """Whether a stream ends with what is there when it starts."""
+    return bool(trigger) and not {"once", "availableNow"}.isdisjoint(trigger or ())
+
+
 def _warn(plan: PipelinePlan) -> None:
+    warn_overtaken(passes(plan.program, plan.queries).dependencies, plan.options.sparse)
     if isinstance(plan.work, OnlineWork) and plan.work.shards.whole:
-        warn_growing(plan.work.shards.deps, stacklevel=4)
+        warn_growing(plan.work.shards.deps)
 
 
 @contextmanager
@@ -131,12 +175,12 @@ def query(
     spark: SparkSession,
     program: Program,
     query: str,
-    inputs: Mapping[str, Any] | str | os.PathLike[str],
+    inputs: Mapping[str, Any] | PathText | Sequence[PathText],
     *,
     from_: Moment | None = None,
     to: Moment | None = None,
-    tick: str | None = None,
-    origin: str | None = None,
+    tick: str | timedelta | None = None,
+    origin: str | datetime | None = None,
     timestamps: bool = True,
     partitions: int | None = None,
     memory: str = "1GB",
@@ -149,13 +193,31 @@ def query(
     out. What bulk evaluation cannot answer exactly goes to the timeline, in this process and at
     once, within a budget of seconds.
     """
+    _expect_session(spark)
+    expect_program(program)
+    (query,) = expect_queries(program, query)
     ticks = None if tick is None else Ticks.of(tick, origin)
-    facts = inputs if isinstance(inputs, Mapping) else str(inputs)
     low, high = as_tick(from_, ticks), as_tick(to, ticks)
     question = Question(
-        program, (query,), facts, low, high, ticks, timestamps, budget, lambda _: None
+        program, (query,), inputs, low, high, ticks, timestamps, budget, lambda _: None
     )
     return answer_frame(spark, question, query, partitions, memory)
+
+
+class _Called:
+    """What Spark calls with every batch.
+
+    It is known to Spark's process for as long as its stream is known here, and the other way round:
+    it must let go of the stream in the end, or both would stay until the process ends.
+    """
+
+    def __init__(self, batch: Callable[[DataFrame, int], None]) -> None:
+        self.batch: Callable[[DataFrame, int], None] | None = batch
+
+    def __call__(self, frame: DataFrame, number: int) -> None:
+        if self.batch is None:
+            raise RuntimeError(f"the stream had ended before batch {number}")
+        self.batch(frame, number)
 
 
 class Running:
@@ -173,8 +235,9 @@ class Running:
         self._pipeline, self._source, self._temporary = pipeline, source, temporary
         self._board = None if published is None else Board(published, pipeline)
         self._error: BaseException | None = None
+        self._called = _Called(self._batch)
         try:
-            writer = arriving.writeStream.foreachBatch(self._batch)
+            writer = arriving.writeStream.foreachBatch(self._called)
             writer = writer.option("checkpointLocation", pipeline.checkpoint.store.path("spark"))
             if trigger:
                 writer = writer.trigger(**trigger)
@@ -190,7 +253,7 @@ class Running:
 
     def _batch(self, frame: DataFrame, number: int) -> None:
         try:
-            self._pipeline.batch(self._source.batch(frame), number)
+            self._pipeline.batch(self._source.batch(frame, self._pipeline.limits), number)
         except BaseException as error:
             self._error = error
             # Spark keeps the error: what its frames hold would be with us to the very end.
@@ -254,14 +317,23 @@ class Running:
                 self.query.awaitTermination()
                 return True
             return bool(self.query.awaitTermination(timeout))
-        except StreamingQueryException as error:
-            self._release()
-            raise clear(self._error or error) from None
+        except SPARK_ERRORS as error:
+            raise self._failed(error) from None
 
     def stop(self) -> None:
         """Stop after what is committed; a later start goes on from there."""
-        self.query.stop()
+        try:
+            self.query.stop()
+        except SPARK_ERRORS as error:
+            raise self._failed(error) from None
         self._release()
+
+    def _failed(self, error: BaseException) -> BaseException:
+        """Let go of everything; what to tell of an error of Spark's, or of the one before it."""
+        self._error = self._error or error
+        told = clear(self._error)
+        self._release()
+        return told
 
     def close(self) -> Commit | None:
         """No more input: take in what is there, answer everything up to the last tick, and end."""
@@ -275,25 +347,47 @@ class Running:
             if last is None or not last.clock.closed:
                 self._pipeline.batch(None, 0 if last is None else last.batch + 1)
             return self.committed
-        except (StreamingQueryException, PySparkException) as error:
-            self._error = self._error or error
-            raise clear(self._error) from None
+        except SPARK_ERRORS as error:
+            raise self._failed(error) from None
         finally:
             self._release()
 
     def _release(self) -> None:
+        self._called.batch = None
         self._pipeline.close()
         if self._board is not None:
-            with suppress(Py4JNetworkError, ConnectionError):  # Spark may be gone
+            with suppress(*SPARK_ERRORS):  # Spark may be gone
                 self._board.close(failed=self._error is not None)
         if self._temporary is not None:
             self._temporary.cleanup()
             self._temporary = None
 
-    def abandon(self) -> None:
-        """Let go of everything here, where Spark's own process is gone: nothing can be stopped."""
-        self._error = self._error or DataError("Spark's process has ended")
-        self._release()
+    def __repr__(self) -> str:
+        """Where it stands, in a line."""
+        return f"<stream of {', '.join(self.plan.queries)}: {'; '.join(self._told().values())}>"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><th>{escape(what)}</th><td>{escape(text)}</td></tr>"
+            for what, text in self._told().items()
+        )
+        return f"<table><caption>{escape(', '.join(self.plan.queries))}</caption>{rows}</table>"
+
+    def _told(self) -> dict[str, str]:
+        """What a person asks first."""
+        ticks, last = self.plan.options.ticks, self.committed
+        state = "runs" if self.query.isActive else "has stopped"
+        if self._error is not None:
+            state = f"failed: {first_line(self._error)}"
+        told = {"state": state, "answers": f"to {self._pipeline.sink.name}"}
+        if last is not None:
+            told["batches"] = f"{last.batch + 1} batches, {last.totals.get('facts', 0)} facts"
+            for name, tick in (("complete", last.clock.tin), ("answered", last.tout)):
+                if tick is not None:
+                    told[name] = f"{name} up to {time_text(tick, ticks)}"
+            unused = last.totals.get("late", 0) + last.totals.get("dead", 0)
+            told |= {"unused": f"{unused} rows not used"} if unused else {}
+        return told
 
     def __enter__(self) -> Running:
         return self

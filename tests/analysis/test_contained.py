@@ -98,7 +98,7 @@ def test_contained_with_comparisons(both: tuple[Case, Case]) -> None:
     agree(*reversed(both), fresh=1)
 
 
-@examples(50)
+@examples(25)
 @given(pairs(POINTS))
 def test_contained_with_explicit_times(both: tuple[Case, Case]) -> None:
     agree(*both)

@@ -118,7 +118,7 @@ def test_after_sigkill_nothing_is_lost_and_nothing_doubled(tmp_path: Path, mode:
             process.stdin.flush()
             time.sleep(0.3)
             process.send_signal(signal.SIGKILL)
-    done = run(*again, stdin="\n".join(given) + "\n")
+    done = run(*again, "--close", stdin="\n".join(given) + "\n")
     assert done.exit_code == 0, done.stderr
     assert got.read_text() == want.read_text()
     closed = run(*again, stdin="")

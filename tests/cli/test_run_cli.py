@@ -33,7 +33,7 @@ def test_on_spark_with_checkpoint_metrics_and_a_second_start(
 ) -> None:
     words = (
         *ON, "--query", "Malfunc", "--sink", f"jsonl:{tmp_path}/a.jsonl", "--json",
-        "--checkpoint", f"{tmp_path}/c", "--metrics", f"{tmp_path}/m.jsonl",
+        "--checkpoint", f"{tmp_path}/c", "--metrics", f"{tmp_path}/m.jsonl", "--close",
     )  # fmt: skip
     first = tidelog(*words)
     assert first.exit_code == 0, first.output
@@ -106,9 +106,9 @@ def test_what_is_pending_at_the_end_of_a_run(spark: SparkSession, tmp_path: Path
 def test_keep_open_then_close(spark: SparkSession, tmp_path: Path) -> None:
     words = (*ON, "--query", "Malfunc", "--checkpoint", f"{tmp_path}/c", "--json", "--sink")
     words = (*words, f"parquet:{tmp_path}/out")
-    open_ = json.loads(tidelog(*words, "--keep-open").stdout)
+    open_ = json.loads(tidelog(*words).stdout)
     assert (open_["tin"], open_["tout"]) == (10, 8)
-    closed = json.loads(tidelog(*words).stdout)
+    closed = json.loads(tidelog(*words, "--close").stdout)
     assert (closed["tin"], closed["tout"], closed["facts"]) == (11, 11, 0)
     found = [
         row for p in (tmp_path / "out").glob("Malfunc/*/*") for row in pq.read_table(p).to_pylist()
@@ -120,7 +120,9 @@ def test_keep_open_then_close(spark: SparkSession, tmp_path: Path) -> None:
 def test_in_process_to_a_folder(kind: str, tmp_path: Path) -> None:
     found = tidelog(*ON, "--engine", "duckdb", "--sink", f"{kind}:{tmp_path}/out")
     assert found.exit_code == 0, found.output
-    assert found.stderr == "35 facts in 2 batches, 16 answers; tin 11, tout 11\n"
+    assert (
+        found.stderr == "35 facts in 2 batches, 16 answers; complete up to 11, answered up to 11\n"
+    )
     (path,) = (tmp_path / "out").glob("Malfunc.*")
     if kind == "csv":
         assert path.read_text() == "x,time\nnorth,1\nnorth,2\neast,6\n"
@@ -167,17 +169,26 @@ def test_lines_may_split_ticks_and_say_when_all_is_there(tmp_path: Path) -> None
         ('{"predicate": "Near", "a": "a", "b": "b"}', "<stdin>:1: `Near` is rigid"),
     ],
 )
-def test_lines_that_are_no_facts_are_refused(line: str, message: str) -> None:
+def test_lines_that_are_no_facts_are_put_aside(line: str, message: str) -> None:
+    """One policy everywhere: the others are used, and a run that has no others fails."""
     rules = str(TURBINES / "rules.tdl")
-    found = tidelog("run", rules, "--facts", "-", "--query", "Malfunc", stdin=line + "\n")
+    words = ("run", rules, "--facts", "-", "--query", "Malfunc")
+    found = tidelog(*words, stdin=line + "\n")
     assert found.exit_code == 1
-    assert found.stderr.startswith(f"error: {message}")
+    assert message in found.stderr
+    assert "error: " in found.stderr
+    good = "".join(fact("a", t) for t in (0, 1, 2))
+    among = tidelog(*words, stdin=f"{line}\n{good}")
+    assert among.exit_code == 0
+    assert "warning: 1 row could not be used" in among.stderr
+    assert message in among.stderr
+    assert answers(among.stdout) == [{"predicate": "Malfunc", "x": "a", "time": 0}]
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--engine", "spark", "--facts", "-"), "standard input is read in process"),
+        (("--engine", "spark", "--facts", "-"), "--facts - reads standard input, and nothing"),
         (("--engine", "duckdb", "--partitions", "2"), "--partitions goes with --engine spark"),
         (("--sink", "xml:out", "--engine", "duckdb"), "`xml:out` is no sink"),
         (("--query", "Malfun"), "did you mean Malfunc?"),

@@ -157,7 +157,7 @@ PIECES += [
 
 
 @given(st.lists(st.lists(st.sampled_from(PIECES), min_size=5, max_size=5), max_size=12))
-@examples(50)
+@examples(25)
 def test_texts_are_typed_as_a_query_types_them(rows: list[list[str]]) -> None:
     """Bad rows are put aside one by one; what is left is what a query reads."""
     program = tidelog.parse(TYPED)

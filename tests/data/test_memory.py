@@ -7,6 +7,8 @@ from datetime import datetime
 import pyarrow as pa
 from support.facts import COLUMNS, DECLARED, ROWS, TYPED, arrow, ask, in_order, refused
 
+from tidelog.data.ticks import NEEDS_TICK
+
 
 def test_python_rows_and_tables() -> None:
     wanted = in_order(ROWS)
@@ -40,10 +42,11 @@ def test_bad_python_rows() -> None:
         (2, 1, "1 is not bool"),
         (3, b"a", "b'a' is not text"),
         (4, 2**62, "time 4611686018427387904 does not fit 62 bits"),
-        (4, datetime(2014, 1, 1), "datetime.datetime(2014, 1, 1, 0, 0) is not int"),
+        (4, datetime(2014, 1, 1), f"`2014-01-01 00:00:00` {NEEDS_TICK}"),
     ]:
         bad = (*good[:i], value, *good[i + 1 :])
         name = ("n", "x", "ok", "s", "at")[i]
         wanted = [f"facts of `E`, row 2: column `{name}`: {problem}"]
         assert refused(TYPED, {"E": [good, bad]}) == wanted
-    assert refused(TYPED, {"E": "a.csv"}) == ["facts of `E`: rows are tuples or a table, not text"]
+    assert refused(TYPED, {"E": "a.csv"}) == ["a.csv: no such file or folder"]
+    assert refused(TYPED, {"E": b"a"}) == ["facts of `E`: rows are tuples or a table, not text"]

@@ -73,19 +73,19 @@ def agree(case: Case) -> None:
 
 
 @given(programs_and_facts())
-@examples(40)
+@examples(24)
 def test_any_program(case: Case) -> None:
     agree(case)
 
 
 @given(programs_and_facts(connected=True, max_rules=10))
-@examples(30)
+@examples(24)
 def test_connected_programs(case: Case) -> None:
     agree(case)
 
 
 @given(programs_and_facts(recursive=False))
-@examples(25)
+@examples(16)
 def test_programs_without_recursion(case: Case) -> None:
     """These are never refused: however far a rule leads away from the data, it is finitely far."""
     assert answers(case) is not None
@@ -93,7 +93,7 @@ def test_programs_without_recursion(case: Case) -> None:
 
 
 @given(programs_and_facts(hostile=True))
-@examples(30)
+@examples(18)
 def test_hostile_names_and_values(case: Case) -> None:
     agree(case)
 
@@ -125,7 +125,7 @@ def test_refused_models_do_grow_without_end() -> None:
     seen: Counter[str] = Counter()
 
     @given(programs_and_facts(huge=False, explicit_times=False, connected=True))
-    @examples(150)
+    @examples(90)
     def look(case: Case) -> None:
         if answers(case) is not None:
             return
@@ -198,7 +198,7 @@ def test_a_hundred_thousand_rounds_are_not_needed() -> None:
 
 
 @given(programs_and_facts())
-@examples(30)
+@examples(16)
 def test_programs_whose_inputs_are_not_packed(case: Case) -> None:
     """A row per fact instead of a row per chunk: the same answers, from every kind of rule."""
     with pytest.MonkeyPatch.context() as patch:

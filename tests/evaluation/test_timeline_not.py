@@ -162,19 +162,31 @@ def test_absence_at_unrelated_and_fixed_times_and_without_any() -> None:
 # Refused, and too hard
 
 
-def test_a_cycle_through_not_beside_one_into_the_future_is_refused() -> None:
+def test_a_cycle_through_not_over_what_looks_ahead_without_end_is_refused() -> None:
     program = tidelog.parse("""
     input E @ time.
-    P @ T :- E @ T, not P @ T-1.
-    Q @ T :- P @ T. Q @ T-1 :- Q @ T.
+    Q @ T :- E @ T. Q @ T-1 :- Q @ T.
+    P @ T :- Q @ T, not P @ T-1.
     """)
     for high in (5, None):
         with pytest.raises(NoAnswer, match=r"`P` hangs .* Q @ T needs Q @ T\+1"):
-            program.query("Q", {"E": [(0,)]}, from_=0, to=high)
-    # Alone it can be evaluated, however far.
-    assert program.query("P", {"E": [(0,), (1,)]}, to=None).to_pylist() == [
-        {"time": 0, "period": None}
-    ]
+            program.query("P", {"E": [(0,)]}, from_=0, to=high)
+
+
+def test_what_looks_ahead_over_a_cycle_through_not_comes_back() -> None:
+    program = tidelog.parse("""
+    input E @ time. input F @ time.
+    clock Tick.
+    P @ T   :- Tick @ T, not P @ T-1, not P @ T-2.
+    A @ T   :- F @ T. A @ T+5 :- A @ T.
+    Met @ T :- P @ T, A @ T.
+    Q @ T   :- Met @ T. Q @ T-4 :- Q @ T.
+    """)
+    # P holds at 0, 3, ..; A at 1, 6, 11, ..; they meet at 6, 21, .., which lead back to every tick.
+    facts: dict[str, list[tuple[int]]] = {"E": [(0,)], "F": [(1,)]}
+    assert program.query("Met", facts, to=None).to_pylist() == [{"time": 6, "period": 15}]
+    rows = program.query("Q", facts, from_=None, to=None).to_pylist()
+    assert sorted(row["period"] for row in rows) == [-1, 1]
 
 
 def test_the_limit_ends_a_long_count() -> None:
@@ -252,6 +264,42 @@ def test_programs_that_never_look_ahead_without_end(case: AnyCase) -> None:
             return
         line = timeline.answers(engine, case.queries, case.low, case.high, 60)
     assert line == packed, case.text
+
+
+def going_back(case: AnyCase) -> tuple[str, int] | None:
+    """A query over a cycle through `not`, and how many arguments it has."""
+    for query in case.queries:
+        deps = dependencies(core(case.program, [query]), [query])
+        predicate = deps.core.predicates[query]
+        if deps.cycles_through_not and deps.cls is not Class.BLOCKING and predicate.temporal:
+            return query, len(predicate.types)
+    return None
+
+
+@given(programs_with_not(connected=True, rigid=False, max_rules=4))
+@examples(80)
+def test_what_is_carried_back_from_cycles_through_not(case: AnyCase) -> None:
+    chosen = going_back(case)
+    if chosen is None:
+        return
+    query, arity = chosen
+    args = f"({', '.join('_' * arity)})" if arity else ""
+    more = f"Zback @ T :- {query}{args} @ T, not Zlast @ T. Zlast @ {case.low}."
+    program = tidelog.parse(f"{case.text}\n{more} Zback @ T-2 :- Zback @ T.")
+    wanted = naive.evaluate(case.program, case.facts, [query], case.low - 60, case.high + 240)
+    ticks = {int(row[-1]) for row in wanted[query]} - {case.low}
+    asked = range(case.low, case.high + 1)
+    back = {t for t in asked if any((u - t) % 2 == 0 and u >= t for u in ticks)}
+    whole = core(program, ["Zback"]).below(["Zback"])
+    with Engine(program, case.facts) as engine:
+        lines = timeline.evaluate(
+            whole,
+            timeline.history(engine, whole),
+            ["Zback"],
+            Range(case.low, case.high),
+            timeline.Limit(60, "the test"),
+        )
+    assert {tick for _, tick in lines["Zback"].rows} == back, program
 
 
 @pytest.mark.slow

@@ -43,7 +43,7 @@ class Emulated:
         self.schedule = Schedule(split.deps)
         phi = self.schedule.phi
         delays = {q: least_delay(program, q, phi[q]) for q in case.queries if q in phi}
-        window = enough_window(program, delays) if strict else None
+        window = enough_window(program, self.schedule, delays) if strict else None
         self.emission = Emission(delays, eager, window)
         self.layout = Layout(self.schedule.plan, split.stages)
         self.schemas = schemas(program)
@@ -187,7 +187,7 @@ def check(
         assert set(emulated.got[query]) == want[query]
 
 
-@examples(75)
+@examples(40)
 @given(
     programs_and_facts(connected=True, huge=False),
     st.integers(0, 3),

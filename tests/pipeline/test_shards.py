@@ -132,7 +132,7 @@ class Driver:
         return answers
 
 
-@examples(30)
+@examples(15)
 @given(
     programs_and_facts(connected=True, huge=False),
     st.integers(2, 4),

@@ -184,7 +184,7 @@ def test_one_file_of_facts(spark: SparkSession, folder: Path) -> None:
 def test_an_input_without_files(spark: SparkSession, folder: Path) -> None:
     found = run(folder, "--query", "Both")
     assert (found.exit_code, found.stdout) == (0, ANSWER)
-    assert found.stderr == "2 facts in 2 batches, 1 answer; tin 1, tout 1\n"
+    assert found.stderr == "2 facts in 2 batches, 1 answer; complete up to 1, answered up to 1\n"
 
 
 @pytest.mark.parametrize("engine", ["spark", "duckdb"])
@@ -195,7 +195,10 @@ def test_rigid_answers_need_no_facts_with_a_time(
     found = run(folder, *words, facts="empty")
     assert found.exit_code == 0, found.output
     assert found.stdout == '{"predicate": "Near", "x": "r"}\n'
-    assert found.stderr == "0 facts in 1 batch, 1 answer; tin none, tout none\n"
+    assert (
+        found.stderr
+        == "0 facts in 1 batch, 1 answer; complete up to nothing yet, answered up to nothing yet\n"
+    )
 
 
 def test_an_empty_input_that_was_closed_takes_nothing_more(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from random import Random
 
+import duckdb
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,8 +19,13 @@ from support.counterexamples import counterexample
 from support.deep import examples
 from support.spark_streams import check, check_batch
 
+import tidelog
 from tidelog.analysis.dependencies import Class, dependencies
+from tidelog.evaluation.spark.sources import Inputs
 from tidelog.logic.normalise import core
+from tidelog.pipeline.places import FactTest
+from tidelog.pipeline.plan import pipeline_plan
+from tidelog.streaming.clock import Clock
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -35,7 +41,7 @@ def can_be_answered(case: Case) -> bool:
     return deps.cls is not Class.BLOCKING or not deps.cycles_through_not
 
 
-@examples(6)
+@examples(4)
 @given(connected, lateness, partitions, st.booleans(), randoms)
 def test_offline(
     spark: SparkSession, case: Case, late: int, partitions: int, eager: bool, random: Random
@@ -45,7 +51,7 @@ def test_offline(
         check(spark, chosen, late, partitions, "offline", eager, random)
 
 
-@examples(6)
+@examples(4)
 @given(connected, lateness, partitions, st.booleans(), randoms)
 def test_online(
     spark: SparkSession, case: Case, late: int, partitions: int, eager: bool, random: Random
@@ -55,7 +61,7 @@ def test_online(
         check(spark, chosen, late, partitions, "online", eager, random)
 
 
-@examples(6)
+@examples(4)
 @given(programs_with_not(max_rules=5), partitions, randoms)
 def test_batch(spark: SparkSession, case: Case, partitions: int, random: Random) -> None:
     chosen = random.choice((case, keyed(case, random)))
@@ -72,3 +78,28 @@ def test_counterexamples(spark: SparkSession, name: str, partitions: int) -> Non
     outputs = example.program.outputs
     case = Case(example.text, example.program, facts, outputs, *example.ticks)
     check(spark, case, 1, partitions, "offline", False, Random(partitions), little=-1)
+
+
+def test_the_dead_letter_of_a_late_fact_names_what_it_could_have_changed(
+    spark: SparkSession,
+) -> None:
+    program = tidelog.parse(
+        "input E @ t. input F @ t."
+        "Q @ T :- E @ T, not F @ T. P @ T :- E @ T, not F @ T-5. R @ T :- E @ T."
+    )
+    plan = pipeline_plan(program, ("Q", "P", "R"))
+    clock = Clock(first=0, seen={"E": 8, "F": 8}, tin=7)
+    reason = FactTest.of(plan, Inputs(plan.inputs, None), clock).reason
+    rows = "(VALUES (0, 3, NULL), (1, 2, NULL), (1, 4, NULL), (1, 9, 'bad')) AS r(tag, t, problem)"
+    said = "came after everything up to 7 had arrived"
+    want = [
+        f"late: tick 3 {said}; it could have changed Q, P",
+        f"late: tick 2 {said}; it could have changed Q, P",
+        f"late: tick 4 {said}; it could have changed Q",
+        "bad",
+    ]
+    ask = f"SELECT {reason} AS reason FROM {rows}"
+    assert [row[0] for row in duckdb.sql(ask).fetchall()] == want
+    assert [row.reason for row in spark.sql(ask).collect()] == want
+    positive = pipeline_plan(tidelog.parse("R @ T :- E @ T."), ("R",))
+    assert FactTest.of(positive, Inputs(positive.inputs, None), clock).changed is None

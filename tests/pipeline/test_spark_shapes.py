@@ -81,7 +81,7 @@ def check(spark: SparkSession, rules: str, files: Path, **options: Any) -> list[
             asked,
             inputs={name: frames[name] for name in ("E", "F")},
             rigid={"N": FACTS["N"]},
-            partitions=3,
+            partitions=2,
             sparse=["F"],
             trigger={"availableNow": True},
             **options,
@@ -101,7 +101,13 @@ def check(spark: SparkSession, rules: str, files: Path, **options: Any) -> list[
     return [stage.kind for stage in stages]
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+# Much like others here: DuckDB repeats them in a partition, as it does across keys.
+DEEP = {"recursion at one tick"}
+
+
+@pytest.mark.parametrize(
+    "shape", [pytest.param(s, marks=[pytest.mark.deep] if s in DEEP else []) for s in SHAPES]
+)
 def test_no_shape_is_refused(shape: str, spark: SparkSession, files: Path) -> None:
     kinds = check(spark, SHAPES[shape], files)
     expected = {

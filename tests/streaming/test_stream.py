@@ -159,7 +159,7 @@ def test_blocking_queries_are_refused_with_the_rule() -> None:
 @pytest.mark.parametrize(
     ("push", "message"),
     [
-        ({"Tmp": []}, "`Tmp` is not a temporal input"),
+        ({"Tmp": []}, "no input is called `Tmp`; did you mean `Temp`"),
         ({"Near": [("a", "b")]}, "`Near` is not a temporal input"),
         ({"Temp": [("a", 1, 0)]}, "column `level`: 1 is not text"),
         ({"Temp": [("a", "high", 0, 0)]}, "4 values for 3 columns"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from random import Random
 
@@ -21,7 +22,7 @@ from tidelog.analysis.dependencies import Class, dependencies
 from tidelog.errors import NoAnswer
 from tidelog.logic.normalise import core
 from tidelog.streaming import offline as offline_module
-from tidelog.streaming.stream import Stream
+from tidelog.streaming.stream import Growing, Overtaken, Stream, warn_overtaken
 
 OFFLINE: tuple[dict[str, str], ...] = (
     {},
@@ -145,3 +146,66 @@ def test_a_clock_ticks_through_silence() -> None:
     assert told(stream, 9, Beat=[("a",)]) == set()
     want = naive.evaluate(program, {"Beat": {("a", 5), ("a", 9)}}, ["Q"], 3, 9)
     assert want["Q"] == {(6,), (7,), (8,)}
+
+
+# Clocks, late facts, warnings
+
+
+CLOCKED = (
+    "input Beat(x: text) @ t. input Other @ t. clock Tick. Q @ T :- Tick @ T, not Beat(_) @ T."
+)
+
+
+@pytest.mark.parametrize("how", [*OFFLINE[:2], *ONLINE], ids=lambda how: " ".join(how.values()))
+def test_a_clock_starts_at_the_first_fact_of_any_input(how: dict[str, str], tmp_path: Path) -> None:
+    """Not at the first tick pushed nor at `from_`, whatever comes late, across snapshots."""
+    program = tidelog.parse(CLOCKED)
+    pushes = [(0, {}), (3, {"Beat": [("a", 3)]}), (4, {"Other": [(2,)]}), (6, {}), (8, {})]
+    for from_ in (None, 1, 4):
+
+        def made(first: int | None = from_) -> Stream:
+            return Stream(program, ["Q"], lateness=2, from_=first, **how)
+
+        stream, got = made(), set()
+        for tick, facts in pushes:
+            got |= told(stream, tick, **facts)
+            stream.snapshot(tmp_path / "clock")
+            stream = made()
+            stream.restore(tmp_path / "clock")
+        got |= {tuple(row.values()) for row in stream.close().answers["Q"].to_pylist()}
+        ticks = [2, 4, 5, 6, 7, 8]
+        assert got == {(t,) for t in ticks if from_ is None or t >= from_}
+
+
+def test_a_clock_of_a_blocking_stream_knows_facts_that_nothing_else_needs() -> None:
+    program = tidelog.parse(f"{CLOCKED} Q @ T :- Other @ T, Q @ T+1.")
+    with pytest.warns(Growing):
+        stream = Stream(program, ["Q"], mode="online")
+    got = told(stream, 1, Other=[()]) | told(stream, 2, Beat=[("a",)]) | told(stream, 3)
+    got |= {tuple(row.values()) for row in stream.close().answers["Q"].to_pylist()}
+    assert got == {(1,), (3,)}
+
+
+def test_late_facts_name_what_they_could_have_changed() -> None:
+    program = tidelog.parse(
+        "input E @ t. input F @ t."
+        "Q @ T :- E @ T, not F @ T. P @ T :- E @ T, not F @ T-5. R @ T :- E @ T."
+    )
+    stream = Stream(program, ["Q", "P", "R"])
+    stream.push(0)
+    stream.push(3, {"E": [()]})
+    step = stream.push(4, {"F": [(2,), (4,)]})
+    assert step.late == {"F": [(2,)]}
+    assert step.could_change == {"F": ("Q",)}
+    assert stream.push(9, {"F": [(1,)]}).could_change == {"F": ("Q", "P")}
+    assert stream.push(10, {"E": [(1,)]}).could_change == {"E": ("Q", "P", "R")}
+
+
+def test_the_absence_of_a_sparse_input_is_worth_a_warning() -> None:
+    program = tidelog.parse("input E @ t. input F @ t. Q @ T :- E @ T, not N @ T. N @ T :- F @ T.")
+    deps = Stream(program, ["Q"]).deps
+    with pytest.warns(Overtaken, match=r"`not N` \(<text>:1\) .* without waiting for `F`"):
+        warn_overtaken(deps, ["F", "E"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_overtaken(deps, ["E"])

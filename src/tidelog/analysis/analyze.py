@@ -30,6 +30,13 @@ class Analysis:
     def query(self) -> str:
         return self.deps.queries[0]
 
+    def __repr__(self) -> str:
+        """The class, and the bounds that are known, in a line."""
+        measures = [("delay", self.delay), ("window", self.window)]
+        known = [f"{name} {m.upper}" for name, m in measures if m is not None and m.exact]
+        cls = f"class {self.deps.cls.value}, {self.deps.cls.title}"
+        return f"<analysis of {self.query}: {'; '.join([cls, *known])}>"
+
     def derived_state(self) -> dict[str, int]:
         """Older slices of derived predicates that a stream keeps, where any are."""
         keep = self.deps.keep

@@ -101,7 +101,7 @@ class Verdict:
     """Yes, no with a witness, or unknown (None): within the budget, or whatever is spent."""
 
     holds: bool | None
-    witness: Witness | None = None
+    witness: Witness | None = field(default=None, repr=False)
     beyond_proof: bool = False
 
 

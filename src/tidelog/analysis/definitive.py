@@ -7,7 +7,8 @@ facts at hand unless something arrives that must be absent.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from tidelog.analysis.containment import Ground
 from tidelog.language.printer import print_value
@@ -26,7 +27,10 @@ class Awaited:
     time: int
 
     def __str__(self) -> str:
-        return shown(self.predicate, self.args, self.time)
+        return self.text()
+
+    def text(self, time: Callable[[int], str] = str) -> str:
+        return shown(self.predicate, self.args, self.time, time)
 
     def as_json(self) -> dict[str, object]:
         return {"predicate": self.predicate, "args": list(self.args), "time": self.time}
@@ -47,22 +51,24 @@ class Pending:
     waits_for: tuple[Awaited, ...]
     until: int | None = None  # the input time by which it is decided, where that is known
     unless: tuple[tuple[Awaited, ...], ...] = ()
-
-    @property
-    def holds_now(self) -> bool:
-        """Whether it holds if nothing else arrives."""
-        return bool(self.unless) and not self.waits_for
+    holds_now: bool = False  # whether it holds if nothing else arrives
 
     def __str__(self) -> str:
-        answer = shown(self.predicate, self.args, self.time)
-        waits = " and ".join(map(str, self.waits_for))
-        unless = self._unless()
+        return self.text()
+
+    def text(self, time: Callable[[int], str] = str) -> str:
+        """In words; `time` says how times are written."""
+        answer = shown(self.predicate, self.args, self.time, time)
+        waits = " and ".join(awaited.text(time) for awaited in self.waits_for)
+        unless = self._unless(time)
         if waits:
             return f"{answer} waits for {waits}" + (f", unless {unless}" if unless else "")
-        return f"{answer} holds unless {unless}" if unless else f"{answer} may still come"
+        if unless:
+            return f"{answer} holds unless {unless}"
+        return f"{answer} holds and may still go" if self.holds_now else f"{answer} may still come"
 
-    def _unless(self) -> str:
-        ways = [" and ".join(map(str, way)) for way in self.unless]
+    def _unless(self, time: Callable[[int], str]) -> str:
+        ways = [" and ".join(awaited.text(time) for awaited in way) for way in self.unless]
         more = len(ways) - MOST_WAYS
         if more > 0:
             ways = [*ways[:MOST_WAYS], f"one of {more} more"]
@@ -78,6 +84,7 @@ class Pending:
             "waits_for": [awaited.as_json() for awaited in self.waits_for],
             **({} if self.until is None else {"until": self.until}),
             **({"unless": unless} if (unless := self._unless_json()) else {}),
+            **({"holds_now": True} if self.holds_now else {}),
         }
 
     def _unless_json(self) -> list[list[dict[str, object]]]:
@@ -115,13 +122,18 @@ class Definitive:
     holds: bool
     exact: bool
     count: int
-    pending: tuple[Pending, ...]
+    pending: tuple[Pending, ...] = field(repr=False)
     reason: str = ""
-    updates: TwoUpdates | None = None
+    updates: TwoUpdates | None = field(default=None, repr=False)
 
 
-def shown(predicate: str, args: tuple[Value | None, ...], time: int | None) -> str:
+def shown(
+    predicate: str,
+    args: tuple[Value | None, ...],
+    time: int | None,
+    written: Callable[[int], str] = str,
+) -> str:
     """A fact as the language writes it; None stands for any value."""
     values = ", ".join("_" if a is None else print_value(a) for a in args)
     atom = f"{predicate}({values})" if args else predicate
-    return atom if time is None else f"{atom} @ {time}"
+    return atom if time is None else f"{atom} @ {written(time)}"

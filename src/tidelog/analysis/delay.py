@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 
 from tidelog.analysis.canonical import Exhausted, PartialFact
@@ -36,7 +36,7 @@ class Measure:
     lower: int | None
     upper: int | None
     exact: bool
-    witness: Witness | None = None
+    witness: Witness | None = field(default=None, repr=False)
     reason: str = ""
     beyond_proof: bool = False  # whether more time would not have brought the bounds together
 

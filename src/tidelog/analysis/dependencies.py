@@ -436,14 +436,12 @@ class Dependencies:
         return partition_key(self.core)
 
 
-def refuse_blocking_cycles(deps: Dependencies, *, only_below: bool = False) -> None:
+def refuse_blocking_cycles(deps: Dependencies) -> None:
     """A cycle through `not` goes from the past to the future: it cannot be had where something
-    else may look ahead without end.
-
-    With `only_below` that is asked of the cycle and what it hangs on, not of what hangs on it.
+    that it hangs on may look ahead without end.
     """
     for name, *_ in deps.cycles_through_not:
-        if deps.cls is Class.BLOCKING and not (only_below and deps.phi[name] < math.inf):
+        if deps.phi[name] == math.inf:
             raise NoAnswer(
                 f"`{name}` hangs on its own absence, and {deps.reason.message}: the two cannot be"
                 " evaluated together"

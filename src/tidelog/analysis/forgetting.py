@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tidelog.analysis.canonical import Canonical, Exhausted, FrozenFact, splits
@@ -48,7 +48,7 @@ class Forgettable:
     holds: bool
     exact: bool
     reason: str
-    update: Update | None = None
+    update: Update | None = field(default=None, repr=False)
 
 
 def decidable(deps: Dependencies) -> bool:

@@ -118,7 +118,7 @@ def window_command(
 @common.json_option
 def definitive_command(
     rules: str,
-    facts: str | None,
+    facts: common.FactPaths,
     query: str | None,
     tin: str,
     tout: str | None,
@@ -147,7 +147,7 @@ def definitive_command(
         if as_json:
             common.print_json({"query": asked, "tin": now, "open": points})
         else:
-            terminal.print_answer(verdicts.open_lines(asked, now, points))
+            terminal.print_answer(verdicts.open_lines(asked, now, points, ticks))
     elif as_json:
         common.print_json(
             {
@@ -162,7 +162,7 @@ def definitive_command(
             }
         )
     else:
-        terminal.print_answer(verdicts.definitive_lines(definitive, then))
+        terminal.print_answer(verdicts.definitive_lines(definitive, then, ticks))
 
 
 @click.command("forgettable")
@@ -178,7 +178,7 @@ def definitive_command(
 @common.json_option
 def forgettable_command(
     rules: str,
-    facts: str | None,
+    facts: common.FactPaths,
     query: str | None,
     tin: str,
     tout: str,
@@ -214,7 +214,7 @@ def forgettable_command(
             }
         )
     else:
-        terminal.print_answer(verdicts.forgettable_lines(verdict, memory))
+        terminal.print_answer(verdicts.forgettable_lines(verdict, memory, ticks))
 
 
 @click.command("contained")
@@ -308,7 +308,7 @@ def _time(option: str, text: str, ticks: Ticks | None) -> int:
 
 @contextmanager
 def _loaded(
-    rules: str, facts: str | None, query: str | None, ticks: Ticks | None
+    rules: str, facts: common.FactPaths, query: str | None, ticks: Ticks | None
 ) -> Iterator[tuple[Engine, str]]:
     """The facts, loaded, and the query asked about."""
     from tidelog.evaluation.duckdb import Engine
@@ -319,7 +319,7 @@ def _loaded(
         common.data_errors(),
         _refusals(),
         terminal.Progress() as progress,
-        Engine(program, facts, ticks, True, progress) as engine,
+        Engine(program, facts, ticks, True, progress, None, (asked,)) as engine,
     ):
         yield engine, asked
 

@@ -7,14 +7,16 @@ import math
 import os
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
 import click
 
-from tidelog.language.checks import Report, Similar, check
+from tidelog.data.types import json_value
+from tidelog.language.checks import Report, check
 from tidelog.language.diagnostics import ProgramError, visible
 from tidelog.language.printer import print_rule
 from tidelog.language.program import Program
@@ -28,8 +30,26 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 RULES = click.Path(dir_okay=False, allow_dash=True)
 json_option = click.option("--json", "as_json", is_flag=True, help="Report as JSON.")
 strict_option = click.option("--strict", is_flag=True, help="Warnings about the rules are errors.")
-facts_option = click.option(
-    "--facts", metavar="PATH", help="A folder of facts, or one file of them."
+FactPaths: TypeAlias = str | tuple[str, ...] | None
+
+
+def _paths(_: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> FactPaths:
+    """The paths given with an option that may be repeated; one is a text, none is None."""
+    if "" in value:  # which would be the current folder
+        raise click.UsageError(f"{parameter.opts[0]} names no file or folder")
+    return value if len(value) > 1 else value[0] if value else None
+
+
+def paths_option(
+    name: str, help_: str, *, required: bool = False
+) -> Callable[[_Command], _Command]:
+    return click.option(
+        name, multiple=True, required=required, metavar="PATH", callback=_paths, help=help_
+    )
+
+
+facts_option = paths_option(
+    "--facts", "A folder or file of facts, NAME=FILE, or a pattern; repeatable."
 )
 tick_option = click.option(
     "--tick", metavar="LENGTH", help="Times are timestamps, in ticks this long: 10m."
@@ -92,14 +112,12 @@ def refuse(report: Report) -> NoReturn:
 
 def chosen_queries(program: Program, names: Iterable[str]) -> tuple[str, ...]:
     """The queries asked for, or all outputs; any predicate of the program may be asked for."""
-    known = tuple(dict.fromkeys([*program.outputs, *program.predicates]))
-    for name in names:
-        if name not in known:
-            near = Similar(known).to(name)
-            there = ", ".join(known[:10]) + (", ..." if len(known) > 10 else "")
-            remedy = f"did you mean {near}?" if near else f"there are: {there or 'none'}"
-            raise click.UsageError(f"no predicate {name} in the rules; {remedy}")
-    return tuple(dict.fromkeys(names)) or program.outputs
+    from tidelog.data.schema import expect_queries
+
+    try:
+        return expect_queries(program, tuple(names) or None)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
 
 
 def choices(option: str, text: str, allowed: tuple[str, ...]) -> tuple[str, ...]:
@@ -111,6 +129,7 @@ def choices(option: str, text: str, allowed: tuple[str, ...]) -> tuple[str, ...]
 
 
 def print_json(value: Any) -> None:
+    value = json_value(value)
     text = json.dumps(value, indent=2, ensure_ascii=False)
     try:
         text.encode(sys.stdout.encoding)
@@ -148,7 +167,8 @@ def data_errors() -> Iterator[None]:
 
     console = terminal.stderr()
     try:
-        yield
+        with _warnings_shown():
+            yield
     except DataError as error:
         for problem in error.problems:
             console.print(f"error: {visible(without_secrets(problem))}")
@@ -162,6 +182,27 @@ def data_errors() -> Iterator[None]:
         sys.exit(1)
     except ProgramError as error:
         refuse(Report(error.source, Program(), error.diagnostics))
+
+
+@contextmanager
+def _warnings_shown() -> Iterator[None]:
+    """Warnings of ours as lines on standard error, each once, when they come."""
+    from tidelog.data.secrets import without_secrets
+    from tidelog.errors import TidelogWarning
+
+    told: set[str] = set()
+
+    def show(message: Warning | str, category: type[Warning], *more: Any, **named: Any) -> None:
+        if not issubclass(category, TidelogWarning):
+            usual(message, category, *more, **named)
+        elif (text := visible(without_secrets(str(message)))) not in told:
+            told.add(text)
+            terminal.stderr().print(f"warning: {text}", markup=False, highlight=False)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", TidelogWarning)
+        usual, warnings.showwarning = warnings.showwarning, show
+        yield
 
 
 def ticks_of(tick: str | None, origin: str | None, as_ticks: bool) -> Ticks | None:

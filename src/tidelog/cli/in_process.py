@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import math
 import sys
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -11,14 +14,16 @@ import pyarrow as pa
 from tidelog import Step, Stream
 from tidelog.analysis.passes import passes
 from tidelog.cli.running import RunLog, StreamTask, starting
-from tidelog.data.schema import schemas
+from tidelog.data.letters import SHOWN, DeadLetter, refuse_useless
+from tidelog.data.schema import resolve, schemas
+from tidelog.data.ticks import time_text
 from tidelog.data.writers import timestamps
-from tidelog.errors import DataError
+from tidelog.errors import DataError, warn_missing
 from tidelog.evaluation.duckdb import Engine
 from tidelog.language.diagnostics import visible
 from tidelog.language.program import TIME_COLUMN
 from tidelog.streaming import feeds
-from tidelog.streaming.clock import Pace
+from tidelog.streaming.clock import Pace, came_late
 from tidelog.streaming.sinks import sink_of
 from tidelog.streaming.sinks.sink import LocalAnswers
 from tidelog.streaming.snapshot import CheckpointFolder
@@ -56,7 +61,7 @@ class _InProcess:
     def __init__(self, task: StreamTask, log: RunLog, watched: bool) -> None:
         self.task, self.log = task, log
         options, asked = task.options, task.queries
-        known = schemas(task.program)
+        known = schemas(resolve(task.program, {}), asked)
         rigid = self._rigid()
         below = passes(task.program, asked).dependencies.core.inputs
         needed = sorted({predicate.base for predicate in below if predicate.temporal})
@@ -66,11 +71,16 @@ class _InProcess:
         self.inputs = {name: known[name] for name in needed}
         with starting():
             self.stream = Stream(task.program, asked, rigid=rigid, **options.pushed())
-            warn_overtaken(self.stream.deps, options.sparse, stacklevel=2)
+            warn_overtaken(self.stream.deps, options.sparse)
         self.sink = sink_of(task.sink)
         self.folder = None if task.checkpoint is None else CheckpointFolder(task.checkpoint)
         pace = Pace(tuple(self.inputs), options.lateness, frozenset(options.sparse))
-        self.lines = feeds.Lines(self.inputs, known, pace, options.ticks)
+        self.aside: list[DeadLetter] = []  # rows that are not used and not told of yet
+        self.lines = feeds.Lines(self.inputs, known, pace, options.ticks, aside=self.aside)
+        self.letters = 0  # bytes of dead letters in the checkpoint
+        self.resumed = False
+        self.read: int | None = 0  # rows of files up to the last tick pushed, where known
+        self.useless: Counter[str | None] = Counter()  # rows that are not used, by input
         self.pushed: int | None = None
         self._begin()
         self.watch = Watch(self.stream) if watched else None
@@ -81,8 +91,8 @@ class _InProcess:
         timeless = frozenset(name for name, schema in known.items() if schema.time is None)
         path = task.rigid or (None if task.facts == "-" else task.facts)
         rigid: dict[str, Any] = {}
-        ticks, show = task.options.ticks, self.log.show
-        with Engine(task.program, path, ticks, progress=show, only=timeless) as engine:
+        ticks, show, asked = task.options.ticks, self.log.show, task.queries
+        with Engine(task.program, path, ticks, True, show, timeless, asked) as engine:
             for name in timeless:
                 view = engine.loaded[name].view
                 columns = [column.name for column in known[name].columns]
@@ -109,12 +119,45 @@ class _InProcess:
         task = self.task
         if task.facts == "-":
             self._push(self.lines.pushes(sys.stdin.buffer))
+            self._count_aside()
+            self._refuse_useless(self.lines.seen)
+            for name in sorted(self.inputs.keys() - self.lines.seen.keys()):
+                warn_missing(name, task.queries)
             return
         ticks, only = task.options.ticks, frozenset(self.inputs)
-        with Engine(task.program, task.facts, ticks, progress=self.log.show, only=only) as engine:
-            dead = sum(engine.nulls.values())
-            self._push(feeds.from_files(engine, self.inputs, self.pushed))
-            self.log.totals["dead"] = dead
+        self.letters = 0  # the files are read from the beginning
+        with Engine(
+            task.program, task.facts, ticks, True, self.log.show, only, task.queries, self.aside
+        ) as engine:
+            self._count_aside()
+            loaded = engine.loaded
+            self._refuse_useless([name for name in only if not loaded[name].range.empty])
+            self._count_late_files(engine)
+            until = self._until(engine)
+            self._push(feeds.from_files(engine, self.inputs, self.pushed, until))
+            self.read = self._counted(engine)
+
+    def _until(self, engine: Engine) -> float:
+        """The last tick to push: a stream that goes on later may get more facts of the last one."""
+        if self.folder is None or not self.task.keep_open:
+            return math.inf
+        ranges = {name: engine.loaded[name].range for name in self.inputs}
+        tin = self.lines.pace.tin({n: int(r.high) for n, r in ranges.items() if not r.empty})
+        return -math.inf if tin is None else tin + self.task.options.lateness
+
+    def _counted(self, engine: Engine) -> int:
+        """How many rows there are up to the last tick pushed."""
+        if self.pushed is None:
+            return 0
+        views = [engine.loaded[name].view for name in self.inputs]
+        counts = (f"SELECT count(*) FROM {view} WHERE t <= {self.pushed}" for view in views)
+        return sum(engine.one(count)[0] for count in counts)
+
+    def _count_late_files(self, engine: Engine) -> None:
+        """Tell of rows that came since the run before, and lie where that one had been already."""
+        late = 0 if self.read is None else self._counted(engine) - self.read
+        if self.resumed and late > 0:
+            self.log.totals["late"] = self.log.totals.get("late", 0) + late
 
     def _push(self, pushes: Iterable[feeds.Push]) -> None:
         for tick, facts in pushes:
@@ -126,8 +169,14 @@ class _InProcess:
         answers = {q: self._shown(table) for q, table in step.answers.items() if table.num_rows}
         self.sink.write(self.log.batches, {q: LocalAnswers(t) for q, t in answers.items()})
         for change in self.watch.after(step) if self.watch is not None else ():
-            terminal.stderr().print(visible(str(change)), markup=False, highlight=False)
+            terminal.stderr().print(
+                visible(change.text(self.task.options.ticks)), markup=False, highlight=False
+            )
         late = sum(len(rows) for rows in step.late.values())
+        for name, rows in step.late.items():
+            self.aside += (self._letter(name, row) for row in rows)
+        self.lines.late.clear()
+        unused = self._put_aside()
         for name, queries in step.could_change.items() if self.stream.deps.negated else ():
             said = f"late: facts of {name} could have changed answers given of {', '.join(queries)}"
             terminal.stderr().print(visible(said), markup=False, highlight=False)
@@ -138,9 +187,43 @@ class _InProcess:
             "history": step.history,
         }
         count = sum(table.num_rows for table in answers.values())
-        self.log.batch(now, facts=size - late, late=late, dead=0, answers=count)
+        self.log.batch(now, facts=size - late, late=late, dead=unused - late, answers=count)
         if self.folder is not None and self.folder.due:
             self.save(self.folder)
+
+    def _letter(self, name: str, row: tuple[Any, ...]) -> DeadLetter:
+        """A fact that the stream gave back: it is late, or too far ahead."""
+        if (name, row) in self.lines.late:
+            return self.lines.late[name, row]
+        ticks, tin = self.task.options.ticks, self.stream.tin
+        *values, time = row
+        shown = time if ticks is None else time_text(time, ticks)
+        came = dict(zip(self.inputs[name].names, [*values, shown], strict=True))
+        reason = f"tick {time} lies too far ahead"
+        if tin is not None and time <= tin:
+            reason = f"late: tick {time} {came_late(tin, ticks)}"
+        return DeadLetter(name, reason, None, json.dumps(came))
+
+    def _put_aside(self) -> int:
+        """Write and tell of the rows that are not used; how many they are."""
+        letters = list(self.aside)
+        self.aside.clear()
+        self.useless.update(x.predicate for x in letters if x.predicate in self.inputs)
+        if letters and self.folder is not None:
+            self.letters = self.folder.put_aside([x.line() for x in letters], self.letters)
+        self.log.unused += (x.as_json() for x in letters[: SHOWN - len(self.log.unused)])
+        return len(letters)
+
+    def _refuse_useless(self, useful: Container[str]) -> None:
+        """DataError when a new stream has rows of an input, and none can be used."""
+        if not self.resumed:
+            rows = {str(name): n for name, n in self.useless.items() if name not in useful}
+            refuse_useless(rows, self.log.unused)
+
+    def _count_aside(self) -> None:
+        """The same between two steps."""
+        totals = self.log.totals
+        totals["dead"] = totals.get("dead", 0) + self._put_aside()
 
     def _shown(self, table: pa.Table) -> pa.Table:
         """Answers with timestamps, where users give such."""
@@ -161,6 +244,8 @@ class _InProcess:
             "seen": self.lines.seen,
             "tin": self.lines.tin,
             "lines": self.lines.taken,
+            "letters": self.letters,
+            "read": self.read,
         }
         self.stream.snapshot(folder.file, note)
         folder.taken()
@@ -174,8 +259,9 @@ class _InProcess:
             raise DataError(f"{place}: the answers went to {note['sink']}, not {sink}")
         if self.stream.closed:
             raise DataError(f"{place}: the stream is closed: name a new checkpoint")
-        self.pushed = note["pushed"]
+        self.pushed, self.resumed = note["pushed"], note["pushed"] is not None
         self.lines.seen, self.lines.tin = note["seen"], note["tin"]
         self.lines.taken = note["lines"]
+        self.letters, self.read = note.get("letters", 0), note.get("read")
         written: dict[str, Any] = note["written"]
         return written

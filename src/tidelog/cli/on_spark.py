@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import re
+import logging
 import signal
-import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tidelog.cli.common import FactPaths
 from tidelog.cli.running import RunLog, StreamTask, starting
+from tidelog.data.letters import SHOWN
+from tidelog.data.readers.places import paths_of
 from tidelog.errors import DataError
 from tidelog.language.program import Program
 
@@ -30,13 +29,10 @@ def on_spark(
     task: StreamTask, log: RunLog, *, follow: bool, master: str, **spark_options: Any
 ) -> list[Pending] | None:
     """Run to the end; what is pending then, if that is asked for."""
-    if not Path(task.facts).exists():
-        raise DataError(f"{task.facts}: no such file or folder")
+    for path in paths_of(task.facts):
+        path.matches()  # before Spark is started
     spark = started(master, log.show)
-    from py4j.protocol import Py4JNetworkError
-    from pyspark.errors import PySparkException
-
-    from tidelog.evaluation.spark.failures import summary
+    from tidelog.evaluation.spark.failures import SPARK_ERRORS, as_data_error
     from tidelog.spark import stream
 
     def commit(done: Commit) -> None:
@@ -47,27 +43,28 @@ def on_spark(
             "by_query": done.answers,
             "state_bytes": done.state_bytes,
         }
+        log.unused += done.unused[: SHOWN - len(log.unused)]
         counts = {"facts": done.facts, "late": done.late, "dead": done.dead}
         log.batch(now, **counts, answers=sum(done.answers.values()))
 
     trigger = {"processingTime": "500 milliseconds"} if follow else {"availableNow": True}
-    with starting():
-        running = stream(
-            spark,
-            task.program,
-            task.queries,
-            inputs=task.facts,
-            rigid=task.rigid,
-            sink=task.sink,
-            checkpoint=task.checkpoint,
-            trigger=trigger,
-            told=commit,
-            **task.options.keywords(),
-            **spark_options,
-        )
-    if running.committed is not None:
-        log.now = {"tin": running.committed.clock.tin, "tout": running.committed.tout}
     try:
+        with starting():
+            running = stream(
+                spark,
+                task.program,
+                task.queries,
+                inputs=task.facts,
+                rigid=task.rigid,
+                sink=task.sink,
+                checkpoint=task.checkpoint,
+                trigger=trigger,
+                told=commit,
+                **task.options.keywords(),
+                **spark_options,
+            )
+        if running.committed is not None:
+            log.now = {"tin": running.committed.clock.tin, "tout": running.committed.tout}
         with _asked_to_stop() as asked_to_stop:
             while not asked_to_stop.is_set() and not running.awaitTermination(1):
                 pass
@@ -79,18 +76,14 @@ def on_spark(
             else:
                 running.close()
             return left
-    except (Py4JNetworkError, ConnectionError):
-        running.abandon()
-        again = "start again with the same checkpoint, and what is committed is kept"
-        raise DataError(f"Spark's process has ended: {again}") from None
-    except PySparkException as error:
-        raise DataError(f"Spark stopped: {summary(error)}") from None
+    except SPARK_ERRORS as error:
+        raise as_data_error(error) from None
 
 
 def query_on_spark(
     program: Program,
     asked: tuple[str, ...],
-    facts: str | None,
+    facts: FactPaths,
     master: str,
     progress: Callable[[str], None],
     from_: int | float | None,
@@ -130,52 +123,12 @@ def started(master: str, show: Callable[[str], None]) -> SparkSession:
             " or use --engine duckdb"
         ) from None
     show("starting Spark")
-    with _starting(master):
-        spark = session(master)
-    # A server of PySpark's would print a traceback if Spark's process were killed.
+    spark = session(master)
+    # A server of PySpark's would print a traceback if Spark's process were killed, and so would
+    # the connection to it; what they have to say is raised, too.
     AccumulatorTCPServer.handle_error = lambda *_: None  # type: ignore[method-assign]
+    logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
     return spark
-
-
-@contextmanager
-def _starting(master: str) -> Iterator[None]:
-    """What Spark's JVM says on standard error is kept; if it does not start, one line of it."""
-    with tempfile.TemporaryFile() as said:
-        sys.stderr.flush()
-        before = os.dup(2)
-        os.dup2(said.fileno(), 2)
-        try:
-            yield
-        except Exception as error:
-            said.seek(0)
-            why = _telling(said.read().decode(errors="replace"), error)
-            remedy = (
-                "set JAVA_HOME to a Java of version 17 or later"
-                if "java" in why.lower()
-                else "a master is local[*], or spark://HOST:PORT of one that runs"
-            )
-            raise DataError(
-                f"Spark does not start with --master {master}: {why}; {remedy}"
-            ) from None
-        finally:
-            os.dup2(before, 2)
-            os.close(before)
-
-
-def _telling(said: str, error: Exception) -> str:
-    """Why Spark did not start: the cause that its JVM names, or the shell, or else Python."""
-    text = f"{said}\n{error}"
-    for pattern in (
-        r"Reason: (.+)$",
-        r"^Caused by: [\w.$]+: (.+)$",
-        r"^(?:Exception in thread \"\w+\" |: )?[\w.$]+(?:Exception|Error): (.+)$",
-        r"(?s)(?:spark-class|\.sh|spark-submit): line \d+: ([^\n]+)\n.*",
-        r"^(JAVA_HOME .+)$",
-    ):
-        reasons = re.findall(pattern, text, re.MULTILINE)
-        if reasons:
-            return str(reasons[-1]).strip().rstrip(".")
-    return str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
 
 
 @contextmanager

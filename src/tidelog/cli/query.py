@@ -12,6 +12,7 @@ import click
 
 from tidelog.cli.common import (
     RULES,
+    FactPaths,
     accepted,
     budget_option,
     chosen_queries,
@@ -41,7 +42,9 @@ if TYPE_CHECKING:
 @click.option(
     "--engine", type=click.Choice(["duckdb", "spark"]), default="duckdb", show_default=True
 )
-@click.option("--master", default="local[*]", show_default=True, metavar="URL", help="Of Spark.")
+@click.option(
+    "--master", default="local[*]", show_default=True, metavar="URL", help="Where Spark runs."
+)
 @click.option("--format", "format_", type=click.Choice(["csv", "json", "table", "parquet"]))
 @click.option("--json", "as_json", is_flag=True, help="Short for --format json.")
 @click.option("--out", metavar="FILE|DIR", help="Write there; a folder when there are several.")
@@ -51,7 +54,7 @@ if TYPE_CHECKING:
 @strict_option
 def query_command(
     rules: str,
-    facts: str | None,
+    facts: FactPaths,
     queries: tuple[str, ...],
     from_: str | None,
     to: str | None,
@@ -70,9 +73,8 @@ def query_command(
     from tidelog.evaluation.engine import as_tick, evaluate
     from tidelog.views import answers
 
-    for option, path in (("--facts", facts), ("--out", out)):
-        if path == "":  # which would be the current folder
-            raise click.UsageError(f"{option} names no file or folder")
+    if out == "":  # which would be the current folder
+        raise click.UsageError("--out names no file or folder")
     ticks = ticks_of(tick, origin, as_ticks)
     try:
         low, high = as_tick(from_, ticks), as_tick(to, ticks)
@@ -107,9 +109,6 @@ def _print_notes(evaluated: Evaluated) -> None:
     console = terminal.stderr()
     if evaluated.timeline is not None:
         console.print(visible(f"note: evaluated on the timeline; {evaluated.timeline}"))
-    for name, rows in evaluated.nulls.items():
-        left_out = f"{terminal.plural(rows, 'row')} of {name} left out"
-        console.print(f"warning: {left_out}: NULL or NaN in a column")
 
 
 def _format(format_: str | None, as_json: bool, out: str | None, queries: int) -> str:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @common.json_option
 def report_command(
     rules: str,
-    facts: str | None,
+    facts: common.FactPaths,
     queries: tuple[str, ...],
     from_: str | None,
     to: str | None,
@@ -40,36 +40,23 @@ def report_command(
     as_json: bool,
 ) -> None:
     """Draw RULES, and with --facts what holds when and why, as one self-contained HTML page."""
-    from tidelog.analysis.analyze import analyze
-    from tidelog.analysis.containment import Budget
-    from tidelog.analysis.passes import passes
-    from tidelog.evaluation.duckdb import Engine
-    from tidelog.explain.record import record, waiting
-    from tidelog.views.report import page
+    from tidelog.views.report import Looked, report_page
 
-    for option, path in (("--facts", facts), ("--out", out)):
-        if path == "":
-            raise click.UsageError(f"{option} names no file or folder")
+    if out == "":
+        raise click.UsageError("--out names no file or folder")
     if facts is None and (from_ is not None or to is not None):
         raise click.UsageError("--from and --to go with --facts")
     ticks = common.ticks_of(tick, origin, False)
     low, high = _finite(from_, to, ticks)
     report = common.accepted(rules)
     asked = common.chosen_queries(report.program, queries)
-    with common.data_errors(), terminal.Progress() as progress:
-        recorded, pending = None, None
-        if facts is not None:
-            with Engine(report.program, facts, ticks, True, progress) as engine:
-                recorded = record(engine, asked, low, high, budget)
-                pending = waiting(engine, asked, recorded.range, budget)
-        analyses = []
-        for query in asked:
-            progress(f"analysing {query}")
-            analyses.append(analyze(report.program, query, Budget(budget / max(len(asked), 1))))
-    deps = passes(report.program, asked).dependencies
     name = common.name_of(rules)
     command = "" if facts is None else _why_command(name, facts, tick, origin)
-    text = page(name, report.source.text, deps, analyses, recorded, pending, ticks, command)
+    with common.data_errors(), terminal.Progress() as progress:
+        source, program = report.source.text, report.program
+        times = (low, high, ticks, budget)
+        looked = Looked(name, source, program, asked, facts, *times, command, progress)
+        text, recorded = report_page(looked)
     try:
         Path(out).parent.mkdir(parents=True, exist_ok=True)
         Path(out).write_text(text, "utf-8", errors="replace")
@@ -93,10 +80,14 @@ def _finite(
     return low, high
 
 
-def _why_command(rules: str, facts: str, tick: str | None, origin: str | None) -> str:
+def _why_command(
+    rules: str, facts: str | tuple[str, ...], tick: str | None, origin: str | None
+) -> str:
     """How to ask about one of the facts shown."""
     times = [*(["--tick", tick] if tick else []), *(["--origin", origin] if origin else [])]
-    return shlex.join(["tidelog", "why", rules, "--facts", facts, *times])
+    paths = [facts] if isinstance(facts, str) else facts
+    given = [word for path in paths for word in ("--facts", path)]
+    return shlex.join(["tidelog", "why", rules, *given, *times])
 
 
 def _say(out: str, text: str, outputs: int, recorded: Record | None, as_json: bool) -> None:

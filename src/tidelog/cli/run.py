@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -11,12 +12,15 @@ import click
 
 from tidelog.cli.common import (
     RULES,
+    FactPaths,
     accepted,
     chosen_queries,
     data_errors,
     json_option,
     origin_option,
+    paths_option,
     print_json,
+    strict_option,
     tick_option,
     ticks_of,
 )
@@ -28,6 +32,7 @@ from tidelog.views import terminal
 
 if TYPE_CHECKING:
     from tidelog.analysis.definitive import Pending
+    from tidelog.data.ticks import Ticks
     from tidelog.streaming.options import Emit, History, StreamMode, StreamOptions
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -45,10 +50,12 @@ def _choice(name: str, values: tuple[str, ...], help_: str) -> Callable[[_Comman
 
 @click.command("run")
 @click.argument("rules", type=RULES)
-@click.option(
-    "--facts", required=True, metavar="PATH", help="A folder of facts, or a file; - for JSON lines."
+@paths_option(
+    "--facts",
+    "A folder or file of facts, NAME=FILE, or a pattern; repeatable. - for JSON lines.",
+    required=True,
 )
-@click.option("--rigid", metavar="PATH", help="Facts without time, where --facts has none.")
+@paths_option("--rigid", "Facts without time, where --facts has none; repeatable.")
 @click.option("--query", "queries", multiple=True, metavar="P", help="This predicate; repeatable.")
 @click.option(
     "--engine", type=click.Choice(["spark", "duckdb"]), help="Default: spark; duckdb for -."
@@ -69,7 +76,9 @@ def _choice(name: str, values: tuple[str, ...], help_: str) -> Callable[[_Comman
     "Offline: keep slices of derived predicates, or input facts in the window only.",
 )
 @click.option("--pending", is_flag=True, help="What may still come, and what becomes of it.")
-@click.option("--master", default="local[*]", show_default=True, metavar="URL", help="Of Spark.")
+@click.option(
+    "--master", default="local[*]", show_default=True, metavar="URL", help="Where Spark runs."
+)
 @click.option(
     "--sink",
     default="console",
@@ -80,20 +89,18 @@ def _choice(name: str, values: tuple[str, ...], help_: str) -> Callable[[_Comman
 @click.option("--checkpoint", metavar="DIR", help="To go on from after a stop or a crash.")
 @click.option(
     "--lateness",
-    type=click.IntRange(min=0),
-    default=0,
+    default="0",
     show_default=True,
-    metavar="N",
-    help="Ticks that facts may be late.",
+    metavar="N|TIME",
+    help="How late facts may be: ticks, or a time such as 5m.",
 )
 @click.option(
     "--sparse", multiple=True, metavar="P", help="This input does not hold time back; repeatable."
 )
 @click.option(
     "--max-jump",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Facts further ahead than this are not used.",
+    metavar="N|TIME",
+    help="Facts further ahead than this are not used: ticks, or a time such as 1h.",
 )
 @click.option(
     "--from", "from_", metavar="TIME", help="First time of answers; default the first tick seen."
@@ -102,36 +109,47 @@ def _choice(name: str, values: tuple[str, ...], help_: str) -> Callable[[_Comman
 @origin_option
 @click.option("--ticks", "as_ticks", is_flag=True, help="With --tick, give times as whole ticks.")
 @click.option("--follow", is_flag=True, help="Wait for new files until interrupted.")
-@click.option("--keep-open", is_flag=True, help="Leave the stream open when the input ends.")
+@click.option(
+    "--close/--keep-open",
+    "closing",
+    default=None,
+    help="When the input ends, answer everything up to its last tick and end the stream, or leave"
+    " it open for the next run; default: open with --checkpoint.",
+)
 @click.option(
     "--partitions",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Of Spark's work; default one a core.",
+    help="Into how many parts Spark splits its work; default one a core.",
 )
 @click.option(
-    "--memory", metavar="SIZE", help="Of each of Spark's workers, such as 4GB; default 1GB."
+    "--memory", metavar="SIZE", help="What each of Spark's workers may use: 4GB; default 1GB."
 )
 @click.option(
-    "--files-per-batch", type=click.IntRange(min=1), metavar="N", help="Default: all there are."
+    "--files-per-batch",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="How many files a batch takes; default all there are.",
 )
 @click.option(
     "--metrics",
     metavar="FILE|:PORT",
     help="A JSON line for every batch; for Prometheus, FILE.prom or a port to serve.",
 )
+@strict_option
 @json_option
 def run_command(
     rules: str,
-    facts: str,
-    rigid: str | None,
+    facts: str | tuple[str, ...],
+    rigid: FactPaths,
     queries: tuple[str, ...],
     engine: str | None,
     pending: bool,
     sink: str,
     checkpoint: str | None,
-    keep_open: bool,
+    closing: bool | None,
     metrics: str | None,
+    strict: bool,
     as_json: bool,
     master: str,
     **given: Any,
@@ -145,13 +163,23 @@ def run_command(
     published = metrics if metrics is not None and is_prometheus(metrics) else None
     if here:
         _refuse_in_process({f"metrics {metrics}, for Prometheus,": published, **spark_only})
-    program = accepted(rules).program
+    if closing and (pending or spark_only["follow"]):
+        raise click.UsageError("--close goes without --pending and --follow: both leave it open")
+    program = accepted(rules, strict=strict).program
     asked = chosen_queries(program, queries)
     lines_to = _lines_to(None if published else metrics)
     with data_errors(), lines_to as lines, terminal.Progress() as progress:
-        log = RunLog(lines, progress)
+        log = RunLog(lines, progress, options.ticks)
         task = StreamTask(
-            program, asked, facts, rigid, sink, checkpoint, options, keep_open or pending, pending
+            program,
+            asked,
+            facts,
+            rigid,
+            sink,
+            checkpoint,
+            options,
+            pending or (checkpoint is not None if closing is None else not closing),
+            pending,
         )
         if here:
             from tidelog.cli.in_process import in_process
@@ -162,13 +190,17 @@ def run_command(
 
             spark_only["memory"] = spark_only["memory"] or "1GB"
             left = on_spark(task, log, master=master, metrics=published, **spark_only)
-            _tell_pending(() if as_json else left or ())
-    _report(log.summary(), as_json, None if here else checkpoint, left)
+            _tell_pending(() if as_json else left or (), options.ticks)
+    _report(log, as_json, checkpoint, left)
+    totals = log.totals
+    if totals.get("dead") and not totals.get("facts") and log.now.get("tin") is None:
+        terminal.stderr().print("error: no row could be used")
+        sys.exit(1)
 
 
-def _is_in_process(facts: str, rules: str, engine: str | None) -> bool:
-    if facts == "":
-        raise click.UsageError("--facts names no file or folder")
+def _is_in_process(facts: str | tuple[str, ...], rules: str, engine: str | None) -> bool:
+    if "-" in facts and facts != "-" and isinstance(facts, tuple):
+        raise click.UsageError("--facts - reads standard input, and nothing beside it")
     if facts == "-" and (engine == "spark" or rules == "-"):
         raise click.UsageError(
             "standard input is read in process: --engine duckdb, rules in a file"
@@ -181,30 +213,36 @@ def _options(
     mode: StreamMode,
     emit: Emit,
     history: History,
-    lateness: int,
+    lateness: str,
     sparse: tuple[str, ...],
-    max_jump: int | None,
+    max_jump: str | None,
     from_: str | None,
     tick: str | None,
     origin: str | None,
     as_ticks: bool,
 ) -> StreamOptions:
     """The options that a stream has in process and on Spark alike."""
+    from tidelog.data.ticks import in_ticks
     from tidelog.evaluation.engine import as_tick
     from tidelog.streaming.options import StreamOptions
 
     ticks = ticks_of(tick, origin, as_ticks)
+    option = "--from"
     try:
         first: Any = as_tick(from_, ticks)
+        option = "--lateness"
+        late = in_ticks("it", lateness, ticks)
+        option = "--max-jump"
+        jump = None if max_jump is None else in_ticks("it", max_jump, ticks)
+        if jump is not None and jump < 1:
+            raise ValueError("1 tick or more")
     except ValueError as error:
-        raise click.UsageError(f"--from: {error}") from error
+        raise click.UsageError(f"{option}: {error}") from error
     if pending and mode != "online":
         raise click.UsageError("--pending goes with --mode online")
     if history == "strict" and mode == "online":
         raise click.UsageError("--history strict goes with --mode offline")
-    return StreamOptions(
-        mode, emit, history, lateness, sparse, max_jump, first, tick, origin, not as_ticks
-    )
+    return StreamOptions(mode, emit, history, late, sparse, jump, first, tick, origin, not as_ticks)
 
 
 def _refuse_in_process(spark_only: dict[str, object]) -> None:
@@ -213,24 +251,25 @@ def _refuse_in_process(spark_only: dict[str, object]) -> None:
             raise click.UsageError(f"--{option.replace('_', '-')} goes with --engine spark")
 
 
-def _tell_pending(answers: Iterable[Pending]) -> None:
+def _tell_pending(answers: Iterable[Pending], ticks: Ticks | None) -> None:
     from tidelog.streaming.watch import Change
 
     for answer in answers:
-        said = visible(str(Change("pending", answer)))
+        said = visible(Change("pending", answer).text(ticks))
         terminal.stderr().print(said, markup=False, highlight=False)
 
 
 def _report(
-    summary: dict[str, Any],
-    as_json: bool,
-    checkpoint: str | None,
-    pending: list[Pending] | None = None,
+    log: RunLog, as_json: bool, checkpoint: str | None, pending: list[Pending] | None = None
 ) -> None:
-    console = terminal.stderr()
+    from tidelog.data.letters import letter_text
+
+    console, summary = terminal.stderr(), log.summary()
     for name, what in (("late", "came too late"), ("dead", "could not be used")):
         if summary[name]:
             console.print(f"warning: {terminal.plural(summary[name], 'row')} {what}")
+    for letter in log.unused:
+        console.print(f"  {visible(without_secrets(letter_text(letter)))}")
     if (summary["late"] or summary["dead"]) and checkpoint is not None:
         console.print(f"  see {visible(without_secrets(checkpoint))}/dead_letters")
     if as_json:
@@ -242,12 +281,8 @@ def _report(
     console.print(
         f"{terminal.plural(summary['facts'], 'fact')} in {batches},"
         f" {terminal.plural(summary['answers'], 'answer')};"
-        f" tin {_shown(summary['tin'])}, tout {_shown(summary['tout'])}"
+        f" complete up to {log.time(summary['tin'])}, answered up to {log.time(summary['tout'])}"
     )
-
-
-def _shown(value: int | None) -> str:
-    return "none" if value is None else str(value)
 
 
 @contextmanager

@@ -9,12 +9,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any
 
+from tidelog.cli.common import FactPaths
+from tidelog.data.ticks import time_text
 from tidelog.errors import DataError
-from tidelog.language.diagnostics import visible
 from tidelog.language.program import Program
-from tidelog.views import terminal
 
 if TYPE_CHECKING:
+    from tidelog.data.ticks import Ticks
     from tidelog.streaming.options import StreamOptions
 
 
@@ -24,8 +25,8 @@ class StreamTask:
 
     program: Program
     queries: tuple[str, ...]
-    facts: str  # a file or folder, or - for standard input
-    rigid: str | None
+    facts: str | tuple[str, ...]  # files and folders, or - for standard input
+    rigid: FactPaths
     sink: str
     checkpoint: str | None
     options: StreamOptions
@@ -39,11 +40,13 @@ class RunLog:
 
     metrics: IO[str] | None
     show: Callable[[str], None]
+    ticks: Ticks | None = None
     began: float = field(default_factory=time.monotonic)
     last: float = field(default_factory=time.monotonic)
     batches: int = 0
     totals: dict[str, int] = field(default_factory=dict)
     now: dict[str, Any] = field(default_factory=dict)
+    unused: list[dict[str, Any]] = field(default_factory=list)  # the first dead letters
 
     def batch(self, now: dict[str, Any], **counts: int) -> None:
         moment = time.monotonic()
@@ -57,8 +60,18 @@ class RunLog:
             line = {**now, **counts, "seconds": round(seconds, 4), "facts_per_second": round(rate)}
             self.metrics.write(json.dumps(line) + "\n")
             self.metrics.flush()
-        state = ", ".join(f"{k} {v}" for k, v in now.items() if k not in ("batch", "by_query"))
-        self.show(f"batch {now['batch']}: {self.totals['facts']} facts, {rate:,.0f}/s; {state}")
+        told = ("batch", "by_query", "tin", "tout")
+        state = [f"{k.replace('_', ' ')} {v}" for k, v in now.items() if k not in told]
+        times = (
+            f"complete up to {self.time(now['tin'])}",
+            f"answered up to {self.time(now['tout'])}",
+        )
+        done = f"batch {now['batch']}: {self.totals['facts']} facts, {rate:,.0f}/s"
+        self.show("; ".join([done, ", ".join([*times, *state])]))
+
+    def time(self, tick: int | None) -> str:
+        """A tick as users see it."""
+        return "nothing yet" if tick is None else time_text(tick, self.ticks)
 
     def summary(self) -> dict[str, Any]:
         seconds = time.monotonic() - self.began
@@ -73,22 +86,13 @@ class RunLog:
 
 @contextmanager
 def starting() -> Iterator[None]:
-    """While a stream is made: what it warns of goes to standard error, refusals say a way out."""
-    import warnings
-
+    """While a stream is made: refusals say a way out."""
     from tidelog.streaming.offline import Endless
     from tidelog.streaming.schedule import Blocking
-    from tidelog.streaming.stream import StreamWarning
 
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", StreamWarning)
-        try:
-            yield
-        except Endless as error:
-            raise DataError(str(error)) from None
-        except Blocking as error:
-            raise DataError(f"{error}; --mode online streams it, and keeps every fact") from None
-    for warning in caught:
-        if issubclass(warning.category, StreamWarning):
-            said = visible(str(warning.message))
-            terminal.stderr().print(f"warning: {said}", highlight=False)
+    try:
+        yield
+    except Endless as error:
+        raise DataError(str(error)) from None
+    except Blocking as error:
+        raise DataError(f"{error}; --mode online streams it, and keeps every fact") from None

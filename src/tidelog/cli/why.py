@@ -27,7 +27,7 @@ from tidelog.views import terminal
 def why_command(
     rules: str,
     fact: str,
-    facts: str | None,
+    facts: common.FactPaths,
     most: int,
     tick: str | None,
     origin: str | None,
@@ -43,18 +43,16 @@ def why_command(
     from tidelog.explain.text import why_json, why_lines
     from tidelog.explain.why import read_fact, why
 
-    if facts == "":
-        raise click.UsageError("--facts names no file or folder")
     ticks = common.ticks_of(tick, origin, False)
     program = common.accepted(rules).program
     try:
-        read_fact(program, fact, ticks)  # before the facts are read
+        asked = read_fact(program, fact, ticks).predicate  # before the facts are read
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     with (
         common.data_errors(),
         terminal.Progress() as progress,
-        Engine(program, facts, ticks, True, progress) as engine,
+        Engine(program, facts, ticks, True, progress, queries=(asked,)) as engine,
     ):
         try:
             goal = read_fact(engine.typed, fact, ticks)

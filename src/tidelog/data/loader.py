@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, assert_never
 
 import duckdb
 
+from tidelog.data.letters import DeadLetter
 from tidelog.data.readers import csv, parquet
 from tidelog.data.readers.columns import typed_select
 from tidelog.data.readers.memory import Table
 from tidelog.data.readers.places import DataFiles, FactsLike, Part, find_facts
 from tidelog.data.schema import Schema, positions, schemas
-from tidelog.data.ticks import EMPTY, Range, Ticks
-from tidelog.data.types import SQL_TYPES
+from tidelog.data.ticks import EMPTY, Range, Ticks, time_text
+from tidelog.data.types import SQL_TYPES, filled_sql
 from tidelog.errors import DataError, first_line
 from tidelog.language.program import TIME_MAX, Program, Type
 
@@ -31,10 +34,18 @@ class Loaded:
 
 
 class Loader:
-    """Makes the facts of inputs known to a connection."""
+    """Makes the facts of inputs known to a connection.
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, ticks: Ticks | None) -> None:
-        self.connection, self.ticks = connection, ticks
+    A row that cannot be read is an error, or goes `aside` where there is such a place.
+    """
+
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        ticks: Ticks | None,
+        aside: list[DeadLetter] | None = None,
+    ) -> None:
+        self.connection, self.ticks, self.aside = connection, ticks, aside
         self._wide: set[str] = set()  # sources with integers that may not fit 64 bits
 
     def load(
@@ -43,12 +54,13 @@ class Loader:
         facts: FactsLike,
         only: frozenset[str] | None,
         progress: Callable[[str], None],
+        asked: Iterable[str] = (),
     ) -> dict[str, Loaded]:
-        """The facts of all inputs, or of some only."""
+        """The facts of all inputs, or of some only; `asked` is what will be asked for."""
         loaded: dict[str, Loaded] = {}
         try:
-            parts = find_facts(program, facts, self.ticks, only)
-            for number, (name, schema) in enumerate(schemas(program).items(), 1):
+            parts = find_facts(program, facts, self.ticks, only, self.aside)
+            for number, (name, schema) in enumerate(schemas(program, asked).items(), 1):
                 if only is None or name in only:
                     progress(f"reading {name}")
                     loaded[name] = self._input(schema, parts.get(name, []), f"facts{number}")
@@ -94,10 +106,7 @@ class Loader:
             match part:
                 case DataFiles("csv", paths):
                     for i, path in enumerate(paths):
-                        table = f"{name}_{i}"
-                        selects[str(path)] = csv.read_table(
-                            self.connection, table, path, schema, self.ticks
-                        )
+                        selects[str(path)] = self._csv(f"{name}_{i}", path, schema)
                     types = [t or Type.TEXT for t in types]
                 case DataFiles(_, paths):
                     for path in paths:
@@ -119,6 +128,37 @@ class Loader:
         resolved = tuple(t or Type.TEXT for t in types)
         self._create_view(view, schema, list(selects.values()), resolved)
         return self._measured(Loaded(view, resolved, selects), schema, parts)
+
+    def _csv(self, table: str, path: Path, schema: Schema) -> str:
+        """A select of the facts in a CSV file."""
+        if self.aside is None or schema.time is None:
+            return csv.read_table(self.connection, table, path, schema, self.ticks)
+        header = csv.read_header(path, schema)
+        names, size = ", ".join(schema.sql_names()), len(header.names)
+        broken = csv.read_texts(self.connection, "texts", path, size, header.ending)
+        read = csv.facts_of_texts("texts", schema, header.positions, self.ticks)
+        texts = "CASE WHEN problem IS NOT NULL THEN texts END AS texts"
+        self.connection.execute(
+            f"CREATE OR REPLACE TEMP TABLE {table} AS SELECT * REPLACE ({texts}) FROM ({read}) AS x"
+        )
+        unread = self.connection.sql(f"FROM {table} WHERE problem IS NOT NULL").to_arrow_table()
+        columns = [column.combine_chunks() for column in unread.columns]
+        came = csv.rows_as_json(schema, columns, self.ticks is not None).to_pylist()
+        problems = zip(unread.column("problem").to_pylist(), came, strict=True)
+        for problem, row in (*problems, *((said, json.dumps(line)) for said, line in broken)):
+            self.aside.append(DeadLetter(schema.predicate, problem, str(path), row))
+        return f"SELECT {names} FROM {table} WHERE problem IS NULL"
+
+    def _put_aside(self, schema: Schema, loaded: Loaded, missing: str) -> None:
+        """What has a NULL or NaN and came in columns of its own types, as dead letters."""
+        assert self.aside is not None
+        for where, select in loaded.sources.items():
+            for *values, t in self._all(f"SELECT * FROM ({select}) AS x WHERE {missing}"):
+                shown = [None if value != value else value for value in values]
+                time = None if t is None else time_text(t, self.ticks) if self.ticks else t
+                came = json.dumps(dict(zip(schema.names, [*shown, time], strict=True)))
+                reason = "NULL or NaN in a column"
+                self.aside.append(DeadLetter(schema.predicate, reason, where, came))
 
     def _typed(
         self,
@@ -156,13 +196,22 @@ class Loader:
         try:
             if schema.time is not None:
                 ((low, high),) = self._all(f"SELECT min(t), max(t) FROM {view}_all")
-            if missing and not self._known_whole(schema, parts, loaded.types):
+            whole = self._known_whole(schema, parts, loaded.types)
+            if missing and not whole:
                 count = f"SELECT count(*) FROM {view}_all WHERE {missing}"
                 ((loaded.nulls,),) = self._all(count)
+            if schema.unread and not self._wide.isdisjoint(loaded.sources):
+                self._all(f"SELECT max(COLUMNS(*)) FROM {view}_all")  # an error if one is too large
         except duckdb.Error as error:
             raise DataError(*self.unreadable(loaded) or [first_line(error)]) from None
+        if loaded.nulls and self.aside is not None and schema.time is not None:
+            self._put_aside(schema, loaded, missing)
         where = f" WHERE NOT ({missing})" if loaded.nulls else ""
-        self.connection.execute(f"CREATE TEMP VIEW {view} AS SELECT * FROM {view}_all{where}")
+        filled = [
+            f"{filled_sql(f'a{i + 1}', loaded.types[i])} AS a{i + 1}" for i in sorted(schema.unread)
+        ]
+        names = f"* REPLACE ({', '.join(filled)})" if filled and not whole else "*"
+        self.connection.execute(f"CREATE TEMP VIEW {view} AS SELECT {names} FROM {view}_all{where}")
         if low is not None:
             if low < -TIME_MAX or high > TIME_MAX:
                 raise DataError(*self._far_times(schema, loaded))
@@ -199,8 +248,9 @@ class Loader:
 
 
 def _missing(schema: Schema, types: tuple[Type, ...]) -> str:
-    """When a row is not a fact: NULL or NaN in a column."""
-    tests = [f"a{i} IS NULL" for i in range(1, len(types) + 1)]
-    tests += [f"isnan(a{i})" for i, t in enumerate(types, 1) if t is Type.FLOAT]
+    """When a row is not a fact: NULL or NaN in a column that a rule looks at."""
+    read = {i: type_ for i, type_ in enumerate(types) if i not in schema.unread}
+    tests = [f"a{i + 1} IS NULL" for i in read]
+    tests += [f"isnan(a{i + 1})" for i, type_ in read.items() if type_ is Type.FLOAT]
     tests += ["t IS NULL"] if schema.time else []
     return " OR ".join(tests)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -10,7 +11,7 @@ from tidelog.data.packed import columns
 from tidelog.errors import DataError
 from tidelog.language.checks import Similar, check_program
 from tidelog.language.diagnostics import Severity
-from tidelog.language.program import NOWHERE, TIME_COLUMN, Column, Input, Program, Type
+from tidelog.language.program import NOWHERE, TIME_COLUMN, Column, Constant, Input, Program, Type
 from tidelog.language.types import infer
 
 
@@ -22,6 +23,7 @@ class Schema:
     columns: tuple[Column, ...]
     time: str | None
     declared: bool
+    unread: frozenset[int] = frozenset()  # positions of columns that no rule looks at
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -37,9 +39,13 @@ class Schema:
         return [*names, "t"] if self.time is not None else names or ["z"]
 
 
-def schemas(program: Program) -> dict[str, Schema]:
-    """The layout of every input, from its declaration or else from its use in the rules."""
+def schemas(program: Program, asked: Iterable[str] = ()) -> dict[str, Schema]:
+    """The layout of every input, from its declaration or else from its use in the rules.
+
+    Inputs among the predicates asked for are read whole, whatever the rules look at.
+    """
     layouts: dict[str, Schema] = {}
+    unread = _unread(program, asked)
     known = infer(program).columns
     temporal = {a.predicate: a.time is not None for r in program.rules for a in r.atoms}
     for name in program.inputs:
@@ -49,11 +55,37 @@ def schemas(program: Program) -> dict[str, Schema]:
             declared = tuple(
                 replace(c, type=t) for c, t in zip(declaration.columns, types, strict=True)
             )
-            layouts[name] = Schema(name, declared, declaration.time, True)
+            layout = Schema(name, declared, declaration.time, True)
         else:
             inferred = tuple(Column(f"arg{i}", t) for i, t in enumerate(types, 1))
-            layouts[name] = Schema(name, inferred, TIME_COLUMN if temporal[name] else None, False)
+            time = TIME_COLUMN if temporal[name] else None
+            layout = Schema(name, inferred, time, False)
+        layouts[name] = replace(layout, unread=unread.get(name, frozenset()))
     return layouts
+
+
+def _unread(program: Program, asked: Iterable[str]) -> dict[str, frozenset[int]]:
+    """By input, the arguments at which every rule has a variable that occurs nowhere else in it."""
+    arity: dict[str, int] = {}
+    read: dict[str, set[int]] = {}
+    for rule in program.rules:
+        literals = (rule.head, *rule.body)
+        times = Counter(variable.name for literal in literals for variable in literal.variables)
+        for atom in rule.atoms:
+            arity[atom.predicate] = len(atom.args)
+            positions = read.setdefault(atom.predicate, set())
+            for i, term in enumerate(atom.args):
+                if isinstance(term, Constant) or times[term.name] > 1:
+                    positions.add(i)
+    # Of what is asked for itself every column counts, and of what is negated: a row without a value
+    # is no fact, and its absence may be what a rule looks for.
+    whole = {*program.outputs, *asked}
+    whole |= {atom.predicate for rule in program.rules for atom in rule.negative}
+    return {
+        name: frozenset(range(arity[name])) - read[name]
+        for name in program.inputs
+        if name in read and name not in whole
+    }
 
 
 def schema_of(name: str, program: Program, known: Mapping[str, Schema], where: str) -> Schema:
@@ -67,6 +99,46 @@ def schema_of(name: str, program: Program, known: Mapping[str, Schema], where: s
     near = Similar(known).to(name)
     hint = f"did you mean `{near}`?" if near else f"the inputs are {', '.join(known) or 'none'}"
     raise DataError(f"{where}: no input is called `{name}`; {hint}")
+
+
+def expect_queries(program: Program, queries: object) -> tuple[str, ...]:
+    """The queries asked for, by name: one, several, or None for the outputs; else ValueError.
+
+    >>> from tidelog.language.checks import check
+    >>> program = check("Hot(X) @ T :- Temp(X) @ T.").accepted()
+    >>> expect_queries(program, "Hot"), expect_queries(program, None)
+    (('Hot',), ('Hot',))
+    >>> expect_queries(program, ["Hto"])
+    Traceback (most recent call last):
+    ValueError: no predicate Hto in the rules; did you mean Hot?
+    """
+    if queries is None:
+        return program.outputs
+    if isinstance(queries, str):
+        queries = (queries,)
+    if not isinstance(queries, Iterable) or isinstance(queries, (bytes, Mapping)):
+        raise ValueError(f"a query is the name of a predicate, not {type(queries).__name__}")
+    names = tuple(dict.fromkeys(queries))
+    known = list(dict.fromkeys([*program.outputs, *program.predicates]))
+    for name in names:
+        if not isinstance(name, str):
+            raise ValueError(f"a query is the name of a predicate, not {type(name).__name__}")
+        if name not in known:
+            near = Similar(known).to(name)
+            there = ", ".join(known[:10]) + (", ..." if len(known) > 10 else "")
+            hint = f"did you mean {near}?" if near else f"there are: {there or 'none'}"
+            raise ValueError(f"no predicate {name} in the rules; {hint}")
+    return names
+
+
+def expect_program(program: object) -> None:
+    """ValueError unless it is a program, with what to write instead."""
+    if not isinstance(program, Program):
+        what = "text" if isinstance(program, str) else type(program).__name__
+        raise ValueError(
+            f"a program is expected, not {what}: tidelog.load(file) or tidelog.parse(text) gives"
+            " one"
+        )
 
 
 def positions(names: Sequence[str], schema: Schema, where: str) -> list[int]:

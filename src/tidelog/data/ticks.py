@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, TypeAlias
 
 from tidelog.data.types import fit
 from tidelog.language.graph import Bound
@@ -25,6 +25,10 @@ PATTERN = (
     "[0-9]{4}-[0-9]{2}-[0-9]{2}"
     "([T ]([01][0-9]|2[0-3]):[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)?)?"
 )
+# What to say of a timestamp where a whole number of ticks is expected.
+ADD_TICK = 'add --tick 1m (tick="1m" in Python)'
+NEEDS_TICK = f"is not int; it looks like a timestamp: {ADD_TICK}"
+GIVE_TICK = f"give the length of a tick: {ADD_TICK}"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -36,18 +40,18 @@ class Ticks:
     origin: int = 0
 
     @staticmethod
-    def of(length: str, origin: str | datetime | None = None) -> Ticks:
+    def of(length: str | timedelta, origin: str | datetime | None = None) -> Ticks:
         """
         >>> Ticks.of("10m", "2014-01-01T00:00:00Z").tick("2014-01-01T00:25:00Z")
         2
         """
-        written = re.fullmatch(r"([0-9]{1,12})\s*(us|ms|s|m|h|d)", length.strip())
-        if not written or int(written.group(1)) == 0:
+        size = duration(length)
+        if not size:
             raise ValueError(
                 f"`{length}` is not a tick length: write a number and us, ms, s, m, h or d: 10m"
             )
         start = 0 if origin is None else micros(origin)
-        return Ticks(int(written.group(1)) * _UNITS[written.group(2)], start)
+        return Ticks(size, start)
 
     def tick(self, moment: Any) -> int:
         """The tick a timestamp is in."""
@@ -60,9 +64,68 @@ class Ticks:
     def moment(self, tick: int) -> datetime:
         return _EPOCH + timedelta(microseconds=self.micros(tick))
 
+    @property
+    def stamped(self) -> Range:
+        """The ticks that start at a timestamp of the years 1 to 9999.
+
+        >>> Ticks.of("1d", "0001-01-01").stamped
+        Range(low=0, high=3652058)
+        """
+        first, last = micros(datetime.min), micros(datetime.max)
+        return Range(-((self.origin - first) // self.length), (last - self.origin) // self.length)
+
     def sql(self, micros: str) -> str:
         """The tick of a SQL expression for microseconds since 1970."""
         return floor_sql(f"({micros} - {self.origin})", self.length)
+
+
+Duration: TypeAlias = "int | str | timedelta"
+
+
+def duration(length: object) -> int | None:
+    """The microseconds of a length of time, such as 10m; None if it is none.
+
+    >>> duration("10m"), duration(timedelta(seconds=1)), duration("soon")
+    (600000000, 1000000, None)
+    """
+    if isinstance(length, timedelta):
+        size = length // timedelta(microseconds=1)
+        return size if size > 0 else None
+    written = re.fullmatch(r"([0-9]{1,12})\s*(us|ms|s|m|h|d)", str(length).strip())
+    return int(written.group(1)) * _UNITS[written.group(2)] if written else None
+
+
+def duration_text(length: str | timedelta | None) -> str | None:
+    """A length of time as a text.
+
+    >>> duration_text(timedelta(minutes=90)), duration_text("10m")
+    ('90m', '10m')
+    """
+    if not isinstance(length, timedelta):
+        return length
+    size = duration(length) or 0
+    unit = next(u for u, n in reversed(_UNITS.items()) if size % n == 0)
+    return f"{size // _UNITS[unit]}{unit}"
+
+
+def in_ticks(name: str, value: Duration, ticks: Ticks | None) -> int:
+    """A number of ticks, given as that or as a length of time; what does not fit is rounded up.
+
+    >>> in_ticks("lateness", "5m", Ticks.of("2m")), in_ticks("lateness", "7", None)
+    (3, 7)
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, str) and re.fullmatch(r"\s*[0-9]{1,18}\s*", value):
+        return int(value)
+    size = duration(value)
+    if size is None:
+        raise ValueError(
+            f"{name} is a number of ticks or a length of time such as 5m, not {value!r}"
+        )
+    if ticks is None:
+        raise ValueError(f"{name} is {value}, and ticks have no length: {ADD_TICK}")
+    return -(-size // ticks.length)
 
 
 def micros(moment: Any) -> int:
@@ -77,6 +140,10 @@ def micros(moment: Any) -> int:
             raise ValueError(
                 f"`{text[:40]}` is not a timestamp such as 2014-01-01T00:10:00Z"
             ) from None
+    if "datetime64" in str(getattr(moment, "dtype", "")):  # of NumPy
+        moment = moment.astype("datetime64[us]").item()
+    if isinstance(moment, date) and not isinstance(moment, datetime):
+        moment = datetime(moment.year, moment.month, moment.day)
     if not isinstance(moment, datetime):
         raise ValueError(f"{moment!r} is not a timestamp")
     if moment.tzinfo is None:
@@ -85,15 +152,42 @@ def micros(moment: Any) -> int:
     return since // timedelta(microseconds=1)
 
 
+def time_text(tick: int, ticks: Ticks | None) -> str:
+    """A tick as users see it: the timestamp at which it starts, where ticks have a length.
+
+    >>> time_text(3, Ticks.of("10m")), time_text(3, None)
+    ('1970-01-01T00:30:00Z', '3')
+    """
+    if ticks is None:
+        return str(tick)
+    try:
+        return ticks.moment(tick).isoformat().replace("+00:00", "Z")
+    except OverflowError:  # before the year 1, or after 9999
+        return f"tick {tick}"
+
+
 def floor_sql(value: str, by: int) -> str:
     """Division in SQL that rounds down, also below 0."""
     return f"(({value} - (({value} % {by}) + {by}) % {by}) // {by})"
+
+
+def needs_tick(value: Any) -> bool:
+    """Whether a value that is no tick would be one, if ticks had a length.
+
+    >>> needs_tick("2024-05-01T12:00:00Z"), needs_tick("noon")
+    (True, False)
+    """
+    if isinstance(value, str):
+        return re.fullmatch(PATTERN, value.strip(" \t")) is not None
+    return isinstance(value, (date, datetime)) or "datetime64" in str(getattr(value, "dtype", ""))
 
 
 def fitting_tick(value: Any, ticks: Ticks | None) -> int:
     """The tick of a time as it was written, or ValueError."""
     if ticks is not None:
         return ticks.tick(value)
+    if needs_tick(value):
+        raise ValueError(f"`{value}` {NEEDS_TICK}")
     tick = fit(value, Type.INT)
     if tick is None:
         raise ValueError("no value")

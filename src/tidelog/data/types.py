@@ -18,6 +18,17 @@ SQL_TYPES = {Type.TEXT: "STRING", Type.INT: "BIGINT", Type.FLOAT: "DOUBLE", Type
 PYTHON_TYPES = {Type.TEXT: str, Type.INT: int, Type.FLOAT: float, Type.BOOL: bool}
 
 
+# What stands in place of a missing value in a column that no rule looks at.
+ANY_VALUE: dict[Type, Value] = {Type.TEXT: "", Type.INT: 0, Type.FLOAT: 0.0, Type.BOOL: False}
+
+
+def filled_sql(column: str, type_: Type) -> str:
+    """SQL, for DuckDB and Spark, for a column in which some value stands for NULL and NaN."""
+    missing = f"{column} IS NULL" + (f" OR isnan({column})" if type_ is Type.FLOAT else "")
+    value = "''" if type_ is Type.TEXT else str(ANY_VALUE[type_]).upper()
+    return f"CASE WHEN {missing} THEN CAST({value} AS {SQL_TYPES[type_]}) ELSE {column} END"
+
+
 @cache
 def arrow_type(type_: Type | None) -> pa.DataType:
     """The Arrow type of a column; what no rule and no data settles is text."""
@@ -62,7 +73,7 @@ def fit(value: Any, type_: Type) -> Value | None:
             return value
         case Type.FLOAT if isinstance(value, (int, float)) and not isinstance(value, bool):
             try:
-                return float(value)
+                return float(value) + 0.0  # one zero, not two
             except OverflowError:
                 raise ValueError("an integer too large for a float") from None
         case Type.TEXT if isinstance(value, str):
@@ -72,6 +83,28 @@ def fit(value: Any, type_: Type) -> Value | None:
                 raise ValueError(f"{short(ascii(value))} has half a surrogate pair") from None
             return value
     raise ValueError(f"{short(repr(value))} is not {type_.value}")
+
+
+def one_zero(value: str) -> str:
+    """SQL for a float, the same for 0.0 and -0.0, which are one value."""
+    return f"{value} + CAST(0 AS DOUBLE)"
+
+
+def json_value(value: object) -> object:
+    """A value, or what holds values, as JSON can write it: there is no infinity, and one zero.
+
+    >>> json_value({"v": [float("-inf"), -0.0, 1.5]})
+    {'v': ['-Infinity', 0.0, 1.5]}
+    """
+    match value:
+        case float():
+            return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, value + 0.0)
+        case dict():
+            return {key: json_value(inner) for key, inner in value.items()}
+        case list() | tuple():
+            return [json_value(inner) for inner in value]
+        case _:
+            return value
 
 
 def finite(text: str) -> float:

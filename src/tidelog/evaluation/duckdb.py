@@ -13,13 +13,14 @@ import pyarrow as pa
 
 from tidelog.analysis.dependencies import dependencies
 from tidelog.analysis.passes import passes
+from tidelog.data.letters import DeadLetter
 from tidelog.data.loader import Loader
 from tidelog.data.packed import CHUNK, chunk
 from tidelog.data.readers.places import FactsLike
 from tidelog.data.schema import resolve_and_check
 from tidelog.data.ticks import EMPTY, Range, Ticks
 from tidelog.data.writers import timestamps
-from tidelog.errors import DataError
+from tidelog.errors import DataError, warn_left_out, warn_missing
 from tidelog.evaluation.database import NO_EXTENSIONS, Database
 from tidelog.evaluation.engine import Evaluated, Question
 from tidelog.evaluation.interrupts import interruptible
@@ -32,12 +33,14 @@ from tidelog.evaluation.plan import (
     plan,
     uses,
 )
-from tidelog.evaluation.ranges import times_in_rules
+from tidelog.evaluation.ranges import ranges, times_in_rules
 from tidelog.evaluation.recursion import Recursion
 from tidelog.evaluation.sql import Writer
 from tidelog.language.program import TIME_COLUMN, Program
 from tidelog.logic.core import Core, Predicate
 
+# The column that says how an answer without end repeats, in ticks.
+PERIOD_COLUMN = "period"
 # Facts a packed row must take for packing to pay, and chunks of data that make it worth a look.
 _DENSE = 1.25
 _WORTH_A_LOOK = 12
@@ -60,6 +63,8 @@ class Engine(Database):
     timestamps: bool = True
     progress: Callable[[str], None] = field(default=lambda _: None)
     only: frozenset[str] | None = None  # load these inputs, not all
+    queries: tuple[str, ...] = ()  # what will be asked; an input of these that lacks is warned of
+    aside: list[DeadLetter] | None = None  # where rows go that cannot be read, if none is refused
 
     def __post_init__(self) -> None:
         self.connection = duckdb.connect(config=NO_EXTENSIONS)
@@ -67,10 +72,13 @@ class Engine(Database):
             self.connection.execute("SET TimeZone = 'UTC'")
             self.connection.execute("SET preserve_insertion_order = false")
             self.connection.execute("SET enable_progress_bar = false")
-            self.loader = Loader(self.connection, self.ticks)
-            self.loaded = self.loader.load(self.program, self.facts, self.only, self.progress)
+            self.loader = Loader(self.connection, self.ticks, self.aside)
+            self.loaded = self.loader.load(
+                self.program, self.facts, self.only, self.progress, self.queries
+            )
             types = {name: loaded.types for name, loaded in self.loaded.items()}
             self.typed = resolve_and_check(self.program, types)
+            self._warn()
             self.loaded |= self.loader.clocks(self.program, self.loaded)
         except BaseException:
             self.connection.close()
@@ -89,6 +97,16 @@ class Engine(Database):
         trace: TracebackType | None,
     ) -> None:
         self._entered.__exit__(kind, error, trace)
+
+    def _warn(self) -> None:
+        """Warn of rows that are no facts, and of inputs that queries need and that lack."""
+        for name, rows in self.nulls.items() if self.aside is None else ():
+            warn_left_out(name, rows)
+        needed = passes(self.typed, self.queries).dependencies.core.inputs if self.queries else ()
+        for predicate in needed:
+            name, loaded = predicate.base, self.loaded.get(predicate.base)
+            if loaded is not None and not loaded.sources and name not in self.program.heads:
+                warn_missing(name, self.queries)
 
     # Queries
 
@@ -113,6 +131,25 @@ class Engine(Database):
         asked = Range(low, high)
         queries = tuple(queries)
         return self.plan_core(passes(self.typed, queries).reduced, queries, asked)
+
+    def ends(
+        self, queries: Iterable[str], from_: float | None, to: float | None
+    ) -> tuple[int, int] | None:
+        """First and last tick at which queries can have answers, in a range that may have no end.
+
+        None if something that they rest on may hold for ever.
+        """
+        span, queries = self.span, tuple(queries)
+        asked = Range(span.low if from_ is None else from_, span.high if to is None else to)
+        deps = dependencies(passes(self.typed, queries).reduced, queries)
+        data = {p.name: self.loaded[p.base].range for p in deps.core.inputs if p.temporal}
+        needed = ranges(deps, data, asked)
+        if not all(range_.finite for range_ in needed.values()):
+            return None
+        hull = EMPTY
+        for query in queries:
+            hull = hull | needed.get(query, EMPTY)
+        return (0, -1) if hull.empty else (int(hull.low), int(hull.high))
 
     def plan_core(
         self, whole: Core, queries: Iterable[str], asked: Range, until: int | None = None
@@ -222,11 +259,26 @@ class Engine(Database):
         return bool(0 < facts < _DENSE * rows)
 
 
+def with_periods(table: pa.Table, periods: Iterable[int | None]) -> pa.Table:
+    """Answers with a column that says how each repeats: in so many ticks, or not at all."""
+    name, n = PERIOD_COLUMN, 2
+    while name in table.column_names:
+        name, n = f"{PERIOD_COLUMN}{n}", n + 1
+    return table.append_column(name, pa.array(periods, pa.int64()))
+
+
 def answers(question: Question) -> Evaluated:
     """Queries in this process; what bulk evaluation cannot answer exactly goes to the timeline."""
     q = question
-    with Engine(q.program, q.facts, q.ticks, q.timestamps, q.progress) as engine:
+    with Engine(q.program, q.facts, q.ticks, q.timestamps, q.progress, queries=q.queries) as engine:
         if isinstance(q.low, float) or isinstance(q.high, float):
+            ends = engine.ends(q.queries, q.low, q.high)
+            if ends is not None:  # nothing holds without end
+                tables = engine.query(q.queries, *ends)
+                predicates = passes(engine.typed, q.queries).core.predicates
+                for name in [name for name in tables if predicates[name].temporal]:
+                    tables[name] = with_periods(tables[name], [None] * tables[name].num_rows)
+                return Evaluated(tables, engine.nulls)
             reason = "the range has no end"
         else:
             try:

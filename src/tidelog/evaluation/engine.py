@@ -14,9 +14,9 @@ from datetime import datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from tidelog.data.ticks import Ticks
+from tidelog.data.schema import expect_program, expect_queries
+from tidelog.data.ticks import ADD_TICK, Ticks
 from tidelog.errors import DataError
-from tidelog.language.checks import Similar
 from tidelog.language.program import TIME_MAX, Program
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from tidelog.data.readers.places import FactsLike
 
+_LENGTH = f"timestamps need a tick length: {ADD_TICK}"
 Moment: TypeAlias = int | float | str | datetime
 
 
@@ -136,13 +137,8 @@ def evaluate(
     """
     if engine not in ENGINES:
         raise ValueError(f"no engine is called {engine!r}; there are {', '.join(ENGINES)}")
-    queries = tuple(queries)
-    known = program.predicates
-    for query in queries:
-        if query not in known:
-            near = Similar(known).to(query)
-            hint = f"did you mean {near}?" if near else f"there are {', '.join(known[:10])}"
-            raise ValueError(f"no predicate {query} in the rules; {hint}")
+    expect_program(program)
+    queries = expect_queries(program, queries)
     low, high = as_tick(from_, ticks), as_tick(to, ticks)
     question = Question(program, queries, facts, low, high, ticks, timestamps, budget, progress)
     return ENGINES[engine]()(question)
@@ -166,12 +162,10 @@ def as_tick(time: Moment | None, ticks: Ticks | None) -> int | float | None:
             time = int(time)
         except ValueError:
             if ticks is None:
-                raise ValueError(
-                    f"`{time}` is not a whole number of ticks; timestamps need a tick length"
-                ) from None
+                raise ValueError(f"`{time}` is not a whole number of ticks; {_LENGTH}") from None
     if not isinstance(time, int):
         if ticks is None:
-            raise ValueError(f"{time!r} is a timestamp; timestamps need a tick length")
+            raise ValueError(f"{time!r} is a timestamp; {_LENGTH}")
         time = ticks.tick(time)
     if not -TIME_MAX <= time <= TIME_MAX:
         raise ValueError(f"time {time} does not fit 62 bits")

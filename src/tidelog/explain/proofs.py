@@ -30,8 +30,8 @@ MOST_STEPS = 100_000
 class ProofStep:
     """A fact, the rule that gives it (None: an input fact) and where its premises are proved.
 
-    What is absent needs no proof here: that it does not hold can be asked about. A derived fact that
-    was `kept` when what it rests on was forgotten has no rule either.
+    What is absent needs no proof here: that it does not hold can be asked about. A derived fact
+    that was `kept` when what it rests on was forgotten has no rule either.
     """
 
     fact: Ground

@@ -20,7 +20,7 @@ from tidelog.data.packed import columns, unpack_sql
 from tidelog.errors import DataError
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.goal_directed.goal import whole_model
-from tidelog.evaluation.goal_directed.model import Derivation, FactModel
+from tidelog.evaluation.goal_directed.model import Absence, Derivation, FactModel
 from tidelog.evaluation.open_answers import OpenAnswers
 from tidelog.evaluation.ranges import EMPTY, Range
 from tidelog.evaluation.timeline import Limit
@@ -31,7 +31,10 @@ from tidelog.logic.core import Predicate, Role
 # Lanes of a predicate, stretches of time in all, and facts with their proofs that are recorded.
 MOST_LANES = 5_000
 MOST_STRETCHES = 500_000
-MOST_PROVED = 50_000
+MOST_PROVED = 5_000
+# Points of the lines that numbers are drawn as: of one lane, and in all.
+MOST_POINTS = 400
+MOST_POINTS_IN_ALL = 50_000
 # Ticks that are looked at, and facts of one predicate that are gathered into lanes.
 MOST_SPAN = 10_000_000
 MOST_FACTS = 20_000_000
@@ -49,6 +52,7 @@ class Lane:
     predicate: str
     objects: tuple[Value, ...]
     stretches: tuple[tuple[int, int], ...]  # first tick, number of ticks
+    numbers: tuple[tuple[int, float], ...] = ()  # ticks with a number that is told there
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,7 @@ class Recorded:
     rule: Rule | None
     premises: tuple[int, ...]
     comparisons: tuple[tuple[Comparison, Value, Value], ...]
+    absent: tuple[Absence, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -119,21 +124,25 @@ def record(
 def _all_lanes(
     engine: Engine, model: FactModel, queries: tuple[str, ...], asked: Range, notes: list[str]
 ) -> tuple[Lane, ...]:
-    """Lanes by predicate, in the order of the rules; where there are too many, outputs go first."""
+    """Lanes by predicate: outputs first, then what they are derived from, and inputs last."""
     if asked.empty:
         return ()
     temporal = [p for p in model.core.predicates.values() if p.temporal]
     temporal = [p for p in temporal if p.role is not Role.GIVEN]
+    temporal = sorted(temporal, key=lambda p: (p.name not in queries, p.input))
     lanes_of: dict[str, list[Lane]] = {p.name: [] for p in temporal}
-    left = MOST_STRETCHES
-    for predicate in sorted(temporal, key=lambda p: (p.name not in queries, p.input)):
+    left, points = MOST_STRETCHES, MOST_POINTS_IN_ALL
+    for predicate in temporal:
         if model.size(predicate.name) > MOST_FACTS:
             notes.append(f"{predicate.base} has too many facts for lanes")
             continue
         rows = _stretches(engine, model, predicate, asked)
+        numbers = _numbers(engine, model, predicate, asked) if points > 0 else {}
+        points -= sum(map(len, numbers.values()))
         groups = groupby(rows, key=lambda row: row[:-2])
         for count, (objects, stretches) in enumerate(groups, 1):
-            lane = Lane(predicate.base, objects, tuple((a, n) for *_, a, n in stretches))
+            runs = tuple((a, n) for *_, a, n in stretches)
+            lane = Lane(predicate.base, objects, runs, tuple(numbers.get(objects, ())))
             left -= len(lane.stretches)
             if count > MOST_LANES or left < 0:
                 notes.append(f"{predicate.base} has more lanes than are shown")
@@ -148,16 +157,11 @@ def _stretches(
     """Objects, first tick and number of ticks, in order."""
     keys = _keys(predicate)
     chosen = [f"a{i + 1}" for i in keys]
-    table = model.tables.get(predicate.name)
-    if table is None:
+    rows = _rows_sql(model, predicate, asked)
+    if rows is None:
         held = model.held(predicate.name)
         return () if held is None else _runs(held.rows, keys, asked)
-    if predicate.input:
-        source = f"SELECT DISTINCT {', '.join([*chosen, 't'])} FROM {table}"
-    else:
-        names = columns(len(predicate.types))
-        source = f"SELECT DISTINCT {', '.join([*chosen, 't'])} FROM ({unpack_sql(names, table)})"
-    source += f" WHERE t BETWEEN {asked.low} AND {asked.high}"
+    source = f"SELECT DISTINCT {', '.join([*chosen, 't'])} FROM ({rows})"
     by = f"PARTITION BY {', '.join(chosen)} " if chosen else ""
     islands = f"SELECT *, t - row_number() OVER ({by}ORDER BY t) AS g FROM ({source})"
     group = ", ".join([*chosen, "g"])
@@ -165,6 +169,44 @@ def _stretches(
         f"SELECT {', '.join([*chosen, 'min(t) AS first', 'count(*) AS n'])} FROM ({islands})"
         f" GROUP BY {group} ORDER BY {', '.join([*chosen, 'first'])}"
     )
+
+
+def _rows_sql(model: FactModel, predicate: Predicate, asked: Range) -> str | None:
+    """SQL for the facts of a predicate at some ticks; None where they are in no table."""
+    table = model.tables.get(predicate.name)
+    if table is None:
+        return None
+    names = columns(len(predicate.types))
+    rows = f"SELECT * FROM {table}" if predicate.input else unpack_sql(names, table)
+    return f"SELECT * FROM ({rows}) AS x WHERE t BETWEEN {asked.low} AND {asked.high}"
+
+
+def _numbers(
+    engine: Engine, model: FactModel, predicate: Predicate, asked: Range
+) -> dict[tuple[Any, ...], list[tuple[int, float]]]:
+    """By lane, ticks and the number there: the first one that does not say what the lane is of.
+
+    Of many ticks next to each other, the least and the greatest number is enough.
+    """
+    keys = _keys(predicate)
+    numeric = [
+        i for i, t in enumerate(predicate.types) if t in (Type.INT, Type.FLOAT) and i not in keys
+    ]
+    rows = _rows_sql(model, predicate, asked)
+    if not numeric or rows is None:
+        return {}
+    chosen = [f"a{i + 1}" for i in keys]
+    value = f"CAST(a{numeric[0] + 1} AS DOUBLE)"
+    wide = -(-int(asked.high - asked.low + 1) // (MOST_POINTS // 2))
+    group = ", ".join([*chosen, f"(t - ({asked.low})) // {wide}"])
+    by_lane: dict[tuple[Any, ...], list[tuple[int, float]]] = {}
+    for *objects, t, low, high in engine.all(
+        f"SELECT {', '.join([*chosen, 'min(t) AS first', f'min({value})', f'max({value})'])}"
+        f" FROM ({rows}) WHERE isfinite({value}) GROUP BY {group} ORDER BY first"
+    ):
+        points = by_lane.setdefault(tuple(objects), [])
+        points += [(t, float(f"{v:.5g}")) for v in ([low] if low == high else [low, high])]
+    return by_lane
 
 
 def _runs(
@@ -216,9 +258,10 @@ def _recorded(
             for row in (held.rows if held is not None and predicate.temporal else ())
             if asked.low <= int(row[-1]) <= asked.high
         ]
-        if held is None or len(goals) + len(facts) > MOST_PROVED:
+        left = MOST_PROVED - len(goals)
+        if held is None or len(facts) > left:
             notes.append(f"{predicate.base} has too many facts for a proof of each")
-            continue
+            facts = sorted(_begins(predicate, facts), key=lambda fact: fact.time or 0)[:left]
         goals += facts
     derivations = Derivations(model, goals)
     place: dict[Ground, int] = {}
@@ -233,6 +276,14 @@ def _recorded(
     return [_step(model, derivations.best.get(fact), fact, place) for fact in place]
 
 
+def _begins(predicate: Predicate, facts: list[Ground]) -> Iterator[Ground]:
+    """The facts with which something begins: it was not so a tick before."""
+    there = {(objects_of(predicate, fact), fact.time) for fact in facts}
+    for fact in facts:
+        if (objects_of(predicate, fact), (fact.time or 0) - 1) not in there:
+            yield fact
+
+
 def _step(
     model: FactModel, way: Derivation | None, fact: Ground, place: dict[Ground, int]
 ) -> Recorded:
@@ -240,7 +291,7 @@ def _step(
         return Recorded(named(model, fact), None, (), ())
     rule = way.clause.shown
     premises = tuple(place[p] for p in way.premises)
-    return Recorded(named(model, fact), rule, premises, sides(rule, way))
+    return Recorded(named(model, fact), rule, premises, sides(rule, way), way.absent)
 
 
 # Pending answers

@@ -8,7 +8,7 @@ from pathlib import PurePath
 
 from tidelog.analysis.containment import Ground
 from tidelog.analysis.definitive import shown
-from tidelog.data.ticks import Ticks
+from tidelog.data.ticks import Ticks, time_text
 from tidelog.evaluation.goal_directed.model import Absence
 from tidelog.explain.misses import Miss, Missing, Unmet
 from tidelog.explain.proofs import Proof
@@ -211,12 +211,7 @@ def _timed(text: str, time: int | None, ticks: Ticks | None) -> str:
 
 def moment(time: int, ticks: Ticks | None) -> int | str:
     """A tick, or the timestamp at which it starts."""
-    if ticks is None:
-        return time
-    try:
-        return ticks.moment(time).isoformat().replace("+00:00", "Z")
-    except OverflowError:  # before the year 1, or after 9999
-        return f"tick {time}"
+    return time if ticks is None else time_text(time, ticks)
 
 
 def _facts(facts: Iterable[Ground], ticks: Ticks | None) -> str:

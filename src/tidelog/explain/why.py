@@ -76,6 +76,14 @@ class Why:
 
         return "\n".join(why_lines(self))
 
+    def __repr__(self) -> str:
+        """Whether it holds, in a line."""
+        from tidelog.explain.text import fact_text
+
+        told = f"{len(self.proofs)} proof" + ("" if len(self.proofs) == 1 else "s")
+        verdict = f"holds, {told}" if self.holds else f"does not hold, {len(self.misses)} near"
+        return f"<why: {fact_text(self.fact, self.ticks)} {verdict}>"
+
 
 def why(engine: Engine, fact: Ground, most: int = 1, budget: float = 60.0) -> Why:
     """Explain one fact over the facts of an engine; at most so many proofs.

@@ -86,7 +86,7 @@ def _names(document: Document, scanner: Scanner) -> tuple[str, ...]:
         return program.heads
     if scanner.part is StatementPart.OUTPUT and before in ("output", ","):
         return program.heads
-    if scanner.part is StatementPart.BODY and before in (":-", ","):
+    if scanner.part is StatementPart.BODY and before in (":-", ",", "not"):
         return tuple(dict.fromkeys((*program.inputs, *program.heads, *program.clocks)))
     return ()
 
@@ -107,12 +107,16 @@ def _suggested(
     elif scanner.part is StatementPart.START:
         yield Completion("input", Sort.KEYWORD, "input ${1:P}(${2:a: text}) @ time.", "a stream")
         yield Completion("output", Sort.KEYWORD, "output ${1:P}.", "what is asked for")
+        yield Completion("clock", Sort.KEYWORD, "clock ${1:Tick}.", "every tick of the data")
         yield from _predicates(document, names)
     elif scanner.part is StatementPart.OUTPUT:
         for name in names:
             yield Completion(name, Sort.PREDICATE, name, facts.kind(document, name))
+    elif scanner.part is StatementPart.BODY and before == "not":
+        yield from _predicates(document, names)
     elif scanner.part is StatementPart.BODY and before in (":-", ","):
         yield from _predicates(document, names)
+        yield Completion("not", Sort.KEYWORD, "not ${1:P}(${2:X}) @ T", "there is no such fact")
         for name in _variables(scanner, words, WordRole.VARIABLE):
             yield Completion(name, Sort.VARIABLE, name, "compare it")
 

@@ -12,6 +12,8 @@ from tidelog.lsp.roles import WordRole
 _KEYWORDS = {
     "input": "`input P(a: text, b: int) @ time.` declares a stream; without `@` it is rigid.",
     "output": "`output P, Q(a, b).` names the predicates whose answers are wanted.",
+    "clock": "`clock Tick.` declares a predicate that holds at every tick of the data and after.",
+    "not": '`not P(X, _) @ T`: there is no such fact; `_` reads "no such value".',
 }
 _TYPES = {
     "text": "text, ordered by code points",

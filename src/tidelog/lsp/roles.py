@@ -86,7 +86,7 @@ class Scanner:
         if token.kind is not Kind.NAME or self.part is StatementPart.START or self.depth:
             return False
         first = token.start == 0 or text[token.start - 1] == "\n"
-        return first and self.before not in (",", ":-", "@", "input", "output")
+        return first and self.before not in (",", ":-", "@", "input", "output", "clock", "not")
 
     def _reset(self) -> None:
         self.part, self.depth, self.predicate, self.argument = StatementPart.START, 0, None, 0
@@ -134,6 +134,9 @@ class Scanner:
         follows = "" if after is None else after.text
         if self.part is StatementPart.START:
             named = after is not None and after.kind is Kind.NAME
+            if token.text == "clock" and named:
+                self.part = StatementPart.HEAD
+                return self._as(token, WordRole.KEYWORD)
             if token.text in ("input", "output") and named:
                 self.part = StatementPart(token.text)
                 return self._as(token, WordRole.KEYWORD)
@@ -146,6 +149,9 @@ class Scanner:
             return self._as(token, WordRole.TIME)
         if follows in _OPERATORS or self.before in _OPERATORS:
             return self._term(token, None)
+        named = after is not None and after.kind is Kind.NAME
+        if token.text == "not" and named and self.part is StatementPart.BODY:
+            return self._as(token, WordRole.KEYWORD)
         self.predicate = token.text
         return self._as(token, WordRole.PREDICATE)
 

@@ -13,18 +13,25 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tidelog.data.sealed import sealed, unsealed
 from tidelog.errors import Refused
+from tidelog.evaluation.spark.failures import SPARK_ERRORS
 from tidelog.pipeline.store import Store
 from tidelog.streaming.clock import Clock
 
 FORMAT = 2
 COMMITS = 100  # so many are kept, for people to look at
+SPARKS_LOCK = ".spark.lock"
+PATIENCE = 60  # seconds to wait for the Spark of a start that was killed
+# What may be mended as long as nothing is committed.
+TIMES = {"tick", "origin", "timestamps", "lateness", "sparse", "max_jump", "from"}
 
 
 @dataclass(frozen=True)
@@ -65,6 +72,7 @@ class Commit:
     totals: dict[str, int] = field(default_factory=dict)  # since the first batch
     answered: dict[str, int] = field(default_factory=dict)  # by query, since the first batch
     pending: int | None = None  # answers that may still come, where the stream knows them
+    unused: tuple[dict[str, Any], ...] = ()  # the first rows of this batch that are not used
 
     @property
     def state_bytes(self) -> int:
@@ -75,6 +83,7 @@ class Commit:
         known = dict(value)
         clock = {**value["clock"], "answered": tuple(value["clock"].get("answered", ()))}
         known["clock"] = Clock(**clock)
+        known["unused"] = tuple(value.get("unused", ()))
         known["state"] = tuple(StatePart.of(part) for part in value["state"])
         return Commit(**known)
 
@@ -87,7 +96,9 @@ class Checkpoint:
         self.id = ""
         self.last: Commit | None = None
         self._lock: int | None = None  # a file that is locked while it is open
+        self._held: Any = None  # one that Spark's process has locked
         self._made: tuple[str, ...] = ()  # what there was not before
+        self._renewed = False  # started with other times before, without a single commit
 
     def identity(self) -> dict[str, Any]:
         """What the first start wrote down about the stream; empty before that."""
@@ -95,11 +106,15 @@ class Checkpoint:
             return {}
         return unsealed(self.store.read("tidelog.json"), self.store.shown("tidelog.json"))
 
+    def seen(self) -> frozenset[str]:
+        """The inputs of which facts have come before."""
+        numbers = self._numbers()
+        return frozenset(self.commit(max(numbers)).clock.seen) if numbers else frozenset()
+
     def recognise(self, identity: dict[str, Any]) -> None:
         """See whether this stream may go on from what is there; nothing is written."""
         if self.store.exists("tidelog.json"):
-            self._recognise(identity)
-            self.last = self._last()
+            self.last = self._last() if self._recognise(identity) else None
             return
         there = [e.name for e in self.store.entries() if e.name != "lock"]
         if any(not name.startswith(".") for name in there):
@@ -110,8 +125,12 @@ class Checkpoint:
 
     def start(self, identity: dict[str, Any], copy_rigid: Callable[[], None]) -> None:
         """Write what a new stream is, or finish doing so."""
-        if not self.id:
-            self.id = uuid.uuid4().hex
+        if self._renewed:
+            self.store.delete("rigid")
+            self.store.delete("spark")
+            self.store.delete("tidelog.json")
+        if self._renewed or not self.id:
+            self.id = self.id or uuid.uuid4().hex
             identity = {"id": self.id, "format": FORMAT, **identity}
             self.store.write(sealed(identity), "tidelog.json")
         if not self.store.exists("rigid", "complete"):
@@ -127,7 +146,7 @@ class Checkpoint:
         if os.path.isfile(folder):
             raise Refused(f"{folder} is a file, and a checkpoint is a folder: name another one")
         try:
-            paths = (os.path.join(folder, "lock"), folder)
+            paths = (*(os.path.join(folder, name) for name in ("lock", SPARKS_LOCK)), folder)
             made = tuple(path for path in paths if not os.path.exists(path))
             os.makedirs(folder, exist_ok=True)
             lock = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_CREAT, 0o644)
@@ -147,18 +166,36 @@ class Checkpoint:
         os.ftruncate(lock, 0)
         os.write(lock, f"{os.getpid()}\n".encode())
         self._lock = lock
+        self._held = self._hold()
+
+    def _hold(self) -> Any:
+        """A lock of Spark's process, which may work on for a while after this one was killed."""
+        end = time.monotonic() + PATIENCE
+        while (held := self.store.hold(SPARKS_LOCK)) is None:
+            if time.monotonic() > end:
+                raise Refused(
+                    f"{self.store.name} is still in use by the Spark of a start that has ended:"
+                    " wait for that process, or end it"
+                )
+            time.sleep(0.1)
+        return held
 
     def release(self) -> None:
         """Let others use the folder; one that was never started is as it was before."""
         if self._lock is None:
             return
+        if self._held is not None:
+            with suppress(*SPARK_ERRORS):  # its process may be gone
+                self._held.close()
+            self._held = None
         if not self.id:
-            for path in self._made:
+            for path in filter(os.path.exists, self._made):
                 os.rmdir(path) if os.path.isdir(path) else os.unlink(path)
         os.close(self._lock)
         self._lock = None
 
-    def _recognise(self, identity: dict[str, Any]) -> None:
+    def _recognise(self, identity: dict[str, Any]) -> bool:
+        """Whether the stream that is there is this one; if not, it never got anywhere."""
         was, where = self.identity(), self.store.shown("tidelog.json")
         self.id = was.pop("id")
         version = was.pop("format")
@@ -168,16 +205,23 @@ class Checkpoint:
                 " finish with the version that started it, or start with a new checkpoint"
             )
         identity = json.loads(json.dumps(identity))
-        for name in {**identity, **was}:
-            if was.get(name) != identity.get(name):
-                raise Refused(_difference(name, was.get(name), identity.get(name), self.store))
+        changes = [name for name in {**identity, **was} if was.get(name) != identity.get(name)]
+        self._renewed = bool(changes) and TIMES.issuperset(changes) and not self._numbers()
+        if changes and not self._renewed:
+            name = changes[0]
+            raise Refused(_difference(name, was.get(name), identity.get(name), self.store))
+        return not self._renewed
 
-    def _last(self) -> Commit | None:
-        numbers = [
+    def _numbers(self) -> list[int]:
+        """Of the batches that are committed."""
+        return [
             int(entry.name.removesuffix(".json"))
             for entry in self.store.entries("commits")
             if entry.name.removesuffix(".json").isdecimal()
         ]
+
+    def _last(self) -> Commit | None:
+        numbers = self._numbers()
         if not numbers:
             return None
         commit = self.commit(max(numbers))
@@ -229,13 +273,23 @@ def _difference(name: str, was: Any, now: Any, store: Store) -> str:
     what = {"program": "the rules are", "queries": "the queries are", "inputs": "the inputs are"}
     remedy = "start with a new checkpoint, or go back"
     if name == "program":
-        lines = set(str(was).splitlines()) ^ set(str(now).splitlines())
-        example = next(
-            (line for line in (*str(now).splitlines(), *str(was).splitlines()) if line in lines), ""
-        )
-        return f"{store.name} was started with other rules ({example}): {remedy}"
+        return f"{store.name} was started with other rules: {changed(str(was), str(now))}; {remedy}"
     said = f"{what.get(name, f'{name} is')} {_short(now)} and was"
     return f"{store.name} was started differently: {said} {_short(was)}; {remedy}"
+
+
+def changed(was: str, now: str) -> str:
+    """The first line of a text that is gone, and the first that is new.
+
+    >>> changed("a.\\nb.", "a.\\nc.")
+    'there was b., and now there is c.'
+    """
+    old, new = was.splitlines(), now.splitlines()
+    gone = next((line for line in old if line not in new), None)
+    added = next((line for line in new if line not in old), None)
+    parts = [f"there was {gone}"] if gone else []
+    parts += [f"now there is {added}"] if added else []
+    return ", and ".join(parts) or "their order is another"
 
 
 def _short(value: Any) -> str:

@@ -9,21 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar, assert_never
+from typing import Any, Generic, TypeVar, assert_never
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tidelog.analysis.definitive import Pending
+from tidelog.data.letters import refuse_useless
 from tidelog.errors import DataError
-from tidelog.evaluation.spark.sources import Inputs
+from tidelog.evaluation.spark.sources import NO_PATTERNS, Inputs, TimeLimits
 from tidelog.pipeline.commit import Checkpoint, Commit, StatePart
 from tidelog.pipeline.modes import EVER, Derived, Mode
 from tidelog.pipeline.places import Arrived, Driver, Executors, Place, SparkAnswers, configure
 from tidelog.pipeline.plan import PipelinePlan
 from tidelog.pipeline.state import StateFiles, chunks_of
-from tidelog.streaming.clock import Clock
+from tidelog.streaming.clock import Clock, first_in_time
 from tidelog.streaming.sinks.sink import BatchAnswers, LocalAnswers, Sink
 
 # Rows of facts and rows of state up to which a batch is done in the driver.
@@ -50,6 +51,7 @@ class Pipeline(Generic[S]):
     constant: dict[str, pa.Table]  # answers of queries that rest on nothing with a time
     told: Callable[[Commit], None]
     partitions: int
+    finite: bool = False  # all input is there from the start, and comes in one batch
 
     def batch(self, rows: DataFrame | None, number: int) -> None:
         """Do a batch and commit it; without rows, the last one: no more input will come."""
@@ -75,18 +77,29 @@ class Pipeline(Generic[S]):
                     place.take_in(before)
             derived = self._advance(place, step, clock, parts)
             # Write: dead letters, answers, state.
-            self._write_dead_letters(place, number, arrived)
+            unused = self._write_dead_letters(place, number, arrived)
+            if self.finite and last is None:
+                refuse_useless(arrived.useless, unused)
             counts = self._write_answers(place, number)
             state = self._write_state(place, number, parts, derived)
         finally:
             place.release()
         # Commit: once that is written, the batch is done.
-        commit = self._commit(number, last, derived, arrived, counts, state)
+        commit = self._commit(number, last, derived, arrived, counts, state, unused)
         self.checkpoint.write(commit)
         self.checkpoint.sweep(commit, last)
         if self.sink.reads_back:
             self.checkpoint.store.delete("answers", str(number))
         self.told(commit)
+
+    @property
+    def limits(self) -> TimeLimits:
+        """The ticks that facts of the next batch may have, as far as that is known before it."""
+        clock = Clock() if self.checkpoint.last is None else self.checkpoint.last.clock
+        first, jump = first_in_time(clock.tin), self.plan.options.max_jump
+        if jump is None:
+            return TimeLimits(first)
+        return TimeLimits(first, max((t + jump for t in clock.seen.values()), default=first - 1))
 
     def _is_done(self, number: int, last: Commit | None, *, closing: bool) -> bool:
         """Whether a batch was committed before; DataError when it cannot be the next one."""
@@ -181,12 +194,17 @@ class Pipeline(Generic[S]):
 
     # Writing
 
-    def _write_dead_letters(self, place: Place, number: int, arrived: Arrived) -> None:
-        if arrived.late + arrived.dead:
-            store = self.checkpoint.store
-            store.make("dead_letters")
-            place.dead_letters(("dead_letters", f".batch={number}"))
-            store.rename(("dead_letters", f".batch={number}"), ("dead_letters", f"batch={number}"))
+    def _write_dead_letters(
+        self, place: Place, number: int, arrived: Arrived
+    ) -> list[dict[str, Any]]:
+        """Put the rows aside that are not used; the first of them."""
+        if not arrived.late + arrived.dead:
+            return []
+        store = self.checkpoint.store
+        store.make("dead_letters")
+        first = place.dead_letters(("dead_letters", f".batch={number}"))
+        store.rename(("dead_letters", f".batch={number}"), ("dead_letters", f"batch={number}"))
+        return first
 
     def _write_answers(self, place: Place, number: int) -> dict[str, int]:
         """Give the answers of a batch to the sink; how many there are, by query."""
@@ -210,11 +228,12 @@ class Pipeline(Generic[S]):
     def _read_back(self, number: int, answers: dict[str, BatchAnswers]) -> dict[str, BatchAnswers]:
         """The same answers, from files of the checkpoint."""
         store = self.checkpoint.store
+        reader = self.spark.read.options(**NO_PATTERNS)
         stored: dict[str, BatchAnswers] = {}
         for i, (query, rows) in enumerate(answers.items()):
             place = ("answers", str(number), str(i))
             rows.save("parquet", store, place)
-            stored[query] = SparkAnswers(self.spark.read.parquet(store.path(*place)))
+            stored[query] = SparkAnswers(reader.parquet(store.path(*place)))
         return stored
 
     def _write_state(
@@ -242,6 +261,7 @@ class Pipeline(Generic[S]):
         arrived: Arrived,
         counts: dict[str, int],
         state: tuple[StatePart, ...],
+        unused: list[dict[str, Any]],
     ) -> Commit:
         """What holds once the batch is done, and the totals since the first batch."""
         before = Commit(-1, Clock(), None) if last is None else last
@@ -258,6 +278,7 @@ class Pipeline(Generic[S]):
             totals={name: before.totals.get(name, 0) + n for name, n in totals.items()},
             answered={query: before.answered.get(query, 0) + n for query, n in counts.items()},
             pending=derived.pending,
+            unused=tuple(unused),
         )
 
     # Around the batches

@@ -30,6 +30,7 @@ class Board:
     def __init__(self, publisher: Publisher, pipeline: AnyPipeline) -> None:
         self.publisher, self.id = publisher, pipeline.checkpoint.id
         self.places = pipeline.plan.rows.places
+        self.ticks, self.tick = pipeline.plan.options.ticks, pipeline.plan.options.tick
         self.commit = pipeline.checkpoint.last
         pipeline.told = self._also(pipeline.told)
         self.committed: float | None = None  # when, in seconds since 1970
@@ -128,13 +129,24 @@ class Board:
             yield one(name, "gauge", help_, count)
         batch = ("tidelog_batch_answers", "gauge", "Answers of the last batch.", "query")
         yield each(*batch, commit.answers)
-        yield one("tidelog_tin", "gauge", "The tick up to which all has arrived.", clock.tin)
-        yield one("tidelog_tout", "gauge", "The tick up to which all is answered.", commit.tout)
-        seen = ("tidelog_seen_tick", "gauge", "The greatest tick seen.", "input")
+        long = "" if self.ticks is None else f" Ticks are {self.tick} long."
+        complete = f"The tick up to which all has arrived.{long}"
+        yield one("tidelog_tin", "gauge", complete, clock.tin)
+        answered = f"The tick up to which all is answered.{long}"
+        yield one("tidelog_tout", "gauge", answered, commit.tout)
+        if self.ticks is not None:
+            for name, tick, what in (
+                ("tidelog_tin_timestamp_seconds", clock.tin, "has arrived"),
+                ("tidelog_tout_timestamp_seconds", commit.tout, "is answered"),
+            ):
+                seconds = None if tick is None else self.ticks.micros(tick) / 1e6
+                help_ = f"When the tick starts up to which all {what}, in seconds since 1970."
+                yield one(name, "gauge", help_, seconds)
+        seen = ("tidelog_seen_tick", "gauge", f"The greatest tick seen.{long}", "input")
         yield each(*seen, clock.seen)
         last = max(clock.seen.values(), default=None)
         lag = None if last is None or commit.tout is None else last - commit.tout
-        yield one("tidelog_lag_ticks", "gauge", "The greatest tick seen, less tout.", lag)
+        yield one("tidelog_lag_ticks", "gauge", f"The greatest tick seen, less tout.{long}", lag)
         pending = "Answers that may still come, where the stream knows them."
         yield one("tidelog_pending_answers", "gauge", pending, commit.pending)
         yield from self._state(commit)

@@ -6,38 +6,32 @@ derived from them, and write answers, state and dead letters.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import TypeAlias
-from urllib.parse import unquote
+from typing import Any, TypeAlias
 
 import duckdb
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
+from tidelog.data.letters import SHOWN, DeadLetter
 from tidelog.data.packed import COUNT, unpack_sql
-from tidelog.data.writers import timestamps
+from tidelog.data.ticks import Range, time_text
+from tidelog.data.writers import csv_lines, json_lines, timestamps
 from tidelog.evaluation.rows import Relation
 from tidelog.evaluation.spark.answers import unpacked
 from tidelog.evaluation.spark.sources import Inputs
-from tidelog.language.program import TIME_COLUMN
+from tidelog.language.program import TIME_COLUMN, TIME_MAX
 from tidelog.pipeline.plan import PipelinePlan
 from tidelog.pipeline.store import Store
-from tidelog.streaming.clock import Clock, first_in_time
+from tidelog.streaming.clock import Clock, came_late, first_in_time, ticks_that_matter
+from tidelog.streaming.options import StreamOptions
 from tidelog.streaming.sinks.sink import BatchAnswers, FileStore, LocalAnswers
 
 # Rows of state that one file may hold.
 FILE_ROWS = 1_000_000
-
-_STAMPS = "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]XXX"
-_OPTIONS = {
-    "csv": {"header": "true", "escape": '"', "timestampFormat": _STAMPS},
-    "json": {"ignoreNullFields": "false", "timestampFormat": _STAMPS},
-    "parquet": {},
-}
 
 
 @dataclass
@@ -49,6 +43,7 @@ class Arrived:
     dead: int = 0  # unreadable, or too far ahead
     first: int | None = None  # the least tick of a fact
     seen: dict[str, int] = field(default_factory=dict)  # the greatest, by input
+    useless: dict[str, int] = field(default_factory=dict)  # rows of inputs without a single fact
 
     def add(
         self, name: str, facts: int, late: int, rows: int, first: int | None, last: int | None
@@ -56,6 +51,8 @@ class Arrived:
         self.facts += facts
         self.late += late
         self.dead += rows - facts - late
+        if not facts + late:
+            self.useless[name] = rows
         if first is not None and last is not None:
             self.seen[name] = last
             self.first = first if self.first is None else min(self.first, first)
@@ -76,8 +73,36 @@ class FactTest:
     """SQL that says which rows are facts, the same for DuckDB and Spark."""
 
     before: Clock
-    max_jump: int | None
+    options: StreamOptions
+    changed: str | None = None  # the queries that a late fact could have changed
     limit: int | None = None  # ticks above it are too far ahead
+
+    @staticmethod
+    def of(plan: PipelinePlan, inputs: Inputs, before: Clock) -> FactTest:
+        """The test for a batch after which the clock is no longer what it was before."""
+        if before.tin is None or before.first is None or not plan.asking_for_absence:
+            return FactTest(before, plan.options)
+        published = Range(plan.pace.first_answer(before.first), before.tin)
+        sources = plan.work.core.input_of
+        cases: list[str] = []
+        for name in (name for name in inputs.names if name in sources):
+            named: list[str] = []
+            for query, deps in plan.asking_for_absence.items():
+                ticks = ticks_that_matter(deps, sources[name].name, published)
+                ticks &= Range(-TIME_MAX, TIME_MAX)
+                if not ticks.empty:
+                    ends = f"{int(ticks.low)} AND {int(ticks.high)}"
+                    named.append(f"CASE WHEN t BETWEEN {ends} THEN '{query}' END")
+            if named:
+                cases.append(
+                    f"WHEN tag = {inputs.tag(name)} THEN concat_ws(', ', {', '.join(named)})"
+                )
+        changed = f"CASE {' '.join(cases)} ELSE '' END" if cases else None
+        return FactTest(before, plan.options, changed)
+
+    @property
+    def max_jump(self) -> int | None:
+        return self.options.max_jump
 
     @property
     def late(self) -> str:
@@ -101,11 +126,21 @@ class FactTest:
 
     @property
     def reason(self) -> str:
-        late = f"' came after everything up to {self.before.tin} had arrived'"
-        ahead = f"' is more than {self.max_jump} ahead of {self.limit}'"
+        ticks = self.options.ticks
+        limit = "" if self.limit is None else time_text(self.limit, ticks)
+        late = came_late(self.before.tin, ticks)
+        jump = f"{self.max_jump}" if ticks is None else f"{self.max_jump} ticks"
+        ahead = f"is more than {jump} ahead of {limit}"
+        # Where ticks have a length, the time is in the row, as it came.
+        tick = "concat('tick ', t)" if ticks is None else "'its time'"
+        told = "''"
+        if self.changed is not None:
+            named = f"concat('; it could have changed ', {self.changed})"
+            told = f"CASE WHEN ({self.changed}) <> '' THEN {named} ELSE '' END"
         return (
-            f"coalesce(problem, CASE WHEN {self.late} THEN concat('late: tick ', t, {late})"
-            f" ELSE concat('tick ', t, {ahead}) END)"
+            f"coalesce(problem, CASE WHEN {self.late}"
+            f" THEN concat('late: ', {tick}, ' {late}', {told})"
+            f" ELSE concat({tick}, ' {ahead}') END)"
         )
 
     def limit_by(self, ticks: Iterable[int]) -> None:
@@ -131,8 +166,40 @@ class SparkAnswers:
         return self.rows
 
     def save(self, format_: str, store: FileStore, place: tuple[str, ...]) -> None:
-        self.rows.write.format(format_).options(**_OPTIONS[format_]).save(store.path(*place))
-        store.delete(*place, "_SUCCESS")
+        path = store.path(*place)
+        if format_ == "parquet":
+            self.rows.write.parquet(path)
+        else:
+            # Spark would write values in its own way, and without the blanks around them.
+            self.rows.mapInArrow(_AsLines(format_), "value STRING").write.text(path)
+        _tidy(store, place, format_)
+
+
+def _tidy(store: FileStore, place: tuple[str, ...], format_: str) -> None:
+    """Of what Spark has written, leave the files that hold anything, under their own ending."""
+    for entry in store.entries(*place):
+        if not entry.size:
+            store.delete(*place, entry.name)
+        elif entry.name.endswith(".txt"):
+            own = entry.name.removesuffix("txt") + format_
+            store.rename((*place, entry.name), (*place, own))
+
+
+@dataclass(frozen=True)
+class _AsLines:
+    """Answers of a partition as lines, the same as anywhere else."""
+
+    format: str
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        begun = False
+        for batch in batches:
+            rows = pa.Table.from_batches([batch])
+            lines = list(csv_lines(rows) if self.format == "csv" else json_lines(None, rows))
+            if self.format == "csv" and begun:
+                del lines[0]  # the header is there
+            begun = True
+            yield pa.RecordBatch.from_arrays([pa.array(lines, pa.string())], names=["value"])
 
 
 class Driver:
@@ -156,7 +223,7 @@ class Driver:
 
     def take_in(self, before: Clock) -> Arrived:
         """Tell which rows are facts, and count them."""
-        self.test = test = FactTest(before, self.plan.options.max_jump)
+        self.test = test = FactTest.of(self.plan, self.inputs, before)
         if test.max_jump is not None:
             ticks = f"SELECT DISTINCT t FROM arriving WHERE {test.fine} ORDER BY t"
             test.limit_by(t for (t,) in self.connection.execute(ticks).fetchall())
@@ -206,27 +273,22 @@ class Driver:
         rows = self.connection.sql(select).to_arrow_table()
         LocalAnswers(rows).save("parquet", self.store, place)
 
-    def dead_letters(self, place: tuple[str, ...]) -> None:
-        """Write the rows that are no facts as JSON lines, with the reason."""
+    def dead_letters(self, place: tuple[str, ...]) -> list[dict[str, Any]]:
+        """Write the rows that are no facts as JSON lines, with the reason; the first of them."""
         unused = self.connection.sql(
             f"SELECT *, {self.test.reason} AS reason FROM arriving WHERE NOT ({self.test.fine})"
         ).to_arrow_table()
-        lines = []
-        for row in unused.to_pylist():
-            letter = {"predicate": None, "reason": row["reason"], "file": row["file"], "row": None}
-            if row["tag"] >= 0:
-                name = self.inputs.names[row["tag"]]
-                schema = self.inputs.schemas[name]
-                values = [row[slot] for slot in self.inputs.slots(name)]
-                letter |= {
-                    "predicate": name,
-                    "row": dict(zip(schema.names, [*values, row["t"]], strict=True)),
-                }
-            if letter["file"] is not None:
-                letter["file"] = unquote(letter["file"])
-            lines.append(json.dumps(letter, ensure_ascii=False))
-        data = "".join(f"{line}\n" for line in lines).encode()
-        self.store.write(data, *place, "part-00000.json")
+        letters = [
+            DeadLetter(
+                self.inputs.names[row["tag"]] if row["tag"] >= 0 else None,
+                row["reason"],
+                row["file"],
+                row["came"],
+            )
+            for row in unused.to_pylist()
+        ]
+        self.store.write(b"".join(letter.line() for letter in letters), *place, "part-00000.json")
+        return [letter.as_json() for letter in letters[:SHOWN]]
 
     def release(self) -> None:
         """Nothing of it is needed any more."""
@@ -261,7 +323,7 @@ class Executors:
     def take_in(self, before: Clock) -> Arrived:
         """Read, count and pack, all in one pass."""
         assert self.rows is not None
-        self.test = test = FactTest(before, self.plan.options.max_jump)
+        self.test = test = FactTest.of(self.plan, self.inputs, before)
         if test.max_jump is not None:
             ticks = self.rows.where(test.fine).select("t").distinct().sort("t")
             test.limit_by(row.t for row in ticks.toLocalIterator())
@@ -307,30 +369,29 @@ class Executors:
         spread = rows.coalesce(files).sortWithinPartitions("tab", "c")
         SparkAnswers(spread).save("parquet", self.store, place)
 
-    def dead_letters(self, place: tuple[str, ...]) -> None:
-        """Write the rows that are no facts as JSON lines, with the reason."""
+    def dead_letters(self, place: tuple[str, ...]) -> list[dict[str, Any]]:
+        """Write the rows that are no facts as JSON lines, with the reason; the first of them."""
         assert self.rows is not None
         predicate: Column = F.lit(None)
-        row: Column = F.lit(None)
         for name in self.inputs.names:
-            schema = self.inputs.schemas[name]
-            values = [
-                F.col(slot).alias(column.name)
-                for column, slot in zip(schema.columns, self.inputs.slots(name), strict=True)
-            ]
-            text = F.to_json(
-                F.struct(*values, F.col("t").alias(str(schema.time))), {"ignoreNullFields": "false"}
-            )
-            here = F.col("tag") == self.inputs.tag(name)
-            predicate = F.when(here, name).otherwise(predicate)
-            row = F.when(here, text).otherwise(row)
+            predicate = F.when(F.col("tag") == self.inputs.tag(name), name).otherwise(predicate)
+        came, is_text = F.parse_json("came"), F.col("came").startswith('"')
         letters = self.rows.where(f"NOT ({self.test.fine})").select(
             predicate.alias("predicate"),
             F.expr(self.test.reason).alias("reason"),
-            F.url_decode("file").alias("file"),
-            F.parse_json(row).alias("row"),
+            "file",
+            F.when(~is_text, came).alias("row"),
+            F.when(is_text, F.variant_get(came, "$", "string")).alias("text"),
         )
-        SparkAnswers(letters).save("json", self.store, place)
+        letters.write.option("ignoreNullFields", "false").json(self.store.path(*place))
+        _tidy(self.store, place, "json")
+        return [
+            DeadLetter(name, reason, file, came).as_json()
+            for name, reason, file, came in self.rows.where(f"NOT ({self.test.fine})")
+            .select(predicate, F.expr(self.test.reason), "file", "came")
+            .limit(SHOWN)
+            .collect()
+        ]
 
     def release(self) -> None:
         """Nothing of it is needed any more."""

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeAlias, assert_never
 
 import pyarrow as pa
 
-from tidelog.analysis.dependencies import dependencies
+from tidelog.analysis.dependencies import Dependencies, dependencies
 from tidelog.analysis.passes import passes
 from tidelog.data.schema import Schema, schemas
 from tidelog.errors import DataError
@@ -143,7 +143,7 @@ class PipelinePlan:
     @cached_property
     def inputs(self) -> dict[str, Schema]:
         """The inputs with a time that the queries need; a clock starts with any of them."""
-        known = schemas(self.program)
+        known = schemas(self.program, self.queries)
         if self.clocks:
             return {name: schema for name, schema in known.items() if schema.time is not None}
         return {p.base: known[p.base] for p in self.work.core.inputs if p.temporal}
@@ -153,6 +153,13 @@ class PipelinePlan:
         """The clocks that the queries need."""
         needed = {p.base for p in self.work.core.inputs}
         return tuple(name for name in self.program.clocks if name in needed)
+
+    @cached_property
+    def asking_for_absence(self) -> dict[str, Dependencies]:
+        """What each query needs that a late fact could make wrong, not only miss something."""
+        needed = passes(self.program, self.queries)
+        each = {query: needed.dependencies_of(query) for query in self.queries}
+        return {query: deps for query, deps in each.items() if deps.negated}
 
     @property
     def pace(self) -> Pace:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
+from os import PathLike
 from typing import Protocol, TypeAlias, assert_never
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from tidelog.errors import DataError
+from tidelog.data.readers.places import FactsPath, PathText, paths_of
+from tidelog.errors import DataError, warn_missing
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.spark.given import Given
 from tidelog.evaluation.spark.kernel import Kernel
 from tidelog.evaluation.spark.shipping import check_shared, prepare
-from tidelog.evaluation.spark.sources import Files, Frames, Inputs
+from tidelog.evaluation.spark.sources import Files, Frames, Inputs, TimeLimits
 from tidelog.language.program import Row
 from tidelog.pipeline.commit import Checkpoint, Commit
 from tidelog.pipeline.loop import Pipeline
@@ -36,36 +37,56 @@ class FactSource(Protocol):
     def stream(self) -> DataFrame:
         """The streaming DataFrame that Spark cuts into batches."""
 
-    def batch(self, frame: DataFrame) -> DataFrame:
-        """The rows of one of its batches."""
+    def batch(self, frame: DataFrame, limits: TimeLimits) -> DataFrame:
+        """The rows of one of its batches; those that may not be used are kept as they came."""
 
 
 def streams_of(
-    inputs: Mapping[str, DataFrame] | str | os.PathLike[str],
-) -> tuple[Mapping[str, DataFrame], str | None]:
-    """Streaming DataFrames by input, or a folder of facts; DataError for a finite one."""
+    inputs: Mapping[str, DataFrame | PathText] | PathText | Sequence[PathText],
+) -> tuple[Mapping[str, DataFrame], tuple[FactsPath, ...]]:
+    """Streaming DataFrames by input, or files and folders of facts; DataError for a finite one."""
     if not isinstance(inputs, Mapping):
-        return {}, str(inputs)
+        return {}, paths_of(inputs)
+    paths = {name: path for name, path in inputs.items() if isinstance(path, (str, PathLike))}
+    if paths and len(paths) < len(inputs):
+        raise DataError("inputs are streaming DataFrames or paths, not some of both")
+    if paths:
+        return {}, paths_of(paths)
+    frames: dict[str, DataFrame] = {}
     for name, frame in inputs.items():
+        if not isinstance(frame, DataFrame):
+            raise DataError(
+                f"input `{name}` is {type(frame).__name__}: a streaming DataFrame or a path is"
+                " expected"
+            )
+        frames[name] = frame
         if not frame.isStreaming:
             raise DataError(
                 f"input `{name}` is not a streaming DataFrame: read it with spark.readStream, or"
                 " ask `query` for finite facts"
             )
-    return inputs, None
+    return frames, ()
 
 
 def source_of(
     spark: SparkSession,
     plan: PipelinePlan,
     frames: Mapping[str, DataFrame],
-    folder: str | None,
+    paths: tuple[FactsPath, ...],
     files_per_batch: int | None,
+    seen: Container[str],
 ) -> FactSource:
-    """Where a plan's facts come from; DataError when an input that it needs has no stream."""
+    """Where a plan's facts come from; DataError when an input that it needs has no stream.
+
+    A warning names an input that has no file, unless facts of it were seen before.
+    """
     inputs = Inputs(plan.inputs, plan.options.ticks)
-    if folder is not None:
-        return Files(spark, plan.program, folder, inputs, files_per_batch)
+    if paths:
+        files = Files(spark, plan.program, paths, inputs, files_per_batch)
+        for name in files.missing():
+            if name not in seen:
+                warn_missing(name, plan.queries)
+        return files
     for name in sorted(set(plan.inputs) - set(frames)):
         raise DataError(f"no stream for input `{name}`, which {', '.join(plan.queries)} needs")
     return Frames(frames, inputs)
@@ -81,6 +102,7 @@ def start(
     *,
     partitions: int | None,
     memory: str,
+    finite: bool = False,
 ) -> AnyPipeline:
     """A pipeline that is ready for its next batch; Refused, with nothing touched, if it is not."""
     try:
@@ -92,7 +114,7 @@ def start(
     count = partitions or spark.sparkContext.defaultParallelism
     inputs = Inputs(plan.inputs, plan.options.ticks)
     state = StateFiles(point.store, plan.rows)
-    rest = (inputs, state, point, sink, _constant(plan, given), told, count)
+    rest = (inputs, state, point, sink, _constant(plan, given), told, count, finite)
     match plan.work:
         case OfflineWork() as work:
             sent = {n: table for n, table in given.rigid.items() if n in work.layout.rigid}

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from tidelog.analysis.dependencies import Dependencies
-from tidelog.evaluation.ranges import EMPTY, Range
+from tidelog.data.ticks import ALWAYS, EMPTY, Range, Ticks, time_text
 from tidelog.language.graph import Bound
 from tidelog.language.program import TIME_MAX
 from tidelog.streaming.schedule import Schedule
@@ -22,6 +22,16 @@ from tidelog.streaming.schedule import Schedule
 def first_in_time(tin: int | None) -> int:
     """The least tick that is not late when everything up to tin has arrived."""
     return -TIME_MAX if tin is None else tin + 1
+
+
+def came_late(tin: int | None, ticks: Ticks | None) -> str:
+    """What is said of a late fact.
+
+    >>> came_late(5, None)
+    'came after everything up to 5 had arrived'
+    """
+    until = "nothing" if tin is None else time_text(tin, ticks)
+    return f"came after everything up to {until} had arrived"
 
 
 @dataclass(frozen=True)
@@ -98,24 +108,23 @@ def last_safe(deps: Dependencies, query: str, tin: int) -> Bound:
     return last if deps.safe_at(query, -TIME_MAX) <= tin else -math.inf
 
 
-def could_change(deps: Dependencies, name: str, ticks: Iterable[int], published: Range) -> bool:
-    """Whether one more fact of an input, at some tick, could change what is published of a query.
+def ticks_that_matter(deps: Dependencies, name: str, published: Range) -> Range:
+    """Where one more fact of an input could change the answers of a query that are published.
 
     >>> from tidelog.analysis.dependencies import dependencies
     >>> from tidelog.language.checks import check
     >>> from tidelog.logic.normalise import core
     >>> program = check("P @ T :- F @ T, not E @ T-3.").program
-    >>> deps = dependencies(core(program), ["P"])
-    >>> could_change(deps, "E", [5], Range(0, 7)), could_change(deps, "E", [5], Range(0, 8))
-    (False, True)
+    >>> ticks_that_matter(dependencies(core(program), ["P"]), "E", Range(0, 7))
+    Range(low=-3, high=4)
     """
     if name not in deps.core.predicates:
-        return False
+        return EMPTY
     # Over a fixed tick, or without a time, a fact reaches answers at any time.
     if any(edge.offset is None and deps.phi[edge.body] > -math.inf for edge in deps.edges):
-        return True
+        return ALWAYS
     reach = deps.offsets[name]
-    return any(not (Range(tick - reach.high, tick - reach.low) & published).empty for tick in ticks)
+    return Range(published.low + reach.low, published.high + reach.high)
 
 
 @dataclass(frozen=True)

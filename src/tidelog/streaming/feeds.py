@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from tidelog.data.readers.json import parse_line, predicate_of, tick_value, typed_values
+from tidelog.data.letters import DeadLetter
+from tidelog.data.readers.json import (
+    line_as_json,
+    parse_line,
+    predicate_of,
+    tick_value,
+    typed_values,
+)
 from tidelog.data.schema import Schema
 from tidelog.data.ticks import Ticks
-from tidelog.errors import DataError
 from tidelog.evaluation.duckdb import Engine
 from tidelog.language.program import TIME_COLUMN
-from tidelog.streaming.clock import Pace
+from tidelog.streaming.clock import Pace, came_late, first_in_time
 
 Push: TypeAlias = "tuple[int, dict[str, pa.Table | list[tuple[Any, ...]]]]"
 
@@ -23,9 +30,12 @@ PUSH = 100_000
 
 
 def from_files(
-    engine: Engine, inputs: Mapping[str, Schema], after: int | None = None
+    engine: Engine,
+    inputs: Mapping[str, Schema],
+    after: int | None = None,
+    until: float = math.inf,
 ) -> Iterator[Push]:
-    """The facts of a loaded engine, many ticks a push; those after a tick, if one is given."""
+    """The facts of a loaded engine, many ticks a push; those after a tick and up to one."""
     ranges = [engine.loaded[name].range for name in inputs if not engine.loaded[name].range.empty]
     if not ranges:
         return
@@ -33,6 +43,7 @@ def from_files(
     total = sum(engine.one(f"SELECT count(*) FROM {engine.loaded[n].view}")[0] for n in inputs)
     width = max(1, (high - low + 1) * PUSH // max(total, 1))
     low = low if after is None else max(low, after + 1)
+    high = int(min(high, until))
     while low <= high:
         last = min(high, low + width - 1)
         facts: dict[str, pa.Table | list[tuple[Any, ...]]] = {}
@@ -50,7 +61,8 @@ def from_files(
 class Lines:
     """JSON lines as they come; a tick is complete once every input has lines of a later one.
 
-    `{"time": 7}` alone says that everything before 7 has arrived.
+    `{"time": 7}` alone says that everything before 7 has arrived. Lines that cannot be used go
+    `aside`; `late` has those that come too late as they came, by what is read from them.
     """
 
     inputs: Mapping[str, Schema]
@@ -60,6 +72,8 @@ class Lines:
     seen: dict[str, int] = field(default_factory=dict)
     tin: int | None = None
     taken: int = 0  # lines that are in a push
+    aside: list[DeadLetter] = field(default_factory=list)
+    late: dict[tuple[str, tuple[Any, ...]], DeadLetter] = field(default_factory=dict)
 
     def pushes(self, lines: Iterable[bytes]) -> Iterator[Push]:
         """A push whenever time moves on; what is left at the end comes with the last tick."""
@@ -68,12 +82,12 @@ class Lines:
             if not line.strip() or number <= self.taken:
                 continue
             read = self._line(line, f"<stdin>:{number}")
+            if read is None:
+                continue
             if isinstance(read, int):
                 tin: int | None = read - 1
             else:
                 name, row = read
-                if name not in self.inputs:
-                    continue
                 rows = waiting.setdefault(name, [])
                 assert isinstance(rows, list)
                 rows.append(row)
@@ -88,8 +102,9 @@ class Lines:
             before = [] if self.tin is None else [self.tin + self.pace.lateness]
             yield max([last, *before]), waiting
 
-    def _line(self, line: bytes, where: str) -> int | tuple[str, tuple[Any, ...]]:
+    def _line(self, line: bytes, where: str) -> int | tuple[str, tuple[Any, ...]] | None:
         """A fact and what it is of, or the tick before which everything has arrived."""
+        name = None
         try:
             record = parse_line(line)
             if list(record) == [TIME_COLUMN]:
@@ -101,8 +116,13 @@ class Lines:
             if schema.time is None:
                 raise ValueError(f"`{name}` is rigid: give its facts with --rigid")
             row = typed_values(record, schema, self.ticks)
-            if row[-1] is None:
-                raise ValueError(f"column `{schema.time}`: no value")
+            if name not in self.inputs:
+                return None
+            if row[-1] < first_in_time(self.tin):
+                what = f"tick {row[-1]}" if self.ticks is None else "its time"
+                reason = f"late: {what} {came_late(self.tin, self.ticks)}"
+                self.late[name, row] = DeadLetter(name, reason, where, line_as_json(line))
             return name, row
         except ValueError as error:
-            raise DataError(f"{where}: {error}") from None
+            self.aside.append(DeadLetter(name, str(error), where, line_as_json(line)))
+            return None

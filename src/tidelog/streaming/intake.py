@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from tidelog.data.readers.memory import RowsLike, in_memory, typed_table
+from tidelog.data.readers.memory import RowsLike, in_memory, positioned, typed_table
 from tidelog.data.schema import Schema
+from tidelog.data.ticks import Ticks
 from tidelog.data.types import PYTHON_TYPES
+from tidelog.errors import DataError
 from tidelog.language.program import TIME_MAX, Row, Type
 
 
 class Intake:
     """Reads the facts of one input."""
 
-    def __init__(self, schema: Schema) -> None:
-        self.schema = schema
+    def __init__(self, schema: Schema, ticks: Ticks | None = None) -> None:
+        self.schema, self.ticks = schema, ticks
         types = [column.type or Type.TEXT for column in schema.columns]
         self.without_time = tuple(PYTHON_TYPES[type_] for type_ in types)
-        self.with_time = (*self.without_time, int)
+        # Where ticks have a length, a row has a timestamp, which takes a closer look.
+        self.with_time = (*self.without_time, int if ticks is None else None)
         # Values that need a closer look: integers may be large, texts half, floats not numbers.
         self.texts = [i for i, type_ in enumerate(types) if type_ is Type.TEXT]
         self.numbers = [i for i, type_ in enumerate(types) if type_ is Type.INT]
@@ -39,19 +43,32 @@ class Intake:
             groups = self._grouped(rows, tick)
             if groups is not None and all(map(self._plain, groups.values())):
                 return {time: group for time, group in groups.items() if group}
-            wanted = len(self.schema.columns)
-            rows = [
-                (*row, tick) if isinstance(row, (tuple, list)) and len(row) == wanted else row
-                for row in rows
-            ]
+            rows = [self._timed(i, row, tick) for i, row in enumerate(rows, 1)]
+            return by_time(typed_table(in_memory(self.schema, rows, None), self.schema))
         return by_time(self.table(rows))
+
+    def _timed(self, number: int, row: Any, tick: int) -> Any:
+        """A row with its tick."""
+        size = len(self.schema.columns)
+        if isinstance(row, Mapping):
+            row = positioned(self.schema, row, number, {str(self.schema.time): None})
+            if row[-1] is None:
+                row = row[:-1]
+        if not isinstance(row, (tuple, list)) or len(row) not in (size, size + 1):
+            return row
+        if len(row) == size:
+            return (*row, tick)
+        if self.ticks is None or row[-1] is None:
+            return row
+        try:
+            return (*row[:-1], self.ticks.tick(row[-1]))
+        except ValueError as error:
+            where = f"facts of `{self.schema.predicate}`, row {number}"
+            raise DataError(f"{where}: column `{self.schema.time}`: {error}") from None
 
     def table(self, rows: RowsLike) -> pa.Table:
         """Facts as Arrow; a row with a NULL or a float that is not a number is none."""
-        table = typed_table(in_memory(self.schema, rows, None), self.schema)
-        for i in self.floats:
-            table = table.filter(pc.invert(pc.is_nan(table.column(i))))
-        return table
+        return typed_table(in_memory(self.schema, rows, self.ticks), self.schema, self.ticks)
 
     def _grouped(self, rows: Any, tick: int) -> dict[int, list[Row]] | None:
         """Tuples of exactly the right types, by time; None when there is anything else."""
@@ -77,8 +94,13 @@ class Intake:
         return (
             all(row[i].isascii() for i in self.texts for row in rows)
             and all(-(2**63) <= row[i] < 2**63 for i in self.numbers for row in rows)
-            and all(row[i] == row[i] for i in self.floats for row in rows)
+            and all(_is_plain(row[i]) for i in self.floats for row in rows)
         )
+
+
+def _is_plain(value: float) -> bool:
+    """Whether a float is a number, and no zero with a sign."""
+    return value == value and (value != 0 or math.copysign(1, value) > 0)
 
 
 def by_time(table: pa.Table) -> dict[int, list[Row]]:

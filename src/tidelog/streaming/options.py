@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
-from tidelog.data.ticks import Ticks
+from tidelog.data.ticks import Duration, Ticks, duration_text, in_ticks
+from tidelog.evaluation.engine import Moment, as_tick
 
 StreamMode: TypeAlias = Literal["offline", "online"]
 Emit: TypeAlias = Literal["definitive", "eager"]
@@ -36,6 +38,35 @@ class StreamOptions:
     tick: str | None = None  # the length of a tick, where times are timestamps
     origin: str | None = None  # when tick 0 starts
     timestamps: bool = True  # with a tick length, whether answers have timestamps too
+
+    @staticmethod
+    def of(
+        tick: str | timedelta | None,
+        origin: str | datetime | None,
+        lateness: Duration = 0,
+        max_jump: Duration | None = None,
+        from_: Moment | None = None,
+        **others: Any,
+    ) -> StreamOptions:
+        """Options as users give them: lengths of time for ticks, timestamps for times.
+
+        >>> StreamOptions.of("1m", None, lateness="5m").lateness
+        5
+        """
+        length = duration_text(tick)
+        ticks = None if length is None else Ticks.of(length, origin)
+        start = origin.isoformat() if isinstance(origin, datetime) else origin
+        first = as_tick(from_, ticks)
+        if isinstance(first, float):
+            raise ValueError("from_ is the first time of answers, and finite")
+        return StreamOptions(
+            lateness=in_ticks("lateness", lateness, ticks),
+            max_jump=None if max_jump is None else in_ticks("max_jump", max_jump, ticks),
+            from_=first,
+            tick=length,
+            origin=start,
+            **others,
+        )
 
     def __post_init__(self) -> None:
         _one_of("mode", self.mode, ("offline", "online"))

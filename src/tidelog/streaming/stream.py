@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from functools import cached_property
 from os import PathLike
 from typing import TypeAlias
@@ -15,11 +15,13 @@ import pyarrow.compute as pc
 from tidelog.analysis.definitive import Pending
 from tidelog.analysis.dependencies import Class, Dependencies
 from tidelog.analysis.passes import passes
+from tidelog.data import writers
 from tidelog.data.readers.memory import RowsLike
-from tidelog.data.schema import resolve, schemas
-from tidelog.data.ticks import Range
+from tidelog.data.schema import expect_program, expect_queries, resolve, schema_of, schemas
+from tidelog.data.ticks import Duration, Range, Ticks, time_text
 from tidelog.data.types import arrow_type
-from tidelog.errors import DataError
+from tidelog.errors import DataError, TidelogWarning, warn, warn_missing
+from tidelog.evaluation.engine import Moment, as_tick
 from tidelog.language.printer import print_program
 from tidelog.language.program import TIME_COLUMN, TIME_MAX, Program, Row
 from tidelog.logic.clause import Sign
@@ -27,7 +29,7 @@ from tidelog.streaming import offline
 from tidelog.streaming.algorithm import Algorithm, AnswerRows, RowsByTime
 from tidelog.streaming.blocking import BlockingAlgorithm
 from tidelog.streaming.cell_graph import fits
-from tidelog.streaming.clock import Pace, could_change, first_in_time
+from tidelog.streaming.clock import Pace, first_in_time, ticks_that_matter
 from tidelog.streaming.intake import Intake, by_time
 from tidelog.streaming.joins import at
 from tidelog.streaming.offline import OfflineAlgorithm
@@ -38,7 +40,7 @@ from tidelog.streaming.snapshot import State, as_facts, plain, plain_facts, read
 Late: TypeAlias = list[Row]
 
 
-class StreamWarning(UserWarning):
+class StreamWarning(TidelogWarning):
     """Something to know about a stream before it runs."""
 
 
@@ -65,6 +67,22 @@ class Step:
     history: int
     late: dict[str, Late] = field(default_factory=dict)
     could_change: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    ticks: Ticks | None = field(default=None, compare=False)
+
+    def __repr__(self) -> str:
+        """Where the stream stands, and how many answers came, in a line."""
+        counts = [f"{table.num_rows} {query}" for query, table in self.answers.items()]
+        return f"<step: {', '.join(counts)}; {stands(self.tin, self.tout, self.ticks)}>"
+
+
+def stands(tin: int | None, tout: int | None, ticks: Ticks | None) -> str:
+    """How far a stream has come, in words."""
+    if tin is None:
+        return "nothing is complete yet"
+    answered = (
+        "nothing answered yet" if tout is None else f"answered up to {time_text(tout, ticks)}"
+    )
+    return f"complete up to {time_text(tin, ticks)}, {answered}"
 
 
 class Stream:
@@ -93,25 +111,36 @@ class Stream:
     def __init__(
         self,
         program: Program,
-        queries: Iterable[str] | None = None,
+        queries: str | Iterable[str] | None = None,
         *,
         mode: StreamMode = "offline",
         emit: Emit = "definitive",
         history: History = "derived",
-        lateness: int = 0,
+        lateness: Duration = 0,
         rigid: Mapping[str, RowsLike] | None = None,
-        from_: int | None = None,
-        max_jump: int | None = None,
+        from_: Moment | None = None,
+        max_jump: Duration | None = None,
+        tick: str | timedelta | None = None,
+        origin: str | datetime | None = None,
+        timestamps: bool = True,
         budget: float = 10.0,
     ) -> None:
-        self.options = StreamOptions(mode, emit, history, lateness, (), max_jump, from_)
-        self.queries = tuple(queries) if queries is not None else program.outputs
-        for query in self.queries:
-            if query not in program.predicates:
-                raise ValueError(f"no predicate {query} in the rules")
+        expect_program(program)
+        self.options = StreamOptions.of(
+            tick,
+            origin,
+            lateness,
+            max_jump,
+            from_,
+            mode=mode,
+            emit=emit,
+            history=history,
+            timestamps=timestamps,
+        )
+        self.queries = expect_queries(program, queries)
         self.program = resolve(program, {})
         self.budget = budget
-        self.schemas = schemas(self.program)
+        self.schemas = schemas(self.program, self.queries)
         self.tin: int | None = None
         self.closed = False
         self._first: int | None = None  # first and last tick seen
@@ -120,14 +149,21 @@ class Stream:
         self._first_fact: int | None = None  # where clocks start
         self._ticking = False  # and whether that is settled
         self._waiting: dict[str, RowsByTime] = {}  # facts after tin
-        self._rigid = self._rigid_facts(rigid or {})
+        self._came: set[str] | None = set()  # inputs of which facts have come; None: not known
+        self._rigid = self._rigid_facts({} if rigid is None else rigid)
         self.deps = passes(self.program, self.queries).lean
         temporal = [p for p in self.deps.core.inputs if p.temporal]
         clocks = self.program.clocks
         self._sources = {p.base: p.name for p in temporal if p.base not in clocks}
         self._clocks = [p.name for p in temporal if p.base in clocks]
-        self._pace = Pace(tuple(self._sources), lateness, from_=from_)
-        self._intakes = {n: Intake(s) for n, s in self.schemas.items() if s.time is not None}
+        for predicate in self.deps.core.inputs:
+            if not predicate.temporal and predicate.base not in (*self._rigid, *program.heads):
+                warn_missing(predicate.base, self.queries)
+        options = self.options
+        self._pace = Pace(tuple(self._sources), options.lateness, from_=options.from_)
+        self._intakes = {
+            n: Intake(s, options.ticks) for n, s in self.schemas.items() if s.time is not None
+        }
         self._shapes = {query: self._shape(query) for query in self.queries}
         self._algorithm: Algorithm = self._start(self.deps)
         if self._clocks and isinstance(self._algorithm, BlockingAlgorithm):
@@ -141,23 +177,29 @@ class Stream:
         if not self.options.online:
             return OfflineAlgorithm(self.program, deps, rigid, eager=eager, strict=strict)
         if deps.cls is Class.BLOCKING or not fits(deps):
-            warn_growing(deps, stacklevel=4)
+            warn_growing(deps)
             return BlockingAlgorithm(
                 self.program, self.queries, rigid, eager=eager, budget=self.budget
             )
         return OnlineAlgorithm(deps, rigid, eager=eager)
 
-    def push(self, tick: int, facts: Mapping[str, RowsLike] | None = None) -> Step:
+    def push(self, tick: Moment, facts: Mapping[str, RowsLike] | None = None) -> Step:
         """Deliver a tick: everything up to tick - lateness has now arrived."""
         if self.closed:
             raise ValueError("the stream is closed")
-        if not -TIME_MAX <= tick <= TIME_MAX:
-            raise ValueError(f"tick {tick} does not fit 62 bits")
+        if not (facts is None or isinstance(facts, Mapping)):
+            raise ValueError(f"facts are a mapping from inputs to rows, not {type(facts).__name__}")
+        now = as_tick(tick, self.options.ticks)
+        if not isinstance(now, int) or isinstance(now, bool):
+            raise ValueError(f"a tick is a whole number or a timestamp, not {tick!r}")
+        tick = now
         tin = self._pace.complete(tick)
         if self.tin is not None and tin < self.tin:
             raise ValueError(f"tick {tick} comes after everything up to {self.tin} had arrived")
         late: dict[str, Late] = {}
         taken = [(name, self._read(name, rows, tick)) for name, rows in (facts or {}).items()]
+        if self._came is not None:
+            self._came |= (facts or {}).keys()
         for name, times in taken:
             back = self._take(name, times, tick)
             if back:
@@ -175,6 +217,9 @@ class Stream:
         if self.closed:
             raise ValueError("the stream is closed")
         self.closed = True
+        for name in self._sources if self._came is not None else ():
+            if name not in (*(self._came or ()), *self.program.heads):
+                warn_missing(name, self.queries)
         if self._last is None:
             return Step(self._tables(self._timeless()), None, None, 0)
         before = self.tin
@@ -184,7 +229,13 @@ class Stream:
             answers = self._advance(self._last)
         for query, rows in self._algorithm.close(self._last, self._low()).items():
             answers[query] = answers.get(query, set()) | rows
-        return Step(self._tables(answers), self._last, self._last, self._algorithm.history)
+        return Step(
+            self._tables(answers),
+            self._last,
+            self._last,
+            self._algorithm.history,
+            ticks=self.options.ticks,
+        )
 
     def _timeless(self) -> AnswerRows:
         """The answers that there are without any facts that have a time: those of rigid queries."""
@@ -250,6 +301,12 @@ class Stream:
         """
         return self._algorithm.pending(most)
 
+    def __repr__(self) -> str:
+        """What it answers, and how far it has come, in a line."""
+        told = "closed" if self.closed else stands(self.tin, self._tout(), self.options.ticks)
+        names = ", ".join(self.queries)
+        return f"<{self.options.mode} stream of {names}: {told}; {self.history} facts kept>"
+
     # Snapshots
 
     def snapshot(self, path: str | PathLike[str], note: object = None) -> None:
@@ -264,7 +321,7 @@ class Stream:
         if self.tin is not None or self.closed:
             raise ValueError("only a stream that has not begun can be restored")
         state = read(path, self._identity())
-        self.tin, self.closed = state["tin"], state["closed"]
+        self.tin, self.closed, self._came = state["tin"], state["closed"], None
         self._first, self._last, self._begun = state["first"], state["last"], state["begun"]
         self._first_fact, self._ticking = state.get("clock", (None, False))
         self._waiting = as_facts(state["waiting"])
@@ -296,6 +353,7 @@ class Stream:
             "lateness": known["lateness"],
             "from": known["from"],
             "max_jump": known["max_jump"],
+            **({} if known["tick"] is None else {"tick": [known["tick"], known["origin"]]}),
             "rigid facts": {name: plain(rows) for name, rows in sorted(self._rigid.items())},
         }
 
@@ -303,7 +361,7 @@ class Stream:
 
     def _rigid_facts(self, rigid: Mapping[str, RowsLike]) -> dict[str, set[Row]]:
         for name in rigid:
-            if name not in self.schemas or self.schemas[name].time is not None:
+            if schema_of(name, self.program, self.schemas, "rigid").time is not None:
                 raise DataError(f"`{name}` is not a rigid input of the rules")
         return {name: set(Intake(self.schemas[name]).rows(rows)) for name, rows in rigid.items()}
 
@@ -311,6 +369,7 @@ class Stream:
         """Facts by time; a large table that a wave can take as it is goes there at once."""
         intake = self._intakes.get(name)
         if intake is None:
+            schema_of(name, self.program, self.schemas, "facts")
             raise DataError(f"`{name}` is not a temporal input of the rules")
         if isinstance(self._algorithm, OfflineAlgorithm) and not isinstance(rows, (list, tuple)):
             table = intake.table(rows)
@@ -374,7 +433,8 @@ class Stream:
 
     def _step(self, answers: AnswerRows, late: dict[str, Late]) -> Step:
         tables, changed = self._tables(answers), self._could_change(late)
-        return Step(tables, self.tin, self._tout(), self.history, late, changed)
+        ticks = self.options.ticks
+        return Step(tables, self.tin, self._tout(), self.history, late, changed, ticks)
 
     @cached_property
     def _apart(self) -> dict[str, Dependencies]:
@@ -387,12 +447,15 @@ class Stream:
         for name, rows in late.items():
             if self.tin is not None and name in self._sources:
                 published = Range(self._low(), self.tin)
-                passed = sorted({at(row) for row in rows if at(row) <= self.tin})
-                source = self._sources[name]
+                passed = {at(row) for row in rows if at(row) <= self.tin}
+                ticks = {
+                    query: ticks_that_matter(deps, self._sources[name], published)
+                    for query, deps in self._apart.items()
+                }
                 changed[name] = tuple(
                     query
-                    for query, deps in self._apart.items()
-                    if could_change(deps, source, passed, published)
+                    for query, range_ in ticks.items()
+                    if any(range_.low <= tick <= range_.high for tick in passed)
                 )
         return {name: queries for name, queries in changed.items() if queries}
 
@@ -414,7 +477,8 @@ class Stream:
             types.append(pa.int64())
         if not names:
             names, types = ["holds"], [pa.bool_()]
-        return names, types, pa.table([pa.array([], t) for t in types], names=names)
+        empty = pa.table([pa.array([], t) for t in types], names=names)
+        return names, types, self._stamped(query, empty)
 
     def _table(self, query: str, rows: Iterable[Row]) -> pa.Table:
         names, types, empty = self._shapes[query]
@@ -424,21 +488,29 @@ class Stream:
         if names == ["holds"] and not self.deps.core.predicates[query].temporal:
             return pa.table({"holds": pa.array([True for _ in ordered], pa.bool_())})
         columns = zip(*ordered, strict=True)
-        return pa.table([pa.array(c, t) for c, t in zip(columns, types, strict=True)], names=names)
+        table = pa.table([pa.array(c, t) for c, t in zip(columns, types, strict=True)], names=names)
+        return self._stamped(query, table)
+
+    def _stamped(self, query: str, table: pa.Table) -> pa.Table:
+        """Answers with timestamps, where ticks have a length."""
+        ticks = self.options.ticks if self.options.timestamps else None
+        if ticks is None or not self.deps.core.predicates[query].temporal:
+            return table
+        stamps = writers.timestamps(table.column(-1), ticks)
+        return table.set_column(table.num_columns - 1, TIME_COLUMN, stamps)
 
 
-def warn_growing(deps: Dependencies, stacklevel: int) -> None:
+def warn_growing(deps: Dependencies) -> None:
     """Warn that every fact of some queries is kept, and which rule is to blame."""
     places = ", ".join(dict.fromkeys(str(r.origin) for r in deps.reason.rules))
-    warnings.warn(
+    warn(
         f"{', '.join(deps.queries)}: every fact is kept and answers may wait for ever,"
         f" since {deps.reason.message} ({places})",
         Growing,
-        stacklevel=stacklevel,
     )
 
 
-def warn_overtaken(deps: Dependencies, sparse: Iterable[str], stacklevel: int) -> None:
+def warn_overtaken(deps: Dependencies, sparse: Iterable[str]) -> None:
     """Warn of rules that ask for the absence of something that sparse inputs bring."""
     predicates, sparse = deps.core.predicates, set(sparse)
     told: dict[tuple[str, str], None] = {}
@@ -449,11 +521,10 @@ def warn_overtaken(deps: Dependencies, sparse: Iterable[str], stacklevel: int) -
             asked = f"`not {predicates[edge.body].base}` ({edge.premise.origin})"
             told |= dict.fromkeys((name, asked) for name in names)
     for name, asked in told:
-        warnings.warn(
+        warn(
             f"{asked} is believed without waiting for `{name}`, which is sparse: a fact of it that"
             " comes after the other inputs have moved on is late",
             Overtaken,
-            stacklevel=stacklevel,
         )
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from tidelog.analysis.definitive import Pending, shown
+from tidelog.data.ticks import Ticks, time_text
 from tidelog.language.program import Value
 from tidelog.streaming.stream import Step, Stream
 
@@ -21,13 +23,18 @@ class Change:
     answer: Pending
 
     def __str__(self) -> str:
-        answer = self.answer
+        return self.text(None)
+
+    def text(self, ticks: Ticks | None) -> str:
+        """In words, with timestamps where ticks have a length."""
+        answer, time = self.answer, partial(time_text, ticks=ticks)
         if self.what != "pending":
-            return f"{self.what}: {shown(answer.predicate, answer.args, answer.time)}"
-        holds = ", ".join(shown(fact.predicate, fact.args, fact.time) for fact in answer.holds)
+            return f"{self.what}: {shown(answer.predicate, answer.args, answer.time, time)}"
+        facts = (shown(fact.predicate, fact.args, fact.time, time) for fact in answer.holds)
+        holds = ", ".join(facts)
         given = f"; has {holds}" if holds else ""
-        until = "" if answer.until is None else f"; decided at {answer.until}"
-        return f"pending: {answer}{given}{until}"
+        until = "" if answer.until is None else f"; decided at {time(answer.until)}"
+        return f"pending: {answer.text(time)}{given}{until}"
 
     def as_json(self) -> dict[str, Any]:
         return {"what": self.what, **self.answer.as_json()}

@@ -18,7 +18,7 @@ from tidelog.data.readers.places import FactsLike
 from tidelog.data.schema import resolve, schemas
 from tidelog.data.ticks import Ticks
 from tidelog.data.types import arrow_type
-from tidelog.errors import DataError, NoAnswer
+from tidelog.errors import DataError, NoAnswer, TidelogWarning
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.engine import evaluate
 from tidelog.evaluation.goal_directed.goal import whole_model
@@ -31,7 +31,6 @@ from tidelog.explain.why import read_fact, why
 from tidelog.language.program import TIME_COLUMN, Origin, Program, Rule, Type, Value, type_of
 from tidelog.streaming.offline import Endless
 from tidelog.streaming.schedule import Blocking
-from tidelog.streaming.stream import Growing
 from tidelog.testing.patterns import Fact
 
 if TYPE_CHECKING:
@@ -81,9 +80,9 @@ def _common(types: set[Type]) -> Type:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """A test knows that the state of a blocking query grows: it need not be told."""
+    """A test knows what it gives and asks: it need not be told what may not be as meant."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", Growing)
+        warnings.simplefilter("ignore", TidelogWarning)
         yield
 
 
@@ -96,16 +95,17 @@ def answers(
     budget: float,
 ) -> dict[str, list[Fact]]:
     """The answers of some queries over finite facts, by DuckDB."""
-    evaluated = evaluate(
-        program,
-        queries,
-        data.facts,
-        from_=low,
-        to=high,
-        ticks=data.ticks,
-        timestamps=False,
-        budget=budget,
-    )
+    with quiet():
+        evaluated = evaluate(
+            program,
+            queries,
+            data.facts,
+            from_=low,
+            to=high,
+            ticks=data.ticks,
+            timestamps=False,
+            budget=budget,
+        )
     return {query: facts_of(program, query, table) for query, table in evaluated.answers.items()}
 
 
@@ -151,7 +151,7 @@ def explained(
 ) -> list[str]:
     """Why a fact holds, or what comes nearest to it, without its title."""
     try:
-        with Engine(program, data.facts, data.ticks) as engine:
+        with quiet(), Engine(program, data.facts, data.ticks) as engine:
             explanation = why(engine, read_fact(engine.typed, fact.text()), 1, budget)
     except Refusals as error:
         return [str(error)]
@@ -171,7 +171,7 @@ def used_rules(
     asked = tuple(dict.fromkeys(goal.predicate for goal in goals))
     if not asked:
         return set()
-    with Engine(program, data.facts, data.ticks) as engine:
+    with quiet(), Engine(program, data.facts, data.ticks) as engine:
         deps = passes(engine.typed, asked).dependencies
         derived = [p.name for p in deps.core.predicates.values() if not p.input]
         wide = dependencies(deps.core, derived or asked)

@@ -105,9 +105,9 @@ class Runner:
     ) -> dict[str, list[Fact]]:
         if self._spark is None:
             self._spark = OnSpark(self.master, self.progress, self.start)
-        if self.chosen == "query":
-            return self._spark.query(program, queries, facts, low, high)
         with inside.quiet():
+            if self.chosen == "query":
+                return self._spark.query(program, queries, facts, low, high)
             return self._spark.stream(program, queries, facts, self.chosen, low)
 
     def _failures(self, suite: Suite, case: Case, ran: Ran) -> list[Failure]:

@@ -44,7 +44,18 @@
   const canvas = $("canvas"), pen = canvas.getContext("2d"), box = $("scroll"), tin = $("tin"), filter = $("filter");
   const ROW = 20, HEAD = 26, LEFT = 210;
   const { low, high, predicates } = data;
-  const lanes = data.lanes.map(([predicate, label, runs]) => ({ predicate, label, runs, name: predicates[predicate].name }));
+  const lanes = data.lanes.map(([predicate, label, runs, numbers]) => ({ predicate, label, runs, numbers, name: predicates[predicate].name }));
+  // Inputs are many and known: what follows from them is shown first.
+  const folded = new Set(), inputs = [...new Set(lanes.map((lane) => lane.predicate))].filter((p) => predicates[p].input && !predicates[p].output);
+  if (lanes.some((lane) => !inputs.includes(lane.predicate))) inputs.forEach((p) => folded.add(p));
+  // The least and the greatest number of each predicate: its lines have one scale.
+  const scale = new Map();
+  for (const { predicate, numbers } of lanes) {
+    for (let i = 1; i < (numbers || []).length; i += 2) {
+      const [a, b] = scale.get(predicate) || [Infinity, -Infinity];
+      scale.set(predicate, [Math.min(a, numbers[i]), Math.max(b, numbers[i])]);
+    }
+  }
   let rows = [], first = low, last = high + 1, cursor = null, colours = {}, drawn = false, width = 0, height = 0;
   const byPlace = new Map();
   data.facts.forEach(([, lane, time], i) => {
@@ -69,8 +80,9 @@
     lanes.forEach((lane, i) => {
       const text = `${lane.name}(${lane.label})`.toLowerCase();
       if (!words.every((word) => text.includes(word))) return;
-      if (lane.predicate !== open) { open = lane.predicate; rows.push({ predicate: open }); }
-      rows.push({ lane: i, predicate: lane.predicate });
+      if (lane.predicate !== open) { open = lane.predicate; rows.push({ predicate: open, lanes: 0 }); }
+      rows.findLast((row) => row.lane === undefined).lanes += 1;
+      if (words.length || !folded.has(open)) rows.push({ lane: i, predicate: lane.predicate });
     });
     resize();
   }
@@ -119,7 +131,9 @@
         pen.fillStyle = colours.soft; pen.fillRect(0, y, width, ROW);
         pen.fillStyle = colours.ink; pen.font = "600 12px ui-monospace, monospace";
         const rest = p.phi === null ? "may always change" : `phi ${p.phi}` + (p.keep === null ? "" : `, keep ${p.keep}`);
-        pen.fillText(`${clip(p.name, 24)}  ${p.input ? "input" : p.output ? "output" : ""}  ${rest}`, 8, y + ROW / 2);
+        const fold = folded.has(row.predicate) && !filter.value.trim() ? "▸" : "▾";
+        const count = row.lanes === 1 ? "1 lane" : `${row.lanes} lanes`;
+        pen.fillText(`${fold} ${clip(p.name, 24)}  ${p.input ? "input" : p.output ? "output" : ""}  ${count}  ${rest}`, 8, y + ROW / 2);
         pen.font = "12px ui-monospace, monospace";
         continue;
       }
@@ -129,6 +143,7 @@
       band(Math.max(final + 1, low), now, y, colours.wait);
       for (const k of p.pinned) if (k <= now) band(k, k, y, colours.kept);
       runs(lane.runs, y, p, now, final);
+      if (lane.numbers) line(lane, y, now);
       pen.fillStyle = colours.paper; pen.fillRect(0, y, LEFT - 4, ROW);
       pen.fillStyle = colours.ink; pen.fillText(clip(lane.label || lane.name, 26), 18, y + ROW / 2);
     }
@@ -163,16 +178,30 @@
     }
   }
 
+  // Numbers as a line, over a band that says when there are any.
+  function line({ numbers, predicate }, y, now) {
+    const [least, most] = scale.get(predicate), high = ROW - 6;
+    pen.strokeStyle = colours.ink; pen.beginPath();
+    let open = false;
+    for (let i = 0; i < numbers.length; i += 2) {
+      const t = numbers[i];
+      if (t > now || t > last) break;
+      if (i + 2 < numbers.length && numbers[i + 2] < first) continue;
+      const x = toX(t + .5), at = y + ROW - 3 - (most === least ? .5 : (numbers[i + 1] - least) / (most - least)) * high;
+      if (open) pen.lineTo(x, at); else pen.moveTo(x, at);
+      open = true;
+    }
+    pen.stroke();
+  }
+
   const clip = (text, n) => text.length > n ? `${text.slice(0, n - 1)}…` : text;
 
   function axis(now) {
     pen.fillStyle = colours.paper; pen.fillRect(0, 0, width, HEAD);
-    const room = (width - LEFT) / (data.ticks ? 170 : 70), raw = (last - first) / Math.max(room, 1), power = 10 ** Math.floor(Math.log10(Math.max(raw, 1)));
-    const step = Math.max(1, [1, 2, 5, 10].map((n) => n * power).find((n) => n >= raw));
     pen.fillStyle = colours.dim; pen.strokeStyle = colours.line;
-    for (let t = Math.ceil(first / step) * step; t < last; t += step) {
+    for (const [t, label] of marks()) {
       const x = toX(t);
-      pen.fillText(when(t), x + 3, HEAD / 2);
+      pen.fillText(label, x + 3, HEAD / 2);
       pen.beginPath(); pen.moveTo(x + .5, HEAD - 6); pen.lineTo(x + .5, HEAD); pen.stroke();
     }
     const x = toX(now + 1);
@@ -183,6 +212,29 @@
     pen.fillStyle = colours.dim;
     const count = rows.filter((row) => row.lane !== undefined).length;
     pen.fillText(count === 1 ? "1 lane" : `${count} lanes`, 8, HEAD / 2);
+  }
+
+  // Where the axis has a mark, and what stands there: whole numbers, or whole minutes, hours and days.
+  const SECONDS = [1, 5, 15, 30, 60, 300, 900, 1800, 3600, 10800, 21600, 43200, 86400, 172800, 604800, 2592000, 31536000];
+  function marks() {
+    const raw = (last - first) / Math.max((width - LEFT) / (data.ticks ? 110 : 70), 1);
+    const found = [], size = data.ticks ? SECONDS.find((s) => s * 1e6 >= raw * data.ticks[0]) : null;
+    if (!size) {
+      const power = 10 ** Math.floor(Math.log10(Math.max(raw, 1)));
+      const step = Math.max(1, [1, 2, 5, 10].map((n) => n * power).find((n) => n >= raw));
+      for (let t = Math.ceil(first / step) * step; t < last; t += step) found.push([t, when(t)]);
+      return found;
+    }
+    const [length, origin] = data.ticks, step = Math.max(size * 1e6, length);
+    let day = "";
+    for (let at = Math.ceil((first * length + origin) / step) * step; (at - origin) / length < last; at += step) {
+      const date = new Date(at / 1000);
+      if (isNaN(date)) break;
+      const text = date.toISOString(), time = text.slice(11, size < 60 ? 19 : 16);
+      found.push([(at - origin) / length, text.slice(0, 10) === day ? time : size >= 86400 ? text.slice(0, 10) : `${text.slice(5, 10)} ${time}`]);
+      day = size >= 86400 ? "" : text.slice(0, 10);
+    }
+    return found;
   }
 
   // tin
@@ -196,6 +248,7 @@
     const parts = [...upTo].map(([state, names]) => `${names.join(", ")} ${state}`);
     $("status").textContent = `everything up to ${when(now)} has arrived; ${parts.join("; ")}`;
     $("number").value = now;
+    $("when").textContent = when(now);
     const list = $("pending");
     list.replaceChildren();
     if (data.waiting) {
@@ -300,9 +353,16 @@
     held = null;
     if (!clicked || event.offsetY < HEAD) return;
     const row = Math.floor((event.offsetY - HEAD + box.scrollTop) / ROW);
-    if (event.offsetX < LEFT || !rows[row] || rows[row].lane === undefined) return;
+    if (rows[row] && rows[row].lane === undefined) { fold([rows[row].predicate]); return; }
+    if (event.offsetX < LEFT || !rows[row]) return;
     choose(row, nearest(rows[row].lane, toTick(event.offsetX)), true);
   });
+  function fold(which) {
+    const close = which.some((p) => !folded.has(p));
+    which.forEach((p) => close ? folded.add(p) : folded.delete(p));
+    cursor = null;
+    refilter();
+  }
   // Where a pixel is many ticks, a click near a fact means the fact.
   function nearest(lane, tick) {
     const reach = Math.ceil((last - first) / (width - LEFT) * 3), list = lanes[lane].runs;
@@ -341,6 +401,7 @@
   $("in").addEventListener("click", () => zoom(.5));
   $("out").addEventListener("click", () => zoom(2));
   $("all").addEventListener("click", () => view(low, high + 1));
+  $("fold").addEventListener("click", () => fold(inputs));
   window.addEventListener("resize", resize);
 
   tin.min = $("number").min = low; tin.max = $("number").max = high; tin.value = high;

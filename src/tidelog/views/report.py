@@ -8,18 +8,24 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 
-from tidelog.analysis.analyze import Analysis
+from tidelog.analysis.analyze import Analysis, analyze
+from tidelog.analysis.containment import Budget
 from tidelog.analysis.definitive import shown
 from tidelog.analysis.dependencies import Dependencies
+from tidelog.analysis.passes import passes
+from tidelog.data.readers.places import FactsLike
 from tidelog.data.ticks import Ticks
-from tidelog.explain.record import Record, Waiting, objects_of
-from tidelog.explain.text import comparison_text, fact_text, moment, place
+from tidelog.data.types import json_value
+from tidelog.evaluation.duckdb import Engine
+from tidelog.explain.record import Record, Waiting, objects_of, record, waiting
+from tidelog.explain.text import absence_text, comparison_text, fact_text, moment, place
 from tidelog.language.diagnostics import visible
 from tidelog.language.printer import print_rule, print_value
-from tidelog.language.program import Value
+from tidelog.language.program import Program, Value
 from tidelog.logic.core import Predicate, Role
 from tidelog.views.pictures import escaped, graph_svg, timeline_svg
 from tidelog.views.verdicts import measure_lines
@@ -34,8 +40,45 @@ def embedded(value: object) -> str:
     >>> embedded("</script>")
     '"\\\\u003c/script\\\\u003e"'
     """
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(json_value(value), ensure_ascii=False, separators=(",", ":"))
     return "".join(_UNSAFE.get(c, c) for c in text) if not _UNSAFE.keys().isdisjoint(text) else text
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What a page is about: rules by name, with or without facts."""
+
+    name: str
+    text: str
+    program: Program
+    queries: tuple[str, ...]
+    facts: FactsLike
+    low: int | None = None
+    high: int | None = None
+    ticks: Ticks | None = None
+    budget: float = 10.0
+    command: str = ""
+    progress: Callable[[str], None] = lambda _: None
+
+
+def report_page(looked: Looked) -> tuple[str, Record | None]:
+    """The page, and what was recorded for it."""
+    recorded, pending = None, None
+    asked, progress = looked.queries, looked.progress
+    if looked.facts is not None:
+        with Engine(
+            looked.program, looked.facts, looked.ticks, True, progress, None, asked
+        ) as engine:
+            recorded = record(engine, asked, looked.low, looked.high, looked.budget)
+            pending = waiting(engine, asked, recorded.range, looked.budget)
+    analyses = []
+    for query in asked:
+        progress(f"analysing {query}")
+        share = Budget(looked.budget / max(len(asked), 1))
+        analyses.append(analyze(looked.program, query, share))
+    deps = passes(looked.program, asked).dependencies
+    about = (looked.name, looked.text, deps, analyses)
+    return page(*about, recorded, pending, looked.ticks, looked.command), recorded
 
 
 def page(
@@ -43,8 +86,8 @@ def page(
     text: str,
     deps: Dependencies,
     analyses: Sequence[Analysis],
-    record: Record | None = None,
-    waiting: Sequence[Waiting] | None = None,
+    recorded: Record | None = None,
+    pending: Sequence[Waiting] | None = None,
     ticks: Ticks | None = None,
     command: str = "",
 ) -> str:
@@ -53,15 +96,15 @@ def page(
         files("tidelog.views").joinpath(name).read_text("utf-8")
         for name in ("report.css", "report.js")
     )
-    data = {} if record is None else record_data(record, ticks)
+    data = {} if recorded is None else record_data(recorded, ticks)
     data["command"] = command
-    data["waiting"] = None if waiting is None else [_waits(w, ticks) for w in waiting]
+    data["waiting"] = None if pending is None else [_waits(w, ticks) for w in pending]
     sections = [
         _section("rules", "Rules", rules_html(text)),
         _section("graph", "What depends on what", _graph(deps)),
         _section("waits", "How long to wait, what to keep", "".join(map(analysis_html, analyses))),
     ]
-    if record is not None:
+    if recorded is not None:
         sections.insert(0, _section("lanes", "What holds when", _LANES))
     names = {
         "lanes": "facts",
@@ -69,7 +112,7 @@ def page(
         "graph": "dependencies",
         "waits": "delay and window",
     }
-    if record is None:
+    if recorded is None:
         del names["lanes"]
     links = "".join(f'<a href="#{key}">{name}</a>' for key, name in names.items())
     return (
@@ -133,13 +176,16 @@ def analysis_html(analysis: Analysis) -> str:
 _LANES = (
     '<div class="tools">'
     '<label>filter <input id="filter" type="search" placeholder="predicate or object"></label>'
-    '<label>tin <input id="tin" type="range"></label>'
-    '<input id="number" type="number" aria-label="tin as a tick">'
+    '<label>complete up to <input id="tin" type="range"></label>'
+    '<output id="when" for="tin"></output>'
+    '<input id="number" type="number" aria-label="complete up to this tick">'
     '<span class="zoom"><button id="out" type="button" aria-label="zoom out">&minus;</button>'
     '<button id="in" type="button" aria-label="zoom in">+</button>'
-    '<button id="all" type="button">all</button></span></div>'
+    '<button id="all" type="button">all</button></span>'
+    '<button id="fold" type="button">show or hide inputs</button></div>'
     '<p id="status" role="status" aria-live="polite"></p>'
-    '<ul class="legend"><li class="final">final</li><li class="open">not final yet</li>'
+    '<ul class="legend"><li class="final">answer, final</li><li class="derived">derived</li>'
+    '<li class="input">input</li><li class="open">not final yet</li>'
     '<li class="kept">kept</li><li class="gone">forgotten</li><li class="later">to come</li></ul>'
     '<div class="split"><div id="scroll"><canvas id="canvas" tabindex="0" role="application"'
     ' aria-label="lanes of facts: arrows move, Enter explains, plus and minus zoom"></canvas>'
@@ -178,6 +224,7 @@ def record_data(record: Record, ticks: Ticks | None) -> dict[str, object]:
                 place_of[lane.predicate],
                 ", ".join(map(_value, lane.objects)),
                 [n for stretch in lane.stretches for n in stretch],
+                *([[n for point in lane.numbers for n in point]] if lane.numbers else []),
             ]
             for lane in record.lanes
         ],
@@ -207,7 +254,8 @@ def _proved(
         lane = -1
         if predicate.temporal:
             lane = lanes.get((predicate.base, objects_of(predicate, fact)), -1)
-        compared = [comparison_text(*c) for c in recorded.comparisons]
+        compared = [absence_text(absence, ticks) for absence in recorded.absent]
+        compared += [comparison_text(*c) for c in recorded.comparisons]
         about: list[object] = [fact_text(fact, ticks), lane, fact.time, rule]
         facts.append([*about, list(recorded.premises), *([compared] if compared else [])])
     return written, facts

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from tidelog.analysis.analyze import Analysis
 from tidelog.analysis.containment import Ground, Verdict, Witness
 from tidelog.analysis.definitive import Awaited, Definitive, TwoUpdates, shown
 from tidelog.analysis.delay import Measure
 from tidelog.analysis.forgetting import Forgettable
 from tidelog.analysis.unfolding import Cut
+from tidelog.data.ticks import Ticks, time_text
 from tidelog.language.printer import print_literal, print_rule
 from tidelog.views.terminal import plural
 
@@ -100,14 +103,15 @@ def verdict_lines(verdict: Verdict, cut: Cut) -> list[str]:
     return lines
 
 
-def definitive_lines(verdict: Definitive, tout: int) -> list[str]:
+def definitive_lines(verdict: Definitive, tout: int, ticks: Ticks | None = None) -> list[str]:
+    time = partial(time_text, ticks=ticks)
     if verdict.holds:
-        return [f"yes: the answers at {tout} are final"]
+        return [f"yes: the answers at {time(tout)} are final"]
     perhaps = "" if verdict.exact else f" ({verdict.reason})"
-    withdrawn = any(pending.unless for pending in verdict.pending)
+    withdrawn = any(pending.unless or pending.holds_now for pending in verdict.pending)
     what = "may still come or go" if withdrawn else "may still come"
-    lines = [f"no: {plural(verdict.count, 'answer')} at {tout} {what}{perhaps}"]
-    lines += [f"  {pending}" for pending in verdict.pending]
+    lines = [f"no: {plural(verdict.count, 'answer')} at {time(tout)} {what}{perhaps}"]
+    lines += [f"  {pending.text(time)}" for pending in verdict.pending]
     if verdict.count > len(verdict.pending):
         lines.append(f"  ... and {verdict.count - len(verdict.pending)} more")
     return lines + ([] if verdict.updates is None else two_updates_lines(verdict.updates))
@@ -130,37 +134,40 @@ def _arriving(facts: tuple[Awaited, ...]) -> str:
     return f"{' and '.join(some)} {verb} and no more" if facts else "nothing more arrives"
 
 
-def open_lines(query: str, tin: int, points: list[int]) -> list[str]:
+def open_lines(query: str, tin: int, points: list[int], ticks: Ticks | None = None) -> list[str]:
+    now = time_text(tin, ticks)
     if not points:
-        return [f"every answer of {query} up to {tin} is final"]
-    ranges = _ranges(points)
-    return [f"{plural(len(points), 'time point')} of {query} still open at {tin}: {ranges}"]
+        return [f"every answer of {query} up to {now} is final"]
+    ranges = _ranges(points, ticks)
+    return [f"{plural(len(points), 'time point')} of {query} still open at {now}: {ranges}"]
 
 
-def _ranges(points: list[int]) -> str:
+def _ranges(points: list[int], ticks: Ticks | None) -> str:
     parts: list[list[int]] = []
     for point in points:
         if parts and parts[-1][-1] == point - 1:
             parts[-1][-1:] = [point] if len(parts[-1]) > 1 else [parts[-1][0], point]
         else:
             parts.append([point])
-    return ", ".join(str(p[0]) if len(p) == 1 else f"{p[0]} to {p[-1]}" for p in parts)
+    ends = [[time_text(point, ticks) for point in (part[0], part[-1])] for part in parts]
+    return ", ".join(a if a == b else f"{a} to {b}" for a, b in ends)
 
 
-def forgettable_lines(verdict: Forgettable, tmem: int) -> list[str]:
+def forgettable_lines(verdict: Forgettable, tmem: int, ticks: Ticks | None = None) -> list[str]:
+    until = time_text(tmem, ticks)
     if verdict.holds:
-        return [f"yes: the facts up to {tmem} can go; {verdict.reason}"]
+        return [f"yes: the facts up to {until} can go; {verdict.reason}"]
     perhaps = "" if verdict.exact else " (not proved; kept to be safe)"
-    lines = [f"no: the facts up to {tmem} are needed; {verdict.reason}{perhaps}"]
+    lines = [f"no: the facts up to {until} are needed; {verdict.reason}{perhaps}"]
     if verdict.update is not None:
-        lines += [f"  then {_fact(fact)}" for fact in verdict.update.facts]
+        lines += [f"  then {_fact(fact, ticks)}" for fact in verdict.update.facts]
         change = "would be lost" if verdict.update.lost else "would be there, which is wrong"
-        lines.append(f"  and {_fact(verdict.update.answer)} {change}")
+        lines.append(f"  and {_fact(verdict.update.answer, ticks)} {change}")
     return lines
 
 
-def _fact(fact: Ground | Awaited) -> str:
-    return shown(fact.predicate, fact.args, fact.time)
+def _fact(fact: Ground | Awaited, ticks: Ticks | None = None) -> str:
+    return shown(fact.predicate, fact.args, fact.time, partial(time_text, ticks=ticks))
 
 
 def not_enough(ticks: int) -> str:

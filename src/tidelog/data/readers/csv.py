@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 import csv
+import io
+import json
+import math
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from tidelog.data.readers.files import PACKED, opened
 from tidelog.data.schema import Schema, positions
-from tidelog.data.ticks import PATTERN, Ticks, check_tick
-from tidelog.data.types import SQL_TYPES, finite, fit, short, sql_path, sql_text
+from tidelog.data.ticks import NEEDS_TICK, PATTERN, Ticks, check_tick, needs_tick
+from tidelog.data.types import (
+    SQL_TYPES,
+    filled_sql,
+    finite,
+    fit,
+    one_zero,
+    short,
+    sql_path,
+    sql_text,
+)
 from tidelog.errors import DataError, first_line
 from tidelog.language.program import TIME_MAX, Type
 
@@ -61,7 +77,10 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str], str]]:
             yield line
 
     start = 1
-    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+    with (
+        opened(path) as packed,
+        io.TextIOWrapper(packed, "utf-8-sig", "surrogateescape", newline="") as file,
+    ):
         reader = csv.reader(lines(file), strict=True)
         try:
             for row in reader:
@@ -120,6 +139,8 @@ def _problem(text: str, type_: Type, is_time: bool, ticks: Ticks | None) -> str 
             if type_ is Type.FLOAT and re.fullmatch(NOT_FINITE, text):
                 return None
             if not re.fullmatch(PATTERNS[type_], text):
+                if is_time and needs_tick(text):
+                    return f"`{short(text)}` {NEEDS_TICK}"
                 return f"`{short(text)}` is not {type_.value}"
             if is_time:
                 check_tick(int(text))
@@ -190,8 +211,10 @@ _REJECTED = {
 
 def read_texts(
     connection: duckdb.DuckDBPyConnection, table: str, path: Path, size: int, ending: str
-) -> list[str]:
-    """The texts of a CSV file, as queries read them, as a table; what is wrong with other rows."""
+) -> list[tuple[str, str]]:
+    """The texts of a CSV file, as queries read them, as a table; of other rows what is wrong with
+    them, and their text.
+    """
     names = [f"c{i}" for i in range(size)]
 
     def read(ending: str | None, more: str = "") -> None:
@@ -213,18 +236,24 @@ def read_texts(
     else:
         raise DataError(f"{path}: {first_line(last)}")
     rejected = connection.execute(
-        "SELECT line, first(error_type), first(left(csv_line, 60)), first(error_message)"
+        "SELECT line, first(error_type), first(csv_line), first(error_message)"
         " FROM reject_errors GROUP BY line ORDER BY line"
     ).fetchall()
     connection.execute("DROP TABLE reject_errors; DROP TABLE reject_scans")
     return [
-        f"line {line}: {_REJECTED.get(kind, first_line(said))}: `{text.rstrip()}`"
+        (
+            f"line {line}: {_REJECTED.get(kind, first_line(said))}: `{text[:60].rstrip()}`",
+            text.rstrip("\r\n"),
+        )
         for line, kind, text, said in rejected
     ]
 
 
 def facts_of_texts(table: str, schema: Schema, chosen: Sequence[int], ticks: Ticks | None) -> str:
-    """A select of the facts in a table of texts; its column `problem` says why a row is none."""
+    """A select of the facts in a table of texts; its column `problem` says why a row is none.
+
+    The column `texts` has what the schema's columns were written as.
+    """
     names = schema.sql_names()
     columns = list(zip(names, schema.names, chosen, strict=True))
     types = [column.type or Type.TEXT for column in schema.columns]
@@ -232,7 +261,13 @@ def facts_of_texts(table: str, schema: Schema, chosen: Sequence[int], ticks: Tic
     time = f"c{chosen[-1]}"
     values.append(_value_sql(time, Type.INT) if ticks is None else _tick_sql(time, ticks))
     kinds = [*(type_.value for type_ in types), "int" if ticks is None else "a timestamp"]
-    wrong = [
+    stamp = (
+        f"WHEN {time} <> '' AND t IS NULL AND regexp_full_match(trim({time}, ' \t'),"
+        f" {sql_text(PATTERN)}) THEN concat({sql_text(f'column `{schema.time}`: `')}, {time},"
+        f" {sql_text(f'` {NEEDS_TICK}')})"
+    )
+    wrong = [stamp] if ticks is None else []
+    wrong += [
         f"WHEN c{i} <> '' AND {name} IS NULL THEN concat({sql_text(f'column `{column}`: `')},"
         f" left(c{i}, 40), {sql_text(f'` is not {kind}')})"
         for (name, column, i), kind in zip(columns, kinds, strict=True)
@@ -240,12 +275,13 @@ def facts_of_texts(table: str, schema: Schema, chosen: Sequence[int], ticks: Tic
     ]
     missing = [
         f"WHEN {name} IS NULL THEN {sql_text(f'no value in column `{column}`')}"
-        for name, column, _ in columns
+        for position, (name, column, _) in enumerate(columns)
+        if position not in schema.unread
     ]
     nan = [
         f"WHEN isnan({name}) THEN {sql_text(f'NaN in column `{column}`')}"
-        for (name, column, _), type_ in zip(columns, types, strict=False)
-        if type_ is Type.FLOAT
+        for position, ((name, column, _), type_) in enumerate(zip(columns, types, strict=False))
+        if type_ is Type.FLOAT and position not in schema.unread
     ]
     far = (
         f"WHEN t NOT BETWEEN {-TIME_MAX} AND {TIME_MAX}"
@@ -253,8 +289,33 @@ def facts_of_texts(table: str, schema: Schema, chosen: Sequence[int], ticks: Tic
     )
     cases = [*wrong, *missing[:-1], *nan, missing[-1], far]
     read = ", ".join(f"{v} AS {n}" for v, n in zip(values, names, strict=True))
+    given = [
+        f"{filled_sql(name, types[i])} AS {name}" if i in schema.unread else name
+        for i, name in enumerate(names)
+    ]
+    texts = f"[{', '.join(f'c{i}' for i in chosen)}] AS texts"
     problem = f"CASE {' '.join(cases)} END AS problem"
-    return f"SELECT {', '.join(names)}, {problem} FROM (SELECT *, {read} FROM {table}) AS x"
+    return (
+        f"SELECT {', '.join(given)}, {problem}, {texts} FROM (SELECT *, {read} FROM {table}) AS x"
+    )
+
+
+def rows_as_json(schema: Schema, columns: Sequence[pa.Array], stamped: bool) -> pa.Array:
+    """Rows as they came, where they have texts: values that were read, and texts that were not.
+
+    The columns are those of `facts_of_texts`. Of timestamps the text is kept, not the tick.
+    """
+    *values, _, texts = columns
+    came: list[str | None] = [None] * len(texts)
+    for i in pc.indices_nonzero(pc.is_valid(texts)).to_pylist():
+        row: dict[str, Any] = {}
+        for name, column, text in zip(schema.names, values, texts[i].as_py(), strict=True):
+            value = column[i].as_py()
+            finite = not isinstance(value, float) or math.isfinite(value)
+            read = text is not None and value is not None and finite
+            row[name] = value if read and not (stamped and name == schema.time) else text
+        came[i] = json.dumps(row, ensure_ascii=False)
+    return pa.array(came, pa.string())
 
 
 def _source(path: Path, names: list[str], ending: str | None, more: str = "") -> str:
@@ -264,7 +325,7 @@ def _source(path: Path, names: list[str], ending: str | None, more: str = "") ->
     """
     types = ", ".join(f"'{name}': 'VARCHAR'" for name in names)
     if ending is None:
-        longest = path.stat().st_size
+        longest = _size(path)
         how = f"strict_mode = false, max_line_size = {longest + 1}, buffer_size = {longest + 2}"
     else:
         how = f"new_line = {sql_text(ending.encode('unicode_escape').decode() or chr(92) + 'n')}"
@@ -276,6 +337,14 @@ def _source(path: Path, names: list[str], ending: str | None, more: str = "") ->
     )
 
 
+def _size(path: Path) -> int:
+    """The bytes of a file, unpacked."""
+    if path.suffix != PACKED:
+        return path.stat().st_size
+    with opened(path) as file:
+        return file.seek(0, os.SEEK_END)
+
+
 def _value_sql(column: str, type_: Type) -> str:
     """The text of a column as its type; NULL if it does not fit, or is empty where text is not."""
     if type_ is Type.TEXT:
@@ -284,6 +353,7 @@ def _value_sql(column: str, type_: Type) -> str:
     value = f"trim({column}, ' \t')" if type_ is Type.BOOL else column
     cast = f"TRY_CAST({value} AS {SQL_TYPES[type_]})"
     if type_ is Type.FLOAT:
+        cast = one_zero(cast)
         return (
             f"CASE WHEN {fits} THEN CASE WHEN isfinite({cast}) THEN {cast} END"
             f" WHEN regexp_full_match({column}, {sql_text(NOT_FINITE)}) THEN {cast} END"

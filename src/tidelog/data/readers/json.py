@@ -7,14 +7,17 @@ know their own.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from tidelog.data.letters import DeadLetter
+from tidelog.data.readers.files import opened, stem_of
 from tidelog.data.readers.memory import Table, table_of
 from tidelog.data.schema import Schema, schema_of
 from tidelog.data.ticks import Ticks, fitting_tick
-from tidelog.data.types import finite, fit
+from tidelog.data.types import ANY_VALUE, common_type, finite, fit
 from tidelog.errors import DataError
 from tidelog.language.program import TIME_COLUMN, Program, Type
 
@@ -25,26 +28,40 @@ def read_json_lines(
     known: Mapping[str, Schema],
     only: Schema | None,
     ticks: Ticks | None,
+    wanted: Container[str] | None = None,
+    aside: list[DeadLetter] | None = None,
 ) -> dict[str, Table]:
-    """The facts of each input that a file has lines of; its name may say which input that is."""
+    """The facts of each input that a file has lines of; its name may say which input that is.
+
+    A line that cannot be read is an error; with `aside`, one of a wanted input goes there.
+    """
     rows: dict[str, list[tuple[Any, ...]]] = {}
     places: dict[str, list[str]] = {}
-    if only is None and path.stem in known:
-        only = known[path.stem]
-    with path.open("rb") as lines:
+    if only is None and stem_of(path) in known:
+        only = known[stem_of(path)]
+    with opened(path) as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue
-            where = f"{path}:{number}"
+            where, name = f"{path}:{number}", None
             try:
                 record = parse_line(line)
                 name = predicate_of(record, only.predicate if only else None)
                 if only is not None and name != only.predicate:
                     raise ValueError(f"`{name}` in a file of `{only.predicate}` facts")
+                if aside is not None:
+                    if name not in known:
+                        raise ValueError(f"no input is called `{name}`")
+                    if wanted is not None and name not in wanted:
+                        continue
+                    typed_values(record, known[name], ticks)
                 schema = schema_of(name, program, known, where)
                 rows.setdefault(name, []).append(written_values(record, schema))
             except ValueError as error:
-                raise DataError(f"{where}: {error}") from None
+                if aside is None:
+                    raise DataError(f"{where}: {error}") from None
+                aside.append(DeadLetter(name, str(error), where, line_as_json(line)))
+                continue
             places.setdefault(name, []).append(where)
     return {
         name: table_of(known[name], values, places[name], str(path), ticks)
@@ -91,23 +108,59 @@ def written_values(record: Mapping[str, Any], schema: Schema) -> tuple[Any, ...]
             values.append(record[TIME_COLUMN])
         if len(values) != len(names):
             raise ValueError(f"`{schema.predicate}` has {len(schema.columns)} columns")
-        return tuple(values)
+        return _with_infinity(values, schema)
     for name in names:
         if name not in record:
             raise ValueError(f"no column `{name}`, which `{schema.predicate}` declares")
-    return tuple(record[name] for name in names)
+    return _with_infinity((record[name] for name in names), schema)
+
+
+def _with_infinity(values: Iterable[Any], schema: Schema) -> tuple[Any, ...]:
+    """Values as they are written, but for the floats that JSON can only write as texts."""
+    read = list(values)
+    for i, column in enumerate(schema.columns):
+        if column.type is Type.FLOAT and isinstance(read[i], str):
+            read[i] = {"Infinity": math.inf, "-Infinity": -math.inf}.get(read[i], read[i])
+    return tuple(read)
 
 
 def typed_values(record: Mapping[str, Any], schema: Schema, ticks: Ticks | None) -> tuple[Any, ...]:
-    """The values of a line of a temporal input, of their types, None where there is none."""
-    *values, time = written_values(record, schema)
+    """The values of a line, of their types, time last; ValueError where one is missing."""
+    values = list(written_values(record, schema))
+    time = None if schema.time is None else values.pop()
     typed: list[Any] = []
-    for value, column in zip(values, schema.columns, strict=True):
+    for i, (value, column) in enumerate(zip(values, schema.columns, strict=True)):
+        type_ = column.type or common_type([value])
         try:
-            typed.append(fit(value, column.type or Type.TEXT))
+            fitting = fit(value, type_)
         except ValueError as error:
             raise ValueError(f"column `{column.name}`: {error}") from None
-    return *typed, None if time is None else tick_value(time, str(schema.time), ticks)
+        if fitting is None or fitting != fitting:
+            if i not in schema.unread:
+                problem = "no value" if fitting is None else "NaN"
+                raise ValueError(f"{problem} in column `{column.name}`")
+            fitting = ANY_VALUE[type_]
+        typed.append(fitting)
+    if schema.time is None:
+        return tuple(typed)
+    if time is None:
+        raise ValueError(f"no value in column `{schema.time}`")
+    return *typed, tick_value(time, str(schema.time), ticks)
+
+
+def line_as_json(line: bytes | str) -> str:
+    """A line as it came: the object that it holds without its predicate, or else its text.
+
+    >>> line_as_json('{"predicate": "P", "x": null}'), line_as_json("{oops")
+    ('{"x": null}', '"{oops"')
+    """
+    text = line.decode(errors="backslashreplace") if isinstance(line, bytes) else line
+    try:
+        record = parse_line(text)
+        row = {key: value for key, value in record.items() if key != "predicate"}
+        return json.dumps(row, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        return json.dumps(text.rstrip("\r\n"), ensure_ascii=False)
 
 
 def tick_value(value: Any, column: str, ticks: Ticks | None) -> int:

@@ -1,24 +1,25 @@
-"""Where the facts of a program are: in memory, in a file, or in a folder of files."""
+"""Where the facts of a program are: in memory, in files, in folders, or what a pattern matches."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+import glob
+import os
+import re
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import TypeAlias
 
+from tidelog.data.letters import DeadLetter
+from tidelog.data.readers.files import FORMATS, HIDDEN, format_of, named_in_unicode, stem_of
 from tidelog.data.readers.json import read_json_lines
 from tidelog.data.readers.memory import RowsLike, Table, in_memory
 from tidelog.data.readers.rules import read_rules
 from tidelog.data.schema import Schema, schema_of, schemas
 from tidelog.data.ticks import Ticks
-from tidelog.errors import DataError
+from tidelog.errors import DataError, warn
 from tidelog.language.program import Program
-
-FORMATS = {".csv": "csv", ".parquet": "parquet", ".jsonl": "jsonl"}
-# Names of files and folders that start so are nobody's facts.
-HIDDEN = (".", "_")
 
 
 @dataclass(frozen=True)
@@ -30,102 +31,229 @@ class DataFiles:
 
 
 Part: TypeAlias = DataFiles | Table
-FactsLike: TypeAlias = "str | PathLike[str] | Mapping[str, RowsLike] | None"
+PathText: TypeAlias = "str | PathLike[str]"
+FactsLike: TypeAlias = "PathText | Sequence[PathText] | Mapping[str, RowsLike | PathText] | None"
+
+
+@dataclass(frozen=True)
+class FactsPath:
+    """A file or folder of facts, or all that match a pattern below a folder.
+
+    `input` is the input that they are given for; without it their names or lines say so.
+    """
+
+    root: Path
+    pattern: str | None = None
+    input: str | None = None
+
+    @staticmethod
+    def of(text: PathText, input_: str | None = None) -> FactsPath:
+        """A path as users write it: `facts/`, `metrics=data.csv`, `days/*/metrics.csv.gz`."""
+        written = str(text)
+        path = named_in_unicode(Path(written))
+        named = re.fullmatch(r"(\w+)=(.+)", written, re.DOTALL)
+        if input_ is None and named and not path.exists():
+            return FactsPath.of(named.group(2), named.group(1))
+        if path.exists() or not glob.has_magic(written):
+            return FactsPath(path, None, input_)
+        fixed = [*path.parts]
+        while any(map(glob.has_magic, fixed)):
+            fixed.pop()
+        return FactsPath(Path(*fixed), written, input_)
+
+    def resolved(self) -> FactsPath:
+        """The same from any working directory, as Spark names files."""
+        pattern = None if self.pattern is None else os.path.abspath(self.pattern)
+        return FactsPath(self.root.resolve(), pattern, self.input)
+
+    def __str__(self) -> str:
+        written = str(self.root) if self.pattern is None else self.pattern
+        return written if self.input is None else f"{self.input}={written}"
+
+    def matches(self) -> list[Path]:
+        """The files and folders there are; DataError when there is none."""
+        if self.pattern is None:
+            if not self.root.exists():
+                raise DataError(f"{self.root}: no such file or folder")
+            return [self.root]
+        paths = [Path(name) for name in sorted(glob.glob(self.pattern, recursive=True))]
+        if not paths:
+            raise DataError(f"{self.pattern}: no file or folder matches")
+        return paths
+
+    def files(self) -> list[Path]:
+        """All files there are, those in folders too, but for hidden ones."""
+        paths: list[Path] = []
+        for root in self.matches():
+            below = [root] if root.is_file() else sorted(root.rglob("*"))
+            paths += [path for path in below if path.is_file() and not is_hidden(path, root)]
+        return paths
+
+    def input_of(self, path: Path) -> str | None:
+        """The input that the place of a file names, or None if it is not among these files.
+
+        >>> facts = FactsPath(Path("facts"))
+        >>> [facts.input_of(Path(p)) for p in ("facts/E.csv", "facts/E/2024/a.csv", "F.csv")]
+        ['E', 'E', None]
+        """
+        for place in [self.root] if self.pattern is None else self._above(path):
+            if path == place:
+                return self.input or stem_of(path)
+            if path.is_relative_to(place):
+                first, *deeper = path.relative_to(place).parts
+                return self.input or (first if deeper else stem_of(path))
+        return None
+
+    def _above(self, path: Path) -> list[Path]:
+        """What the pattern matches of a file and the folders around it."""
+        there = set(map(Path, glob.glob(self.pattern or "", recursive=True)))
+        return [place for place in (path, *path.parents) if place in there]
+
+
+def is_hidden(path: Path, root: Path) -> bool:
+    return any(part.startswith(HIDDEN) for part in path.relative_to(root).parts)
+
+
+def paths_of(
+    facts: PathText | Iterable[PathText] | Mapping[str, PathText],
+) -> tuple[FactsPath, ...]:
+    """Facts in files, as a path or several, or a path for each input."""
+    if isinstance(facts, (str, PathLike)):
+        return (FactsPath.of(facts),)
+    if isinstance(facts, Mapping):
+        return tuple(FactsPath.of(path, name) for name, path in facts.items())
+    if not isinstance(facts, Iterable) or not all(isinstance(p, (str, PathLike)) for p in facts):
+        raise DataError(
+            "facts are a path, several paths, or a mapping from inputs to rows or paths, not"
+            f" {type(facts).__name__}"
+        )
+    return tuple(FactsPath.of(path) for path in facts)
+
+
+# Facts by input
 
 
 def find_facts(
-    program: Program, facts: FactsLike, ticks: Ticks | None, only: Container[str] | None = None
+    program: Program,
+    facts: FactsLike,
+    ticks: Ticks | None,
+    only: Container[str] | None = None,
+    aside: list[DeadLetter] | None = None,
 ) -> dict[str, list[Part]]:
     """Where the facts of each input are; in-memory facts and small formats are read at once.
 
-    Of a folder, the files of other inputs than `only` are left alone.
+    Of a folder, the files of other inputs than `only` are left alone. A line that cannot be read
+    is an error, or goes `aside`.
     """
     known = schemas(program)
     if facts is None:
         return {}
-    if isinstance(facts, Mapping):
-        return {
-            name: [in_memory(schema_of(name, program, known, "facts"), rows, ticks)]
-            for name, rows in facts.items()
-        }
-    path = Path(facts)
-    if path.is_dir():
-        return _in_folder(path, program, known, ticks, only)
-    if not path.exists():
-        raise DataError(f"{path}: no such file or folder")
-    if path.suffix == ".tdl":
-        return _parts(read_rules(path, program, known))
-    if path.suffix == ".jsonl":
-        return _parts(read_json_lines(path, program, known, None, ticks))
-    if path.suffix in FORMATS:
-        schema = schema_of(path.stem, program, known, str(path))
-        return {schema.predicate: [DataFiles(FORMATS[path.suffix], (path,))]}
-    raise DataError(
-        f"{path}: facts are a folder, or a .csv, .parquet, .jsonl or .tdl file, by its ending"
-    )
-
-
-def input_of(path: Path, facts: Path) -> str:
-    """The input that the place of a file among the facts names: its folder there, or its stem.
-
-    >>> [input_of(Path(path), Path("facts")) for path in ("facts/E.csv", "facts/E/2024/a.csv")]
-    ['E', 'E']
-    """
-    if path == facts:
-        return path.stem
-    first, *deeper = path.relative_to(facts).parts
-    return first if deeper else path.stem
-
-
-def _parts(tables: Mapping[str, Table]) -> dict[str, list[Part]]:
-    return {name: [table] for name, table in tables.items()}
-
-
-def _in_folder(
-    folder: Path,
-    program: Program,
-    known: Mapping[str, Schema],
-    ticks: Ticks | None,
-    only: Container[str] | None,
-) -> dict[str, list[Part]]:
-    """`<Predicate>.csv|.parquet|.jsonl`, or a subfolder `<Predicate>/` of such files."""
-    parts: dict[str, list[Part]] = {}
-    for entry in sorted(folder.iterdir()):
-        if entry.name.startswith(HIDDEN):
-            continue
-        if entry.is_dir():
-            paths, name = _below(entry), entry.name
-        elif entry.suffix in FORMATS:
-            paths, name = [entry], entry.stem
-        elif entry.name.split(".")[0] in known:
-            endings = ", ".join(FORMATS)
-            raise DataError(f"{entry}: facts in a folder end in {endings}; rename or convert it")
+    search = _Search(program, known, ticks, only, aside)
+    if not isinstance(facts, Mapping):
+        for path in paths_of(facts):
+            search.add(path)
+        return search.parts
+    for name, rows in facts.items():
+        schema = schema_of(name, program, known, "facts")
+        if isinstance(rows, (str, PathLike)):
+            search.add(FactsPath.of(rows, name))
         else:
-            continue
-        if not paths:
-            continue
-        schema = schema_of(name, program, known, str(entry))
-        if only is None or name in only:
-            parts.setdefault(name, []).extend(_of_one(paths, schema, program, known, ticks))
-    return parts
+            search.parts.setdefault(name, []).append(in_memory(schema, rows, ticks))
+    return search.parts
 
 
-def _of_one(
-    paths: list[Path],
-    schema: Schema,
-    program: Program,
-    known: Mapping[str, Schema],
-    ticks: Ticks | None,
-) -> list[Part]:
-    """The facts of one input in files of its own."""
-    parts: list[Part] = []
-    for format_ in ("csv", "parquet"):
-        chosen = tuple(p for p in paths if FORMATS[p.suffix] == format_)
-        parts += [DataFiles(format_, chosen)] if chosen else []
-    for path in paths:
-        if path.suffix == ".jsonl":
-            parts += read_json_lines(path, program, known, schema, ticks).values()
-    return parts
+class _Search:
+    """Files of facts, gathered by input."""
+
+    def __init__(
+        self,
+        program: Program,
+        known: Mapping[str, Schema],
+        ticks: Ticks | None,
+        only: Container[str] | None,
+        aside: list[DeadLetter] | None,
+    ) -> None:
+        self.program, self.known, self.ticks, self.only = program, known, ticks, only
+        self.aside = aside
+        self.parts: dict[str, list[Part]] = {}
+
+    def add(self, facts: FactsPath) -> None:
+        schema = None
+        if facts.input is not None:
+            schema = schema_of(facts.input, self.program, self.known, str(facts))
+        for path in facts.matches():
+            if not path.is_dir():
+                self._file(path, schema)
+            elif schema is None:
+                self._folder(path)
+            else:
+                self._of_one(_below(path), schema)
+
+    def _file(self, path: Path, schema: Schema | None) -> None:
+        format_ = format_of(path)
+        if format_ == "jsonl":
+            self._tables(self._lines(path, schema))
+        elif path.suffix == ".tdl" and schema is None:
+            self._tables(read_rules(path, self.program, self.known))
+        elif format_ is None:
+            raise DataError(
+                f"{path}: facts are a folder, or a .csv, .parquet, .jsonl or .tdl file, by its"
+                " ending"
+            )
+        else:
+            schema = schema or schema_of(stem_of(path), self.program, self.known, str(path))
+            self._of_one([path], schema)
+
+    def _tables(self, tables: Mapping[str, Table]) -> None:
+        for name, table in tables.items():
+            self.parts.setdefault(name, []).append(table)
+
+    def _folder(self, folder: Path) -> None:
+        """`<Predicate>.csv|.parquet|.jsonl`, or a subfolder `<Predicate>/` of such files."""
+        for entry in sorted(folder.iterdir()):
+            if entry.name.startswith(HIDDEN):
+                continue
+            if entry.is_dir():
+                paths, name = _below(entry), entry.name
+            elif format_of(entry) is not None:
+                paths, name = [named_in_unicode(entry)], stem_of(entry)
+            elif entry.name.split(".")[0] in self.known:
+                endings = ", ".join(FORMATS)
+                raise DataError(
+                    f"{entry}: facts in a folder end in {endings}; rename or convert it"
+                )
+            else:
+                continue
+            if paths and is_input(name, self.program, self.known, entry):
+                self._of_one(paths, self.known[name])
+
+    def _of_one(self, paths: Iterable[Path], schema: Schema) -> None:
+        """The facts of one input in files of its own."""
+        name, paths = schema.predicate, list(paths)
+        if self.only is not None and name not in self.only:
+            return
+        parts = self.parts.setdefault(name, [])
+        for format_ in ("csv", "parquet"):
+            chosen = tuple(p for p in paths if format_of(p) == format_)
+            parts += [DataFiles(format_, chosen)] if chosen else []
+        for path in paths:
+            if format_of(path) == "jsonl":
+                parts += self._lines(path, schema).values()
+
+    def _lines(self, path: Path, schema: Schema | None) -> dict[str, Table]:
+        return read_json_lines(
+            path, self.program, self.known, schema, self.ticks, self.only, self.aside
+        )
+
+
+def is_input(name: str, program: Program, known: Mapping[str, Schema], where: Path) -> bool:
+    """Whether a file or folder among others is an input's; a warning if it is nobody's."""
+    try:
+        schema_of(name, program, known, str(where))
+    except DataError as error:
+        warn(f"{error}; it is left out")
+        return False
+    return True
 
 
 def _below(folder: Path) -> list[Path]:
@@ -136,6 +264,6 @@ def _below(folder: Path) -> list[Path]:
             continue
         if entry.is_dir() and not entry.is_symlink():
             paths += _below(entry)
-        elif entry.is_file() and entry.suffix in FORMATS:
-            paths.append(entry)
+        elif entry.is_file() and format_of(entry) is not None:
+            paths.append(named_in_unicode(entry))
     return paths

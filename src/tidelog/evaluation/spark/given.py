@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -13,8 +11,9 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
 from tidelog.analysis.passes import passes
-from tidelog.data.readers.places import FactsLike
-from tidelog.data.schema import resolve_and_check, schemas
+from tidelog.data.readers.files import format_of
+from tidelog.data.readers.places import FactsLike, FactsPath, PathText
+from tidelog.data.schema import expect_queries, resolve_and_check, schema_of, schemas
 from tidelog.errors import DataError
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.spark.sources import spark_type
@@ -38,29 +37,33 @@ class Given:
         program: Program,
         asked: tuple[str, ...],
         frames: Mapping[str, DataFrame],
-        folder: str | None,
-        rigid: Mapping[str, Any] | str | os.PathLike[str] | None,
+        paths: tuple[FactsPath, ...],
+        rigid: Mapping[str, Any] | PathText | Sequence[PathText] | None,
     ) -> Given:
-        """Temporal facts are in frames or a folder; rigid ones in frames, rows or a folder."""
-        for query in asked:
-            if query not in program.predicates:
-                raise ValueError(f"no predicate {query} in the rules")
+        """Temporal facts are in frames or files; rigid ones in frames, rows or files.
+
+        Rigid facts that the queries need and that are not there are warned of.
+        """
+        expect_queries(program, asked)
         known = schemas(program)
         for name in frames:
-            if name not in known or known[name].time is None:
+            if schema_of(name, program, known, "inputs").time is None:
                 raise DataError(f"`{name}` is not a temporal input of the rules")
+        for place in paths:
+            if place.input is not None:
+                schema_of(place.input, program, known, str(place))
         facts: FactsLike = None
         if isinstance(rigid, Mapping):
             for name in rigid:
-                if name not in known or known[name].time is not None:
+                if schema_of(name, program, known, "rigid").time is not None:
                     raise DataError(f"`{name}` is not a rigid input of the rules")
             facts = {n: r.toArrow() if isinstance(r, DataFrame) else r for n, r in rigid.items()}
         else:
             facts = rigid
         timeless = frozenset(name for name, schema in known.items() if schema.time is None)
-        with Engine(program, facts, only=timeless) as engine:
+        with Engine(program, facts, only=timeless, queries=asked) as engine:
             types = {name: loaded.types for name, loaded in engine.loaded.items()}
-            types |= _types(program, frames, folder)
+            types |= _types(program, frames, paths)
             program = resolve_and_check(program, types)
             needed = passes(program, asked).reduced
             tables = {p.name: _rigid(engine, p.base) for p in needed.inputs if not p.temporal}
@@ -86,7 +89,7 @@ class Given:
 
 
 def _types(
-    program: Program, frames: Mapping[str, DataFrame], folder: str | None
+    program: Program, frames: Mapping[str, DataFrame], facts: tuple[FactsPath, ...]
 ) -> dict[str, tuple[Type, ...]]:
     """Types of columns that the rules leave open, as the data has them."""
     types: dict[str, tuple[Type, ...]] = {}
@@ -96,10 +99,16 @@ def _types(
         if name in frames:
             fields = frames[name].schema.fields[: len(schema.columns)]
             types[name] = tuple(spark_type(f.dataType) or Type.TEXT for f in fields)
-        elif folder is not None:
-            paths = [*Path(folder).glob(f"{name}.parquet"), *Path(folder).glob(f"{name}/*.parquet")]
-            if paths:
-                with Engine(program, {name: pq.read_table(paths[0]).slice(0, 0)}) as engine:
+        elif facts:
+            files = (
+                file
+                for place in facts
+                for file in place.files()
+                if format_of(file) == "parquet" and place.input_of(file) == name
+            )
+            first = next(files, None)
+            if first is not None:
+                with Engine(program, {name: pq.read_schema(first).empty_table()}) as engine:
                     types[name] = engine.loaded[name].types
     return types
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 from dataclasses import replace
+from os import PathLike
 from typing import Any
 
 import pyarrow as pa
@@ -13,10 +14,11 @@ from pyspark.sql import functions as F
 
 from tidelog.analysis.passes import passes
 from tidelog.data.readers.memory import in_memory
-from tidelog.data.schema import Schema, schemas
+from tidelog.data.readers.places import FactsPath, paths_of
+from tidelog.data.schema import Schema, schema_of, schemas
 from tidelog.data.ticks import EMPTY, Range, Ticks
 from tidelog.data.writers import timestamps
-from tidelog.errors import DataError
+from tidelog.errors import DataError, warn_left_out, warn_missing
 from tidelog.evaluation.duckdb import answers as answers_in_process
 from tidelog.evaluation.engine import Evaluated, Question
 from tidelog.evaluation.layout import Layout
@@ -32,7 +34,7 @@ from tidelog.evaluation.spark.session import session
 from tidelog.evaluation.spark.shipping import prepare
 from tidelog.evaluation.spark.sources import Files, Inputs
 from tidelog.evaluation.spark.stages import FiniteJob
-from tidelog.language.program import TIME_COLUMN, TIME_MAX, Program, ticking_from
+from tidelog.language.program import TIME_COLUMN, TIME_MAX, ticking_from
 
 
 def answers(question: Question) -> Evaluated:
@@ -103,12 +105,12 @@ def _as_frames(spark: SparkSession, question: Question) -> Any:
     if question.facts is None:
         return {}
     if not isinstance(question.facts, Mapping):
-        return str(question.facts)
+        return question.facts
     known = schemas(question.program)
     facts: dict[str, Any] = {}
     for name, rows in question.facts.items():
         temporal = name in known and known[name].time is not None
-        if temporal and not isinstance(rows, DataFrame):
+        if temporal and not isinstance(rows, (DataFrame, str, PathLike)):
             rows = spark.createDataFrame(_named_table(known[name], rows, question.ticks))
         facts[name] = rows
     return facts
@@ -128,14 +130,15 @@ def _given(spark: SparkSession, question: Question, name: str) -> tuple[Given, _
     """The rules with all types, rigid facts in this process and temporal ones as a DataFrame."""
     program, facts = question.program, question.facts
     known = schemas(program)
-    folder = facts if isinstance(facts, str) else None
+    by_input = facts if isinstance(facts, Mapping) else {}
+    paths = () if facts is None or by_input is facts else paths_of(facts)
     frames: dict[str, DataFrame] = {}
     rigid: dict[str, Any] = {}
-    for source, rows in facts.items() if isinstance(facts, Mapping) else ():
-        if source not in known:
-            raise DataError(f"`{source}` is not an input of the rules")
-        if known[source].time is None:
+    for source, rows in by_input.items():
+        if schema_of(source, program, known, "facts").time is None:
             rigid[source] = rows
+        elif isinstance(rows, (str, PathLike)):
+            paths = (*paths, FactsPath.of(rows, source))
         elif not isinstance(rows, DataFrame):
             raise DataError(f"the facts of input `{source}` are no DataFrame")
         elif rows.isStreaming:
@@ -144,8 +147,8 @@ def _given(spark: SparkSession, question: Question, name: str) -> tuple[Given, _
             )
         else:
             frames[source] = rows
-    given = Given.of(program, (name,), frames, folder, rigid if folder is None else folder)
-    return given, _Facts(spark, given.program, frames, folder, question.ticks)
+    given = Given.of(program, (name,), frames, paths, rigid if by_input is facts else facts)
+    return given, _Facts(spark, given, name, frames, paths, question.ticks)
 
 
 class _Facts:
@@ -154,31 +157,41 @@ class _Facts:
     def __init__(
         self,
         spark: SparkSession,
-        program: Program,
+        given: Given,
+        query: str,
         frames: Mapping[str, DataFrame],
-        folder: str | None,
+        paths: tuple[FactsPath, ...],
         ticks: Ticks | None,
     ) -> None:
-        known = schemas(program)
+        known = schemas(given.program, (query,))
         temporal: dict[str, Schema] = {n: s for n, s in known.items() if s.time is not None}
-        self.strict = folder is not None
+        self.strict = bool(paths)
         self.rows: DataFrame | None = None
-        if folder is not None:
-            self.inputs = Inputs(temporal, ticks)
-            self.rows = Files(spark, program, folder, self.inputs).all()
-        else:
-            self.inputs = Inputs({n: s for n, s in temporal.items() if n in frames}, ticks)
-            for name, frame in sorted(frames.items()):
-                rows = self.inputs.typed(frame, name, f"input `{name}`", None)
-                self.rows = rows if self.rows is None else self.rows.unionByName(rows)
+        if not paths:
+            temporal = {n: s for n, s in temporal.items() if n in frames}
+        self.inputs = Inputs(temporal, ticks)
+        missing = {predicate.base for predicate in given.core.inputs if predicate.temporal}
+        if paths:
+            files = Files(spark, given.program, paths, self.inputs)
+            missing &= set(files.missing())
+            self.rows = files.all()
+        for name, frame in sorted(frames.items()):
+            rows = self.inputs.typed(frame, name, f"input `{name}`", None)
+            rows = rows.withColumn("came", F.lit(None).cast("string"))
+            self.rows = rows if self.rows is None else self.rows.unionByName(rows)
+        for name in sorted(missing - frames.keys() - set(given.program.heads)):
+            warn_missing(name, (query,))
 
     def ranges(self) -> dict[str, Range]:
         """First and last tick of each input; DataError for rows that no fact can be."""
         if self.rows is None:
             return {}
         ranges: dict[str, Range] = {}
-        measured = self.rows.groupBy("tag").agg(F.min("t"), F.max("t")).collect()
-        for tag, low, high in measured:
+        left_out = F.count_if(F.expr("problem IS NOT NULL"))
+        measured = self.rows.groupBy("tag").agg(F.min("t"), F.max("t"), left_out).collect()
+        for tag, low, high, unused in measured:
+            if tag >= 0 and unused:
+                warn_left_out(self.inputs.names[tag], unused)
             if tag >= 0 and low is not None:
                 name = self.inputs.names[tag]
                 far = low if low < -TIME_MAX else high if high > TIME_MAX else None

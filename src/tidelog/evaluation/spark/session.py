@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
+
+from tidelog.errors import DataError
 
 
 def session(master: str = "local[*]", **options: str) -> SparkSession:
@@ -22,6 +28,12 @@ def session(master: str = "local[*]", **options: str) -> SparkSession:
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
         "spark.sql.streaming.metricsEnabled": "false",
+        # Nobody looks at the pages of what was run; whole plans of it would fill the memory.
+        "spark.sql.ui.retainedExecutions": "10",
+        "spark.ui.retainedJobs": "10",
+        "spark.ui.retainedStages": "10",
+        "spark.ui.retainedTasks": "100",
+        "spark.ui.dagGraph.retainedRootRDDs": "10",
     }
     if master.startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -29,4 +41,46 @@ def session(master: str = "local[*]", **options: str) -> SparkSession:
         defaults |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     for name, value in (defaults | options).items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    with _starting(master):
+        return builder.getOrCreate()
+
+
+@contextmanager
+def _starting(master: str) -> Iterator[None]:
+    """What Spark's JVM says on standard error is kept; if it does not start, one line of it."""
+    with tempfile.TemporaryFile() as said:
+        sys.stderr.flush()
+        before = os.dup(2)
+        os.dup2(said.fileno(), 2)
+        try:
+            yield
+        except Exception as error:
+            said.seek(0)
+            why = _telling(said.read().decode(errors="replace"), error)
+            remedy = (
+                "set JAVA_HOME to a Java of version 17 or later"
+                if "java" in why.lower()
+                else "a master is local[*], or spark://HOST:PORT of one that runs"
+            )
+            raise DataError(
+                f"Spark does not start with --master {master}: {why}; {remedy}"
+            ) from None
+        finally:
+            os.dup2(before, 2)
+            os.close(before)
+
+
+def _telling(said: str, error: Exception) -> str:
+    """Why Spark did not start: the cause that its JVM names, or the shell, or else Python."""
+    text = f"{said}\n{error}"
+    for pattern in (
+        r"Reason: (.+)$",
+        r"^Caused by: [\w.$]+: (.+)$",
+        r"^(?:Exception in thread \"\w+\" |: )?[\w.$]+(?:Exception|Error): (.+)$",
+        r"(?s)(?:spark-class|\.sh|spark-submit): line \d+: ([^\n]+)\n.*",
+        r"^(JAVA_HOME .+)$",
+    ):
+        reasons = re.findall(pattern, text, re.MULTILINE)
+        if reasons:
+            return str(reasons[-1]).strip().rstrip(".")
+    return str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__

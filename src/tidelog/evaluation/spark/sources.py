@@ -1,11 +1,14 @@
 """Facts in: streaming DataFrames or files, all as rows of one shape.
 
-A row is `tag, <slots>, t, problem, file`: the input's number, its arguments in slots of their type,
-the tick, and why the row is not a fact, if it is not.
+A row is `tag, <slots>, t, problem, file, came`: the input's number, its arguments in slots of their
+type, the tick, and why the row is not a fact, if it is not. Rows that may not be used, because of
+that or because of their time, have in `came` what they were before anything was read from them, as
+JSON: an object, or a text where not even that could be read.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,7 +16,7 @@ from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 import duckdb
 import pyarrow as pa
@@ -23,13 +26,14 @@ from pyspark.sql import types as S
 
 from tidelog.data.packed import slots_of
 from tidelog.data.readers import parquet
-from tidelog.data.readers.csv import facts_of_texts, read_header, read_texts
-from tidelog.data.readers.json import parse_line, predicate_of, typed_values
-from tidelog.data.readers.memory import Table
-from tidelog.data.readers.places import FORMATS, HIDDEN, find_facts, input_of
-from tidelog.data.schema import Schema, positions
-from tidelog.data.ticks import Ticks
-from tidelog.data.types import SQL_TYPES, arrow_type
+from tidelog.data.readers.csv import facts_of_texts, read_header, read_texts, rows_as_json
+from tidelog.data.readers.files import format_of, named_in_unicode
+from tidelog.data.readers.json import line_as_json, parse_line, predicate_of, typed_values
+from tidelog.data.readers.places import FactsPath, is_hidden, is_input
+from tidelog.data.readers.rules import read_rules
+from tidelog.data.schema import Schema, positions, schemas
+from tidelog.data.ticks import GIVE_TICK, Ticks
+from tidelog.data.types import ANY_VALUE, SQL_TYPES, arrow_type
 from tidelog.errors import DataError
 from tidelog.evaluation.database import NO_EXTENSIONS
 from tidelog.language.program import TIME_COLUMN, TIME_MAX, Program, Type
@@ -40,6 +44,30 @@ _READING: dict[str, str | bool | int | float | list[str]] = {
     "memory_limit": "1GB",
     **NO_EXTENSIONS,
 }
+# Hadoop's usual view of local files keeps checksums beside them, and fails on a name with a colon.
+_PLAIN_FILES = {
+    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "fs.file.impl.disable.cache": "true",
+}
+# Spark's readers take a path for a pattern otherwise.
+NO_PATTERNS = {"__globPaths__": "false"}
+
+
+# How timestamps are written in JSON and CSV.
+STAMPS = "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]XXX"
+
+
+@dataclass(frozen=True)
+class TimeLimits:
+    """The ticks that facts may have, as far as is known before they are read."""
+
+    first: int = -TIME_MAX
+    last: int = TIME_MAX
+
+    @property
+    def sql(self) -> str:
+        """When a row may not be used."""
+        return f"problem IS NOT NULL OR t NOT BETWEEN {self.first} AND {self.last}"
 
 
 @dataclass(frozen=True)
@@ -71,27 +99,43 @@ class Inputs:
     @property
     def arrow(self) -> pa.Schema:
         slots = [(name, arrow_type(type_)) for name, type_ in self.all_slots.items()]
-        ends = [("t", pa.int64()), ("problem", pa.string()), ("file", pa.string())]
+        ends = [(name, pa.string()) for name in ("problem", "file", "came")]
+        ends.insert(0, ("t", pa.int64()))
         return pa.schema([("tag", pa.int32()), *slots, *ends])
 
     def _tagged(
-        self, frame: DataFrame, name: str, values: list[Column], time: Column, file: Column
+        self,
+        frame: DataFrame,
+        name: str,
+        values: list[Column],
+        time: Column,
+        file: Column,
+        came: Column,
     ) -> DataFrame:
         """A frame as rows, its arguments and time already of their types."""
         schema = self.schemas[name]
+        read = [
+            (value, column)
+            for i, (value, column) in enumerate(zip(values, schema.columns, strict=True))
+            if i not in schema.unread
+        ]
         problems = [
             F.when(value.isNull(), F.lit(f"no value in column `{column.name}`"))
-            for value, column in zip(values, schema.columns, strict=True)
+            for value, column in read
         ]
         problems += [
             F.when(F.isnan(value), F.lit(f"NaN in column `{column.name}`"))
-            for value, column in zip(values, schema.columns, strict=True)
+            for value, column in read
             if column.type is Type.FLOAT
         ]
         far = F.concat(F.lit("time "), time.cast("string"), F.lit(" does not fit 62 bits"))
         problems += [
             F.when(time.isNull(), F.lit(f"no value in column `{schema.time}`")),
             F.when(~time.between(-TIME_MAX, TIME_MAX), far),
+        ]
+        values = [
+            _filled(value, column.type or Type.TEXT) if i in schema.unread else value
+            for i, (value, column) in enumerate(zip(values, schema.columns, strict=True))
         ]
         named = dict(zip(self.slots(name), values, strict=True))
         return frame.select(
@@ -103,10 +147,14 @@ class Inputs:
             time.cast("bigint").alias("t"),
             F.coalesce(*problems).alias("problem"),
             file.cast("string").alias("file"),
+            came.alias("came"),
         )
 
     def typed(self, frame: DataFrame, name: str, where: str, file: Column | None) -> DataFrame:
-        """A frame with typed columns as rows; DataError when a column is of another type."""
+        """A frame with typed columns as rows; DataError when a column is of another type.
+
+        `came` is the whole row, which `came_as_json` writes where it matters.
+        """
         schema = self.schemas[name]
         chosen = positions(frame.columns, schema, where)
         fields = frame.schema.fields
@@ -124,11 +172,13 @@ class Inputs:
         plain = [f"c{i}" for i in range(len(fields))]
         frame = frame.select("*", *extra).toDF(*plain, *(["file"] if extra else []))
         values = [
-            F.col(plain[position]).cast(SQL_TYPES[column.type or Type.TEXT])
+            _value(F.col(plain[position]), column.type or Type.TEXT)
             for column, position in zip(schema.columns, chosen, strict=False)
         ]
         time = self._time(F.col(plain[chosen[-1]]), time_type, where, str(schema.time))
-        return self._tagged(frame, name, values, time, F.col("file") if extra else F.lit(None))
+        came = F.struct(*(F.col(c).alias(f.name) for c, f in zip(plain, fields, strict=True)))
+        place = F.col("file") if extra else F.lit(None)
+        return self._tagged(frame, name, values, time, place, came)
 
     def _time(self, column: Column, type_: S.DataType, where: str, name: str) -> Column:
         ticks = self.ticks
@@ -137,27 +187,45 @@ class Inputs:
                 return column.cast("bigint")
         elif isinstance(type_, (S.TimestampType, S.TimestampNTZType, S.DateType)):
             if ticks is None:
-                raise DataError(
-                    f"{where}: time column `{name}` holds timestamps; give the length of a tick,"
-                    " for example 10m"
-                )
+                raise DataError(f"{where}: time column `{name}` holds timestamps; {GIVE_TICK}")
             if isinstance(type_, S.DateType):
-                return _ticked(F.unix_date(column).cast("bigint") * 86_400_000_000, ticks)
+                days = F.unix_date(column).cast("bigint")
+                day = F.lit(86_400_000_000).cast("bigint")
+                return _ticked(column, F.try_multiply(days, day), ticks)
             if isinstance(type_, S.TimestampNTZType):  # in UTC, whatever the session's zone
                 zero = F.lit("1970-01-01 00:00:00").cast(S.TimestampNTZType())
-                return _ticked(F.timestamp_diff("MICROSECOND", zero, column), ticks)
-            return _ticked(F.unix_micros(column), ticks)
+                return _ticked(column, F.timestamp_diff("MICROSECOND", zero, column), ticks)
+            return _ticked(column, F.unix_micros(column), ticks)
         wanted = "whole numbers of ticks" if ticks is None else "timestamps"
         kind = type_.simpleString()
         raise DataError(f"{where}: time column `{name}` is {kind}; times are {wanted}")
 
 
-def _ticked(micros: Column, ticks: Ticks) -> Column:
-    since = micros - F.lit(ticks.origin)
-    if ticks.length == 1:
-        return since
+def came_as_json(rows: DataFrame, limits: TimeLimits, came: str = "came") -> Column:
+    """The text of whole rows, for those that may not be used."""
+    how = {"ignoreNullFields": "false", "timestampFormat": STAMPS, "timeZone": "UTC"}
+    return F.when(F.expr(limits.sql), F.to_json(rows[came], how))
+
+
+def _filled(column: Column, type_: Type) -> Column:
+    """A column in which some value stands for one that is missing."""
+    some = F.lit(ANY_VALUE[type_]).cast(SQL_TYPES[type_])
+    missing = column.isNull() | F.isnan(column) if type_ is Type.FLOAT else column.isNull()
+    return F.when(missing, some).otherwise(column)
+
+
+def _value(column: Column, type_: Type) -> Column:
+    value = column.cast(SQL_TYPES[type_])
+    return value + F.lit(0.0) if type_ is Type.FLOAT else value  # -0.0 and 0.0 are one value
+
+
+def _ticked(column: Column, micros: Column, ticks: Ticks) -> Column:
+    """The tick of a moment in microseconds since 1970; one that is too far away stays that."""
+    since = F.try_subtract(micros, F.lit(ticks.origin).cast("bigint"))
     length = F.lit(ticks.length).cast("bigint")
-    return F.call_function("div", since - F.pmod(since, length), length)
+    down = F.when((since < 0) & (since % length != 0), F.lit(1)).otherwise(F.lit(0))
+    tick = F.call_function("div", since, length) - down
+    return F.coalesce(tick, F.when(column.isNotNull(), F.lit(TIME_MAX + 1)))
 
 
 def spark_type(type_: S.DataType) -> Type | None:
@@ -190,7 +258,9 @@ class _Lines:
     """Reads JSON lines inside the partitions, as `tidelog query` reads them."""
 
     inputs: Inputs
-    facts: Path
+    limits: TimeLimits
+    others: frozenset[str]  # inputs of the rules that no query needs
+    named: str | None  # the input that all lines are of; else they say so themselves
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -199,31 +269,32 @@ class _Lines:
                 for text, file in zip(
                     *(column.to_pylist() for column in batch.columns), strict=True
                 )
-                if text.strip() and (row := self._row(text, unquote(file))) is not None
+                if text.strip()
+                and (row := self._row(text, _uri(_local(unquote(file))))) is not None
             ]
             yield pa.RecordBatch.from_pylist(rows, schema=self.inputs.arrow)
 
     def _row(self, text: str, file: str) -> dict[str, Any] | None:
         """A line as a row; None when no query needs it."""
-        inputs = self.inputs
-        place = input_of(_local(file), self.facts)
-        named = place if place in inputs.schemas else None
+        inputs, named, limits = self.inputs, self.named, self.limits
         row: dict[str, Any] = {"tag": -1 if named is None else inputs.tag(named), "file": file}
         try:
             record = parse_line(text)
             if list(record) == [TIME_COLUMN]:
                 return None  # all before has arrived: files say so by ending
             name = predicate_of(record, named)
+            if name in self.others:
+                return None
             schema = inputs.schemas.get(name)
             if schema is None:
-                return None
+                raise ValueError(f"no input is called `{name}`")
             row["tag"] = inputs.tag(name)
             values = typed_values(record, schema, inputs.ticks)
             row |= zip([*inputs.slots(name), "t"], values, strict=True)
-            if None in values:
-                raise ValueError(f"no value in column `{schema.names[values.index(None)]}`")
+            if not limits.first <= values[-1] <= limits.last:
+                row["came"] = line_as_json(text)
         except ValueError as error:
-            row["problem"] = str(error)
+            row |= {"problem": str(error), "came": line_as_json(text)}
         return row
 
 
@@ -232,40 +303,45 @@ class _Csv:
     """Reads CSV files of one input inside the partitions, as `tidelog query` reads them."""
 
     inputs: Inputs
+    limits: TimeLimits
     name: str
     size: int
     chosen: tuple[int, ...]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for uri, ending in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            for path, ending in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                 with (
                     tempfile.TemporaryDirectory(prefix="tidelog-") as spill,
                     duckdb.connect(config={**_READING, "temp_directory": spill}) as connection,
                 ):
-                    yield from self._file(connection, _local(uri), ending)
+                    yield from self._file(connection, Path(path), ending)
 
     def _file(
         self, connection: duckdb.DuckDBPyConnection, path: Path, ending: str
     ) -> Iterator[pa.RecordBatch]:
         inputs, schema = self.inputs, self.inputs.schemas[self.name]
-        file = f"file://{quote(str(path))}"  # as Spark names the files it reads itself
+        file = _uri(path)
         connection.execute("SET TimeZone = 'UTC'")
         broken = read_texts(connection, "texts", path, self.size, ending)
         select = facts_of_texts("texts", schema, self.chosen, inputs.ticks)
+        texts = f"CASE WHEN {self.limits.sql} THEN texts END AS texts"
+        select = f"SELECT * REPLACE ({texts}) FROM ({select}) AS x"
         reader = connection.sql(select).to_arrow_reader(65_536)
         assert reader is not None
-        names = [*inputs.slots(self.name), "t", "problem"]
+        names = [*inputs.slots(self.name), "t", "problem", "texts"]
         for part in reader:
             n = part.num_rows
             columns = dict(zip(names, part.columns, strict=True))
             columns |= {
                 "tag": pa.repeat(pa.scalar(inputs.tag(self.name), pa.int32()), n),
                 "file": pa.repeat(file, n),
+                "came": rows_as_json(schema, part.columns, inputs.ticks is not None),
             }
             arrays = [columns.get(f.name, pa.nulls(n, f.type)) for f in inputs.arrow]
             yield pa.RecordBatch.from_arrays(arrays, schema=inputs.arrow)
-        rows = [{"tag": inputs.tag(self.name), "problem": p, "file": file} for p in broken]
+        tag = {"tag": inputs.tag(self.name), "file": file}
+        rows = [{**tag, "problem": p, "came": json.dumps(line)} for p, line in broken]
         yield pa.RecordBatch.from_pylist(rows, schema=inputs.arrow)
 
 
@@ -276,130 +352,190 @@ class Frames:
         self.frames, self.inputs = frames, inputs
 
     def stream(self) -> DataFrame:
+        # Whole rows have columns of their own until it is known which of them are written.
         parts = [
-            self.inputs.typed(self.frames[name], name, f"input `{name}`", None)
+            self.inputs.typed(self.frames[name], name, f"input `{name}`", None).withColumnRenamed(
+                "came", f"came{self.inputs.tag(name)}"
+            )
             for name in self.inputs.names
         ]
         if not parts:
             raise DataError("the queries need no input with a time, so that nothing streams")
-        return reduce(DataFrame.unionByName, parts)
+        return reduce(lambda one, two: one.unionByName(two, allowMissingColumns=True), parts)
 
-    def batch(self, frame: DataFrame) -> DataFrame:
-        return frame
+    def batch(self, frame: DataFrame, limits: TimeLimits) -> DataFrame:
+        wholes = [f"came{self.inputs.tag(name)}" for name in self.inputs.names]
+        came = F.coalesce(*(came_as_json(frame, limits, whole) for whole in wholes))
+        return frame.withColumn("came", came).drop(*wholes)
 
 
 class Files:
-    """A folder of facts: Spark says which files are new, we read them as `tidelog query` does."""
+    """Files of facts: Spark says which of them are new, we read them as `tidelog query` does."""
 
     def __init__(
         self,
         spark: SparkSession,
         program: Program,
-        facts: str,
+        facts: Iterable[FactsPath],
         inputs: Inputs,
         per_batch: int | None = None,
     ) -> None:
         self.program, self.inputs, self.per_batch = program, inputs, per_batch
-        self.folder = Path(facts).resolve()
+        self.places = [place.resolved() for place in facts]
         self.spark = spark
-        self.endings: dict[str, str] = {}  # of the lines of a batch's CSV files
+        self.endings: dict[Path, str] = {}  # of the lines of a batch's CSV files
+        self._told: set[str] = set()
+
+    def _all(self) -> list[Path]:
+        """The files there are; DataError for a name that Spark could not read."""
+        jvm = self.spark._jvm
+        assert jvm is not None
+        ascii_only = "UTF" not in str(jvm.System.getProperty("sun.jnu.encoding")).upper()
+        paths: list[Path] = []
+        for place in self.places:
+            paths += place.files()
+        for path in map(named_in_unicode, paths):
+            if ascii_only and not str(path).isascii():
+                raise DataError(
+                    f"{path}: Spark's Java reads ASCII names only in this environment: set"
+                    " LC_ALL=C.UTF-8, or rename it"
+                )
+        return list(dict.fromkeys(paths))
+
+    def missing(self) -> list[str]:
+        """The inputs that have no file yet."""
+        there: set[str | None] = set()
+        for path in self._all():
+            name, mixed = self._input(path)
+            if mixed:  # its lines may be of any input
+                return []
+            there.add(name)
+        return [name for name in self.inputs.names if name not in there]
 
     def stream(self) -> DataFrame:
-        reader = self.spark.readStream.format("binaryFile").schema(
-            "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
+        self._all()
+        frames = [self._stream(root) for root in dict.fromkeys(p.root for p in self.places)]
+        return reduce(DataFrame.union, frames)
+
+    def _stream(self, root: Path) -> DataFrame:
+        reader = (
+            self.spark.readStream.format("binaryFile")
+            .options(**_PLAIN_FILES)
+            .schema("path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY")
         )
         reader = reader.option("recursiveFileLookup", "true")
         # However old a file is beside the newest one, it is read.
-        reader = reader.option("maxFileAge", "36500d")
+        reader = reader.option("maxFileAge", "100000000d")
         if self.per_batch is not None:
             reader = reader.option("maxFilesPerTrigger", self.per_batch)
-        return reader.load(_glob(str(self.folder))).select("path")
+        return reader.load(_as_pattern(root)).select("path")
 
-    def batch(self, frame: DataFrame) -> DataFrame:
-        return self._rows(frame.sparkSession, sorted(path for (path,) in frame.collect()))
+    def batch(self, frame: DataFrame, limits: TimeLimits) -> DataFrame:
+        paths = sorted({path for (path,) in frame.collect()})
+        return self._rows(frame.sparkSession, [_local(path) for path in paths], limits)
 
     def all(self) -> DataFrame:
         """The rows of all files there are."""
-        if not self.folder.exists():
-            raise DataError(f"{self.folder}: no such file or folder")
-        paths = [self.folder] if self.folder.is_file() else sorted(self.folder.rglob("*"))
-        return self._rows(
-            self.spark,
-            [
-                path.as_uri()
-                for path in paths
-                if path.is_file()
-                and not any(part.startswith(HIDDEN) for part in path.relative_to(self.folder).parts)
-            ],
-        )
+        return self._rows(self.spark, self._all(), TimeLimits())
 
-    def _rows(self, spark: SparkSession, paths: list[str]) -> DataFrame:
-        groups: dict[tuple[str, str, tuple[object, ...]], list[str]] = {}
+    def _input(self, path: Path) -> tuple[str | None, bool]:
+        """The input that a file is of, None if there is none; whether its lines may say so."""
+        for place in self.places:
+            name = place.input_of(path)
+            if name is None or is_hidden(path, place.root):
+                continue
+            alone = place.input is None and (path == place.root or place.pattern is not None)
+            if alone and name not in self.inputs.schemas:
+                return None, format_of(path) == "jsonl" or path.suffix == ".tdl"
+            return name, False
+        return None, False
+
+    def _rows(self, spark: SparkSession, paths: list[Path], limits: TimeLimits) -> DataFrame:
+        groups: dict[tuple[str, str | None, tuple[object, ...]], list[Path]] = {}
         for path in paths:
-            local = _local(path)
-            ending, name = local.suffix, input_of(local, self.folder)
-            # The lines of a single file may say themselves what they are facts of.
-            mixed = local == self.folder and ending in (".jsonl", ".tdl")
-            if ending in (*FORMATS, ".tdl") and (mixed or name in self.inputs.schemas):
-                key = (ending, name, self._columns(ending, name, path))
+            name, mixed = self._input(path)
+            format_ = "tdl" if mixed and path.suffix == ".tdl" else format_of(path)
+            if format_ is None or (name is None and not mixed):
+                continue
+            if mixed or name in self.inputs.schemas:
+                key = (format_, name, self._columns(format_, name, path))
                 groups.setdefault(key, []).append(path)
-        parts = [self._read(spark, *key, paths) for key, paths in groups.items()]
+            elif str(name) not in self._told:
+                self._told.add(str(name))
+                is_input(str(name), self.program, schemas(self.program), path)
+        parts = [self._read(spark, *key, paths, limits) for key, paths in groups.items()]
         if not parts:
             return spark.createDataFrame([], arrow_struct(self.inputs.arrow))
         return reduce(DataFrame.unionByName, parts)
 
-    def _columns(self, ending: str, name: str, path: str) -> tuple[object, ...]:
+    def _columns(self, format_: str, name: str | None, path: Path) -> tuple[object, ...]:
         """What tells files apart that cannot be read together: their columns."""
-        if ending == ".csv":
-            header = read_header(_local(path), self.inputs.schemas[name])
+        if format_ == "csv":
+            header = read_header(path, self.inputs.schemas[str(name)])
             self.endings[path] = header.ending
             return (len(header.names), header.positions)
-        if ending == ".parquet":
-            return tuple((f.name, str(f.type)) for f in parquet.read_schema(_local(path)))
+        if format_ == "parquet":
+            return tuple((f.name, str(f.type)) for f in parquet.read_schema(path))
         return ()
 
     def _read(
         self,
         spark: SparkSession,
-        ending: str,
-        name: str,
+        format_: str,
+        name: str | None,
         columns: tuple[Any, ...],
-        paths: list[str],
+        paths: list[Path],
+        limits: TimeLimits,
     ) -> DataFrame:
-        places = [_glob(path) for path in paths]
+        places = [_uri(path) for path in paths]
+        # As a URI; a plus stands for itself there, and for a space where Spark decodes.
         file = F.col("_metadata.file_path")
         rows = arrow_struct(self.inputs.arrow)
-        if ending == ".csv":
-            files = [(path, self.endings.pop(path)) for path in paths]
+        reader = spark.read.options(**_PLAIN_FILES, **NO_PATTERNS)
+        if format_ == "csv":
+            files = [(str(path), self.endings.pop(path)) for path in paths]
             frame = spark.createDataFrame(files, "path STRING, ending STRING")
-            return frame.mapInArrow(_Csv(self.inputs, name, *columns), rows)
-        if ending == ".parquet":
-            return self.inputs.typed(spark.read.parquet(*places), name, paths[0], file)
-        if ending == ".jsonl":
-            frame = spark.read.text(places).select("value", file.alias("file"))
-            return frame.mapInArrow(_Lines(self.inputs, self.folder), rows)
-        return self._rules(spark)
+            return frame.mapInArrow(_Csv(self.inputs, limits, str(name), *columns), rows)
+        if format_ == "parquet":
+            plain = F.url_decode(F.replace(file, F.lit("+"), F.lit("%2B")))
+            plain = F.regexp_replace(plain, "^file:/+", "file:///")
+            read = reader.parquet(*places)
+            typed = self.inputs.typed(read, str(name), str(paths[0]), plain)
+            return typed.withColumn("came", came_as_json(typed, limits))
+        if format_ == "jsonl":
+            frame = reader.text(places).select("value", file.alias("file"))
+            others = frozenset(self.program.inputs) - self.inputs.schemas.keys()
+            return frame.mapInArrow(_Lines(self.inputs, limits, others, name), rows)
+        return self._rules(spark, paths)
 
-    def _rules(self, spark: SparkSession) -> DataFrame:
-        """A `.tdl` file of facts."""
+    def _rules(self, spark: SparkSession, paths: list[Path]) -> DataFrame:
+        """`.tdl` files of facts."""
         rows = []
-        facts = find_facts(self.program, str(self.folder), self.inputs.ticks)
-        for name, parts in facts.items():
-            for part in parts:
-                if name in self.inputs.schemas and isinstance(part, Table):
-                    names = [*self.inputs.slots(name), "t"]
-                    table = part.table.rename_columns(names)
-                    tag = {"tag": self.inputs.tag(name), "file": str(self.folder)}
-                    rows += [{**tag, **row} for row in table.to_pylist()]
+        for path in paths:
+            for name, table in read_rules(path, self.program, schemas(self.program)).items():
+                if name in self.inputs.schemas:
+                    named = table.table.rename_columns([*self.inputs.slots(name), "t"])
+                    tag = {"tag": self.inputs.tag(name), "file": str(path)}
+                    rows += [{**tag, **row} for row in named.to_pylist()]
         table = pa.Table.from_pylist(rows, schema=self.inputs.arrow)
         return spark.createDataFrame(table, arrow_struct(self.inputs.arrow))
 
 
-def _local(uri: str) -> Path:
-    """The path of a URI as Spark writes it, where nothing is escaped."""
-    return Path(re.sub(r"\Afile:(//)?(?=/)", "", uri))
+def _local(file: str) -> Path:
+    """The path of a file as Spark and dead letters name it, where nothing is escaped."""
+    return Path(re.sub(r"\Afile:(//)?(?=/)", "", file))
 
 
-def _glob(path: str) -> str:
-    """A path as a pattern that matches nothing else."""
-    return re.sub(r"([\\{}\[\]*?])", r"\\\1", path)
+def _uri(path: Path) -> str:
+    return f"file://{path}"
+
+
+def _as_pattern(path: Path) -> str:
+    """A folder as a streaming source takes it: a pattern that matches nothing else."""
+    pattern = re.sub(r"([\\{}\[\]*?])", r"\\\1", str(path))
+    if ":" in pattern and pattern != str(path):
+        raise DataError(
+            f"{path}: Spark cannot follow a folder with a colon and one of *?[]{{}}\\ in its path:"
+            " rename it"
+        )
+    return f"file://{pattern}"

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
-from itertools import count
+from collections.abc import Iterable
 
 import pyarrow as pa
 
 from tidelog.analysis.passes import passes
 from tidelog.data.packed import columns
 from tidelog.data.types import arrow_type
-from tidelog.evaluation.duckdb import Engine
+from tidelog.evaluation.duckdb import Engine, with_periods
 from tidelog.evaluation.ranges import EMPTY, Range
 from tidelog.evaluation.timeline.limit import Limit
 from tidelog.evaluation.timeline.line import Timeline, evaluate
 from tidelog.language.program import Row, Type
 from tidelog.logic.core import Core
-
-# The column that says how an answer without end repeats, in ticks.
-PERIOD_COLUMN = "period"
 
 
 def answers(
@@ -81,12 +77,5 @@ def _table(engine: Engine, query: str, whole: Core, line: Timeline, asked: Range
         arrays, names = [pa.array([1] * len(rows), pa.int64())], ["z"]
     table = engine.named(predicate, pa.table(arrays, names=names))
     if predicate.temporal and endless:
-        periods = pa.array([period for _, _, period in rows], pa.int64())
-        name = next(n for n in _period_names() if n not in table.column_names)
-        table = table.append_column(name, periods)
+        return with_periods(table, [period for _, _, period in rows])
     return table
-
-
-def _period_names() -> Iterator[str]:
-    yield PERIOD_COLUMN
-    yield from (f"{PERIOD_COLUMN}{n}" for n in count(2))

@@ -1,6 +1,6 @@
 """A stratum with a cycle through `not`: from the past to the future, layer by layer.
 
-Such cycles look strictly back, and nothing else in the query reaches ahead without end. With n
+Such cycles look strictly back, and nothing that they hang on reaches ahead without end. With n
 predicates each use inside weighs `offset * (n + 1) + negated`, and no cycle weighs more than 0, so
 that the greatest sums of weights that lead to predicates exist. They put the facts in an order in
 which a fact comes no earlier than those that it rests on, and after those whose absence it rests
@@ -41,6 +41,7 @@ class Forward:
     def __init__(
         self, stratum: Stratum, lower: Mapping[str, Settled], low: int, high: int, limit: Limit
     ) -> None:
+        assert not any(settled.endless(-1) for settled in lower.values())
         self.limit = limit
         self.lower = lower
         self.heads = sorted(stratum.heads)
@@ -75,9 +76,9 @@ class Forward:
         """Derive all facts before a tick."""
         ahead = tick + self.reach
         for name in self.lower.keys() & self.firings.keys():
-            for at, rows in self.lower[name].between(self.fed + 1, ahead):
+            for moment, rows in self.lower[name].between(self.fed + 1, ahead):
                 for row in rows.rows:
-                    self._wait((name, at, row))
+                    self._wait((name, moment, row))
         self.fed = ahead
         while self.numbers and self.numbers[0] < tick * self.unit:
             number = self.numbers[0]

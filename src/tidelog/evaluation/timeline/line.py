@@ -9,9 +9,9 @@ from typing import TypeAlias
 
 from tidelog.analysis.dependencies import dependencies, refuse_blocking_cycles
 from tidelog.evaluation.ranges import Range
-from tidelog.evaluation.timeline.clauses import separated, strata
+from tidelog.evaluation.timeline.clauses import separated, strata, width
 from tidelog.evaluation.timeline.forward import Forward
-from tidelog.evaluation.timeline.limit import Limit
+from tidelog.evaluation.timeline.limit import Limit, TooHard
 from tidelog.evaluation.timeline.settled import Beyond, Inputs, Part, least_period, settled
 from tidelog.evaluation.timeline.stretch import LineRows
 from tidelog.evaluation.timeline.two_way import TwoWay
@@ -19,6 +19,8 @@ from tidelog.language.program import Row
 from tidelog.logic.core import Core
 from tidelog.logic.match import IndexedRows
 
+# Ticks that a rule may reach: a line is followed at least that far.
+MOST_TICKS = 2_000_000
 # Arguments, first time and period: the answer holds there and every period further on.
 Repeated: TypeAlias = tuple[Row, int, int]
 
@@ -61,6 +63,13 @@ class _Line:
     ) -> None:
         self.core = core
         clauses = separated(core.clauses)
+        furthest = max(clauses, key=lambda clause: width([clause]), default=None)
+        if furthest is not None and width([furthest]) > MOST_TICKS:
+            raise TooHard(
+                f"{furthest.origin}: the rule reaches {width([furthest])} ticks through time, and a"
+                " range without end, or rules that run both ways through time, are followed tick by"
+                " tick: ask for a finite range with --from and --to"
+            )
         by_tick: LineRows = {}
         for name, rows in facts.items():
             for row, tick in rows:
@@ -77,8 +86,11 @@ class _Line:
             lower = {name: known[name] for name in sorted(stratum.lower) if name in known}
             first = min([low, *(one.low for one in lower.values())])
             last = max([high, *(one.high for one in lower.values())])
-            kind = Forward if stratum.through_not else TwoWay
-            part: Part = kind(stratum, lower, first, last, limit)
+            part: Part
+            if stratum.through_not:
+                part = Forward(stratum, lower, first, last, limit)
+            else:
+                part = TwoWay(stratum, lower, first, last, limit)
             self.parts.update(dict.fromkeys(stratum.heads, part))
             if used := stratum.heads & frozenset().union(*(s.lower for s in layers[i + 1 :])):
                 known.update(settled(part, used))

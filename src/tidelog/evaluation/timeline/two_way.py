@@ -12,7 +12,6 @@ from tidelog.evaluation.timeline.settled import Beyond, Repeating, Settled
 from tidelog.evaluation.timeline.stretch import (
     Firings,
     LineFact,
-    LineRows,
     LineWindow,
     SliceRows,
     Stretch,
@@ -37,6 +36,7 @@ class TwoWay:
         # Half lines must not see explicit times, nor each other.
         self.low, self.high = low - self.width, high + self.width
         self.middle = Stretch(self.firings, self.low, self.high, limit)
+        self.by_tick = self.middle.by_tick
         for name, settled in lower.items():
             if None in settled.rows:
                 self.middle.take(name, None, settled.rows[None])
@@ -47,10 +47,6 @@ class TwoWay:
         self.right_entry: Entry | None = None
         self.left_entry: Entry | None = None
         self._close()
-
-    @property
-    def by_tick(self) -> LineRows:
-        return self.middle.by_tick
 
     def _close(self) -> None:
         """Middle and half lines, until neither finds anything new."""

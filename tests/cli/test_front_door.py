@@ -1,0 +1,331 @@
+"""What a new user meets first: nothing is silently empty or wrong, and times are timestamps."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner, Result
+
+import tidelog
+from tidelog.cli import cli
+from tidelog.errors import DataError, TidelogWarning
+
+RULES = """input metrics(host: text, cpu: float, note: text) @ time.
+Hot(H) @ T :- metrics(H, C, _) @ T, C > 90.
+"""
+HEADER = "host,cpu,note,time\n"
+STAMPED = HEADER + (
+    "a,95,x,2024-05-01T00:00:10Z\nb,99,,2024-05-01T00:01:30Z\nc,hot,x,2024-05-01T00:02:59Z\n"
+)
+
+
+def run(*words: object, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(cli, [str(word) for word in words], input=stdin)
+
+
+@pytest.fixture
+def rules(tmp_path: Path) -> Path:
+    path = tmp_path / "rules.tdl"
+    path.write_text(RULES)
+    return path
+
+
+def in_place(folder: Path, text: str, name: str = "metrics.csv") -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+# Files
+
+
+def test_several_facts_are_read_together(rules: Path, tmp_path: Path) -> None:
+    """Files, NAME=FILE, patterns, packed ones and other endings: the last one does not win."""
+    one = in_place(tmp_path, HEADER + "a,95,x,0\n")
+    two = in_place(tmp_path, HEADER + "b,95,x,1\n", "other.csv")
+    with gzip.open(tmp_path / "days-1.csv.gz", "wt") as packed:
+        packed.write(HEADER + "c,95,x,2\n")
+    lines = in_place(
+        tmp_path, '{"host": "d", "cpu": 95, "note": "", "time": 3}\n', "in/metrics.ndjson"
+    )
+    words = ["--facts", one, "--facts", f"metrics={two}"]
+    words += ["--facts", f"metrics={tmp_path}/days-*.csv.gz", "--facts", lines.parent]
+    found = run("query", rules, *words)
+    assert found.exit_code == 0, found.output
+    assert found.stdout.splitlines()[1:] == ["a,0", "b,1", "c,2", "d,3"]
+    streamed = run("run", rules, *words, "--engine", "duckdb")
+    assert [json.loads(line)["h"] for line in streamed.stdout.splitlines()] == ["a", "b", "c", "d"]
+    assert "no file or folder matches" in run("query", rules, "--facts", "x*.csv").stderr
+
+
+def test_a_file_that_is_no_input_is_a_warning(rules: Path, tmp_path: Path) -> None:
+    in_place(tmp_path / "facts", HEADER + "a,95,x,0\n")
+    in_place(tmp_path / "facts", "x\n1\n", "metrisc.csv")
+    found = run("query", rules, "--facts", tmp_path / "facts")
+    assert (found.exit_code, found.stdout) == (0, "h,time\na,0\n")
+    assert "no input is called `metrisc`; did you mean `metrics`?; it is left out" in found.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("query",),
+        ("why", "Hot(a) @ 0"),
+        ("report", "--out", "page.html"),
+        ("definitive", "--tin", "1", "--tout", "1"),
+        ("forgettable", "--tin", "1", "--tout", "1", "--tmem", "0"),
+        ("run", "--engine", "duckdb"),
+    ],
+)
+def test_an_input_without_facts_is_named(
+    words: tuple[str, ...], rules: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "facts").mkdir()
+    command, *rest = words
+    found = run(command, rules, *rest, "--facts", "facts")
+    assert found.stderr.count("warning: no facts for input `metrics`, which Hot needs") == 1
+
+
+def test_an_input_without_facts_is_named_in_python() -> None:
+    program = tidelog.parse(RULES)
+    said = "no facts for input `metrics`, which Hot needs"
+    with pytest.warns(TidelogWarning, match=said):
+        program.query("Hot")
+    with pytest.warns(TidelogWarning, match=said):
+        program.why("Hot(a) @ 0")
+    with pytest.warns(TidelogWarning, match=said):
+        tidelog.Stream(program).close()
+    with pytest.warns(TidelogWarning, match="no facts for input `Near`, which P needs"):
+        tidelog.Stream(tidelog.parse("P(X) @ T :- E(X) @ T, Near(X)."))
+
+
+# Rows
+
+
+def test_forgotten_tick_is_an_error_that_names_it(rules: Path, tmp_path: Path) -> None:
+    facts = in_place(tmp_path, STAMPED)
+    for words in (("query",), ("run", "--engine", "duckdb")):
+        found = run(words[0], rules, *words[1:], "--facts", facts)
+        assert found.exit_code == 1
+        assert "looks like a timestamp: add --tick 1m" in found.stderr
+        assert "2024-05-01T00:00:10Z" in found.stderr
+    with pytest.raises(DataError, match="looks like a timestamp"):
+        tidelog.parse(RULES).query("Hot", {"metrics": [("a", 95.0, "", datetime(2024, 5, 1))]})
+
+
+def test_one_policy_for_rows_that_cannot_be_used(rules: Path, tmp_path: Path) -> None:
+    """A stream puts them aside as they came, from files and from lines."""
+    facts = in_place(tmp_path, STAMPED + "d,,x,2024-05-01T00:03:00Z\n")
+    out = tmp_path / "out"
+    words = ("--tick", "1m", "--checkpoint", tmp_path / "c", "--close", "--sink", f"jsonl:{out}")
+    found = run("run", rules, "--facts", facts, "--engine", "duckdb", *words)
+    assert found.exit_code == 0, found.output
+    assert [json.loads(line)["h"] for line in out.read_text().splitlines()] == ["a", "b"]
+    assert "warning: 2 rows could not be used" in found.stderr
+    assert "answered up to 2024-05-01T00:01:00Z" in found.stderr
+    (path,) = (tmp_path / "c" / "dead_letters").iterdir()
+    hot, missing = map(json.loads, path.read_text().splitlines())
+    assert hot["reason"] == "column `cpu`: `hot` is not float"
+    row = {"host": "c", "cpu": "hot", "note": "x", "time": "2024-05-01T00:02:59Z"}
+    assert (hot["row"], hot["file"]) == (row, str(facts))
+    assert missing["reason"] == "no value in column `cpu`"
+    lines = [{"predicate": "metrics", **row}, {"predicate": "metrics", **row, "cpu": 95}]
+    text = "".join(f"{json.dumps(line)}\n" for line in lines) + "{oops\n"
+    piped = run("run", rules, "--facts", "-", "--tick", "1m", stdin=text)
+    assert len(piped.stdout.splitlines()) == 1
+    assert "warning: 2 rows could not be used" in piped.stderr
+
+
+def test_a_late_line_keeps_its_own_timestamp(rules: Path) -> None:
+    times = ("2024-05-01T00:00:10Z", "2024-05-01T00:05:10Z", "2024-05-01T00:01:17Z")
+    line = {"predicate": "metrics", "host": "a", "cpu": 95, "note": ""}
+    text = "".join(f"{json.dumps({**line, 'time': t})}\n" for t in times)
+    found = run("run", rules, "--facts", "-", "--tick", "1m", stdin=text)
+    assert "warning: 1 row came too late" in found.stderr
+    assert "its time came after everything up to 2024-05-01T00:04:00Z had arrived" in found.stderr
+    assert '"time": "2024-05-01T00:01:17Z"' in found.stderr
+    in_time = run("run", rules, "--facts", "-", "--tick", "1m", "--lateness", "5m", stdin=text)
+    assert "too late" not in in_time.stderr
+    assert len(in_time.stdout.splitlines()) == 3
+
+
+def test_missing_values_count_only_where_rules_look() -> None:
+    program = tidelog.parse(RULES)
+    rows = [("a", 95.0, None, 0), ("b", math.nan, "x", 0), ("c", None, "x", 0)]
+    with pytest.warns(TidelogWarning, match="2 rows of metrics left out: NULL or NaN in a column"):
+        assert program.query("Hot", {"metrics": rows}).to_pylist() == [{"h": "a", "time": 0}]
+    stream = tidelog.Stream(program)
+    with pytest.warns(TidelogWarning, match="2 rows of metrics left out"):
+        stream.push(0, {"metrics": rows})
+    assert stream.push(1).answers["Hot"].num_rows + stream.close().answers["Hot"].num_rows <= 1
+    # What is asked for itself is looked at.
+    with pytest.warns(TidelogWarning, match="3 rows of metrics left out"):
+        assert program.query("metrics", {"metrics": rows}).num_rows == 0
+
+
+# Time
+
+
+def test_a_stream_takes_timestamps_as_a_query_does() -> None:
+    program = tidelog.parse(RULES)
+    start = datetime(2024, 5, 1)
+    table = pa.table(
+        {
+            "host": ["a", "b"],
+            "cpu": [95.0, 96.0],
+            "note": ["", ""],
+            "time": pa.array([start, start + timedelta(seconds=90)], pa.timestamp("ns")),
+        }
+    )
+    with pytest.raises(DataError, match=r"holds timestamps; give the length of a tick"):
+        tidelog.Stream(program).push(0, {"metrics": table})
+    wanted = program.query("Hot", {"metrics": table}, tick="1m").to_pylist()
+    assert len(wanted) == 2
+    stream = tidelog.Stream(program, "Hot", tick=timedelta(minutes=1), lateness="3m")
+    steps = [stream.push("2024-05-01T00:02:00Z", {"metrics": table}), stream.close()]
+    assert [row for step in steps for row in step.answers["Hot"].to_pylist()] == wanted
+    assert "answered up to 2024-05-01T00:02:00Z" in repr(steps[-1])
+    rows = [("a", 95.0, "", start), {"host": "b", "cpu": 96.0, "note": ""}]
+    again = tidelog.Stream(program, tick="1m")
+    assert again.push(start, {"metrics": rows}).answers["Hot"].num_rows == 2
+
+
+def test_lengths_of_time_need_a_tick(rules: Path) -> None:
+    found = run("run", rules, "--facts", "-", "--lateness", "5m", stdin="")
+    assert found.exit_code == 2
+    assert "ticks have no length: add --tick 1m" in found.stderr
+    with pytest.raises(ValueError, match="max_jump is 1h, and ticks have no length"):
+        tidelog.Stream(tidelog.parse(RULES), max_jump="1h")
+
+
+def test_pending_answers_and_verdicts_have_timestamps(tmp_path: Path) -> None:
+    rules = tmp_path / "rules.tdl"
+    rules.write_text("input E(x: text) @ t.\nP(X) @ T :- E(X) @ T, E(X) @ T+1.\n")
+    line = json.dumps({"predicate": "E", "x": "a", "t": "2024-05-01T00:00:30Z"}) + "\n"
+    words = ("--facts", "-", "--tick", "1m", "--mode", "online", "--pending")
+    found = run("run", rules, *words, stdin=line + '{"time": "2024-05-01T00:01:00Z"}\n')
+    assert "P(a) @ 2024-05-01T00:00:00Z waits for E(a) @ 2024-05-01T00:01:00Z" in found.stderr
+    facts = tmp_path / "E.jsonl"
+    facts.write_text(line)
+    asked = ("--tick", "1m", "--tin", "2024-05-01T00:00:00Z", "--tout", "2024-05-01T00:00:00Z")
+    told = run("definitive", rules, "--facts", facts, *asked)
+    assert "no: 1 answer at 2024-05-01T00:00:00Z may still come" in told.stdout
+
+
+def test_a_far_offset_and_a_range_without_end() -> None:
+    """What cannot hold for ever is answered at once; what may is refused with the reason."""
+    far = tidelog.parse("P(X) @ T+10000000000 :- E(X) @ T.")
+    table = far.query("P", {"E": [("a", 1)]}, to=None)
+    assert table.to_pylist() == [{"x": "a", "time": 10000000001, "period": None}]
+    ever = tidelog.parse("P(X) @ T :- E(X) @ T. P(X) @ T+10000000000 :- P(X) @ T.", "far.tdl")
+    with pytest.raises(Exception, match=r"far\.tdl:1: the rule reaches 10000000000 ticks"):
+        ever.query("P", {"E": [("a", 1)]}, to=None)
+
+
+# Commands
+
+
+def test_a_run_with_a_checkpoint_stays_open_until_it_is_closed(tmp_path: Path) -> None:
+    """The hourly job: each run takes what is new, the last one ends the stream."""
+    rules = tmp_path / "rules.tdl"
+    rules.write_text("input E(x: text) @ t.\nP(X) @ T :- E(X) @ T, E(X) @ T+1.\n")
+    facts = tmp_path / "facts" / "E"
+    words = ("run", rules, "--facts", facts.parent, "--engine", "duckdb", "--sink")
+    words = (*words, f"jsonl:{tmp_path}/out", "--checkpoint", tmp_path / "c")
+
+    def answers() -> list[int]:
+        return [json.loads(line)["time"] for line in (tmp_path / "out").read_text().splitlines()]
+
+    in_place(facts, "x,t\na,0\na,1\n", "0.csv")
+    assert run(*words).exit_code == 0
+    in_place(facts, "x,t\na,1\na,2\na,3\n", "1.csv")
+    assert run(*words).exit_code == 0
+    assert answers() == [0, 1]
+    in_place(facts, "x,t\na,0\na,4\n", "2.csv")
+    last = run(*words, "--close")
+    assert "warning: 1 row came too late" in last.stderr
+    assert answers() == [0, 1, 2, 3]
+    closed = run(*words)
+    assert closed.exit_code == 1
+    assert "the stream is closed" in closed.stderr
+
+
+def test_strict_runs_refuse_warnings(tmp_path: Path) -> None:
+    rules = tmp_path / "rules.tdl"
+    rules.write_text("Hot(h) @ T :- metrics(h, C) @ T.\n")
+    assert run("run", rules, "--facts", "-", "--strict", stdin="").exit_code == 1
+
+
+# Python
+
+
+def test_python_forgives(tmp_path: Path) -> None:
+    program = tidelog.parse(RULES)
+    path = in_place(tmp_path, HEADER + "a,95,x,0\n", "any.csv")
+    wanted = [{"h": "a", "time": 0}]
+    assert program.query("Hot", {"metrics": path}).to_pylist() == wanted
+    assert program.query(["Hot"], {"metrics": str(path)})["Hot"].to_pylist() == wanted
+    assert list(program.query(None, {"metrics": path})) == ["Hot"]
+    row = {"time": 0, "host": "a", "cpu": 95.0, "note": None}
+    assert program.query("Hot", {"metrics": [row]}).to_pylist() == wanted
+
+    class Lazy:
+        def lazy(self) -> Lazy:
+            return self
+
+        def collect(self) -> pa.Table:
+            return pa.Table.from_pylist([row])
+
+    assert program.query("Hot", {"metrics": Lazy()}).to_pylist() == wanted
+
+
+@pytest.mark.parametrize(
+    ("ask", "said"),
+    [
+        (lambda p: p.query("Hto", {}), "no predicate Hto in the rules; did you mean Hot?"),
+        (lambda p: tidelog.Stream(p, "Hto"), "did you mean Hot?"),
+        (lambda p: tidelog.delay(p, "Hto"), "did you mean Hot?"),
+        (lambda p: tidelog.Stream(p).push(0, {"metric": []}), "did you mean `metrics`?"),
+        (lambda p: tidelog.Stream(RULES), "a program is expected, not text"),
+        (lambda p: p.query(7), "a query is the name of a predicate, not int"),
+        (lambda p: p.query("Hot", 7), "facts are a path, several paths, or a mapping"),
+        (lambda p: p.query("Hot", {"metrics": 7}), "a data frame is expected, not int"),
+        (lambda p: p.query("Hot", {"metrics": [{"host": "a"}]}), "row 1: no key `cpu`"),
+        (lambda p: tidelog.Stream(p).push(0, [1]), "facts are a mapping from inputs to rows"),
+        (lambda p: tidelog.Stream(p).push("soon"), "`soon` is not a whole number of ticks"),
+        (lambda p: tidelog.Stream(p, lateness="soon"), "lateness is a number of ticks"),
+    ],
+)
+def test_a_wrong_type_is_one_sentence(ask: Any, said: str) -> None:
+    with pytest.raises((ValueError, DataError)) as error:
+        ask(tidelog.parse(RULES))
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_short_reprs_and_what_notebooks_show(tmp_path: Path) -> None:
+    program = tidelog.parse(RULES)
+    assert repr(program) == "<program: 1 rule; inputs metrics; outputs Hot>"
+    assert {"Stream", "Step", "load"} <= set(dir(tidelog))
+    stream = tidelog.Stream(program, mode="online")
+    step = stream.push(0, {"metrics": [("a", 95.0, "")]})
+    assert repr(step) == "<step: 1 Hot; complete up to 0, answered up to 0>"
+    assert repr(stream).startswith("<online stream of Hot: complete up to 0")
+    why = program.why("Hot(a) @ 0", {"metrics": [("a", 95.0, "", 0)]})
+    assert repr(why) == "<why: Hot(a) @ 0 holds, 1 proof>"
+    verdict = tidelog.definitive(program, "Hot", {"metrics": [("a", 95.0, "", 0)]}, 0, 0)
+    shown = [stream, step, why, verdict, program.delay(), program.analyze(), program]
+    assert all(len(repr(each)) < 200 and each._repr_html_().startswith("<") for each in shown)
+    assert program.window().upper == tidelog.window(program, "Hot").upper
+    assert "Hot: class 1" in program.explain()
+    page = program.report(tmp_path / "page.html", {"metrics": [("a", 95.0, "", 0)]})
+    assert page.read_text().startswith("<!DOCTYPE html>")
