@@ -140,8 +140,7 @@ def without_redundancy(program: Program) -> Program:
     kept, _ = reduced(core(program, ["Q"]), ["Q"], Budget(2.0))
     ours = {clause for clock in program.clocks for clause in kept.clauses_for.get(clock, ())}
     rules = [c.as_rule for c in kept.clauses if not c.copies_input and c not in ours]
-    declared = [*program.declarations.values(), *program.clocks.values()]
-    return Program((*declared, *rules))
+    return Program((*program.declarations.values(), *program.clocks.values(), *rules))
 
 
 @pytest.mark.slow
