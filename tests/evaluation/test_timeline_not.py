@@ -266,6 +266,42 @@ def test_programs_that_never_look_ahead_without_end(case: AnyCase) -> None:
     assert line == packed, case.text
 
 
+def going_back(case: AnyCase) -> tuple[str, int] | None:
+    """A query over a cycle through `not`, and how many arguments it has."""
+    for query in case.queries:
+        deps = dependencies(core(case.program, [query]), [query])
+        predicate = deps.core.predicates[query]
+        if deps.cycles_through_not and deps.cls is not Class.BLOCKING and predicate.temporal:
+            return query, len(predicate.types)
+    return None
+
+
+@given(programs_with_not(connected=True, rigid=False, max_rules=4))
+@examples(80)
+def test_what_is_carried_back_from_cycles_through_not(case: AnyCase) -> None:
+    chosen = going_back(case)
+    if chosen is None:
+        return
+    query, arity = chosen
+    args = f"({', '.join('_' * arity)})" if arity else ""
+    more = f"Zback @ T :- {query}{args} @ T, not Zlast @ T. Zlast @ {case.low}."
+    program = tidelog.parse(f"{case.text}\n{more} Zback @ T-2 :- Zback @ T.")
+    wanted = naive.evaluate(case.program, case.facts, [query], case.low - 60, case.high + 240)
+    ticks = {int(row[-1]) for row in wanted[query]} - {case.low}
+    asked = range(case.low, case.high + 1)
+    back = {t for t in asked if any((u - t) % 2 == 0 and u >= t for u in ticks)}
+    whole = core(program, ["Zback"]).below(["Zback"])
+    with Engine(program, case.facts) as engine:
+        lines = timeline.evaluate(
+            whole,
+            timeline.history(engine, whole),
+            ["Zback"],
+            Range(case.low, case.high),
+            timeline.Limit(60, "the test"),
+        )
+    assert {tick for _, tick in lines["Zback"].rows} == back, program
+
+
 @pytest.mark.slow
 def test_the_generated_programs_hang_on_absence() -> None:
     """Enough of them have other answers without the negated atoms; few are too far for us."""

@@ -32,6 +32,7 @@ from tidelog.language.program import (
     Variable,
     atom_of,
 )
+from tidelog.language.reach import check_reach
 from tidelog.language.strata import check_strata
 from tidelog.language.types import Types, infer
 
@@ -123,6 +124,7 @@ def check_together(
     yield from _duplicates(profiles)
     if any(p.absent for p in profiles):
         yield from check_strata([use for p in profiles for use in p.uses])
+    yield from check_reach(program)
     if complete:
         yield from _outputs(program, used)
         yield from _undeclared(program, profiles, used, types)
