@@ -154,7 +154,9 @@ def _missing(miss: Miss, ticks: Ticks | None) -> Iterator[_TreeLine]:
             there = f"there is {_facts(missing.instead, ticks)}" if missing.instead else ""
             yield _TreeLine(text, there if missing.input else "no rule comes near it")
     for fact in miss.in_the_way:
-        yield _TreeLine(f"present  {fact_text(fact, ticks)}", "in the way: its absence is asked for")
+        yield _TreeLine(
+            f"present  {fact_text(fact, ticks)}", "in the way: its absence is asked for"
+        )
     for unmet in miss.unmet:
         yield _TreeLine(f"fails    {unmet_text(unmet)}", "")
     for comparison in miss.undecided:

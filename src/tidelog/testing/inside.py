@@ -21,8 +21,8 @@ from tidelog.data.types import arrow_type
 from tidelog.errors import DataError, NoAnswer, TidelogWarning
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.engine import evaluate
-from tidelog.evaluation.goal_directed.model import FactModel
 from tidelog.evaluation.goal_directed.goal import whole_model
+from tidelog.evaluation.goal_directed.model import FactModel
 from tidelog.evaluation.plan import Unbounded
 from tidelog.evaluation.ranges import Range
 from tidelog.evaluation.timeline import Limit, TooHard
