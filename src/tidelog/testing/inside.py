@@ -99,7 +99,7 @@ def answers(
     with quiet():
         evaluated = evaluate(
             program,
-            queries,
+            tuple(queries),
             data.facts,
             from_=low,
             to=high,
