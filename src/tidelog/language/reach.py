@@ -24,7 +24,7 @@ class _Step:
 
 
 def check_reach(program: Program) -> Iterator[Diagnostic]:
-    """Offsets whose sum, along some rules, does not fit.
+    """Offsets whose sum, along some rules, does not fit; for programs that have some.
 
     >>> from tidelog.language.checks import check
     >>> text = f"P @ T :- E @ T+{2**59}. Q @ T :- P @ T+{2**59 + 1}."
@@ -32,8 +32,6 @@ def check_reach(program: Program) -> Iterator[Diagnostic]:
     the offsets from Q on add up to 1152921504606846977 ticks, and a sum must fit 60 bits
     """
     steps = [step for rule in program.rules for step in _steps(rule)]
-    if sum(abs(step.ticks) for step in steps) <= REACH_MAX:
-        return
     reach = _reach(steps)
     far = max(reach, key=lambda name: reach[name])
     if reach[far] <= REACH_MAX:
@@ -45,6 +43,11 @@ def check_reach(program: Program) -> Iterator[Diagnostic]:
         largest.atom.origin,
         hint=f"the largest sum is {REACH_MAX}: write smaller offsets, or have longer ticks",
     )
+
+
+def reach_of(rule: Rule) -> int:
+    """All offsets of a rule added up: where those of a program fit, no sum of them does not."""
+    return sum(abs(step.ticks) for step in _steps(rule))
 
 
 def _steps(rule: Rule) -> Iterator[_Step]:
