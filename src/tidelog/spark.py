@@ -12,18 +12,18 @@ from html import escape
 from typing import Any
 
 import pyarrow as pa
-from py4j.protocol import Py4JJavaError, Py4JNetworkError
-from pyspark.errors import PySparkException, StreamingQueryException
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tidelog.analysis.definitive import Pending
+from tidelog.analysis.passes import passes
 from tidelog.data.readers.places import PathText
 from tidelog.data.schema import expect_program, expect_queries, schemas
 from tidelog.data.ticks import Duration, Ticks, time_text
 from tidelog.errors import DataError, Refused, first_line
 from tidelog.evaluation.engine import Moment, Question, as_tick
-from tidelog.evaluation.spark.failures import clear
+from tidelog.evaluation.spark.failures import SPARK_ERRORS, clear
 from tidelog.evaluation.spark.given import Given
 from tidelog.evaluation.spark.query import answer_frame
 from tidelog.evaluation.spark.session import session
@@ -38,7 +38,7 @@ from tidelog.streaming.options import Emit, History, StreamMode, StreamOptions
 from tidelog.streaming.sinks import sink_of
 from tidelog.streaming.sinks.functions import FunctionSink, MemorySink
 from tidelog.streaming.sinks.sink import Sink
-from tidelog.streaming.stream import warn_growing
+from tidelog.streaming.stream import warn_growing, warn_overtaken
 
 __all__ = ["Commit", "Refused", "Running", "query", "session", "stream"]
 
@@ -143,6 +143,7 @@ def _is_finite(trigger: Mapping[str, Any] | None) -> bool:
 
 
 def _warn(plan: PipelinePlan) -> None:
+    warn_overtaken(passes(plan.program, plan.queries).dependencies, plan.options.sparse)
     if isinstance(plan.work, OnlineWork) and plan.work.shards.whole:
         warn_growing(plan.work.shards.deps)
 
@@ -203,6 +204,22 @@ def query(
     return answer_frame(spark, question, query, partitions, memory)
 
 
+class _Called:
+    """What Spark calls with every batch.
+
+    It is known to Spark's process for as long as its stream is known here, and the other way round:
+    it must let go of the stream in the end, or both would stay until the process ends.
+    """
+
+    def __init__(self, batch: Callable[[DataFrame, int], None]) -> None:
+        self.batch: Callable[[DataFrame, int], None] | None = batch
+
+    def __call__(self, frame: DataFrame, number: int) -> None:
+        if self.batch is None:
+            raise RuntimeError(f"the stream had ended before batch {number}")
+        self.batch(frame, number)
+
+
 class Running:
     """A stream that runs: a handle around Spark's StreamingQuery."""
 
@@ -218,8 +235,9 @@ class Running:
         self._pipeline, self._source, self._temporary = pipeline, source, temporary
         self._board = None if published is None else Board(published, pipeline)
         self._error: BaseException | None = None
+        self._called = _Called(self._batch)
         try:
-            writer = arriving.writeStream.foreachBatch(self._batch)
+            writer = arriving.writeStream.foreachBatch(self._called)
             writer = writer.option("checkpointLocation", pipeline.checkpoint.store.path("spark"))
             if trigger:
                 writer = writer.trigger(**trigger)
@@ -299,14 +317,23 @@ class Running:
                 self.query.awaitTermination()
                 return True
             return bool(self.query.awaitTermination(timeout))
-        except StreamingQueryException as error:
-            self._release()
-            raise clear(self._error or error) from None
+        except SPARK_ERRORS as error:
+            raise self._failed(error) from None
 
     def stop(self) -> None:
         """Stop after what is committed; a later start goes on from there."""
-        self.query.stop()
+        try:
+            self.query.stop()
+        except SPARK_ERRORS as error:
+            raise self._failed(error) from None
         self._release()
+
+    def _failed(self, error: BaseException) -> BaseException:
+        """Let go of everything; what to tell of an error of Spark's, or of the one before it."""
+        self._error = self._error or error
+        told = clear(self._error)
+        self._release()
+        return told
 
     def close(self) -> Commit | None:
         """No more input: take in what is there, answer everything up to the last tick, and end."""
@@ -320,25 +347,20 @@ class Running:
             if last is None or not last.clock.closed:
                 self._pipeline.batch(None, 0 if last is None else last.batch + 1)
             return self.committed
-        except (StreamingQueryException, PySparkException) as error:
-            self._error = self._error or error
-            raise clear(self._error) from None
+        except SPARK_ERRORS as error:
+            raise self._failed(error) from None
         finally:
             self._release()
 
     def _release(self) -> None:
+        self._called.batch = None
         self._pipeline.close()
         if self._board is not None:
-            with suppress(Py4JNetworkError, ConnectionError):  # Spark may be gone
+            with suppress(*SPARK_ERRORS):  # Spark may be gone
                 self._board.close(failed=self._error is not None)
         if self._temporary is not None:
             self._temporary.cleanup()
             self._temporary = None
-
-    def abandon(self) -> None:
-        """Let go of everything here, where Spark's own process is gone: nothing can be stopped."""
-        self._error = self._error or DataError("Spark's process has ended")
-        self._release()
 
     def __repr__(self) -> str:
         """Where it stands, in a line."""

@@ -5,8 +5,11 @@ updates: never wrong, and exact where they say so.
 from __future__ import annotations
 
 import itertools
+import json
+from pathlib import Path
 from typing import Any
 
+from click.testing import CliRunner
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from support import brute, truth
@@ -18,6 +21,7 @@ import tidelog
 from tidelog.analysis.definitive import Awaited, Definitive
 from tidelog.analysis.dependencies import Class, Dependencies, dependencies
 from tidelog.analysis.possible import Pattern, one_sign
+from tidelog.cli import cli
 from tidelog.data.packed import ticks_of
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.open_answers import OpenAnswers
@@ -148,6 +152,14 @@ def test_the_last_value_holds_unless_another_arrives() -> None:
     ]
 
 
+def test_an_answer_without_a_delay_may_go() -> None:
+    program = parsed("Late @ T :- E @ T. Late @ T :- Late @ T+1. Q @ T :- F @ T, not Late @ T+1.")
+    verdict = tidelog.definitive(program, "Q", {"E": [], "F": [(2,)]}, 3, 2)
+    assert (verdict.holds, verdict.exact) == (False, True)
+    assert list(map(str, verdict.pending)) == ["Q @ 2 holds and may still go"]
+    assert tidelog.definitive(program, "Q", {"E": [(3,)], "F": [(2,)]}, 3, 2).holds
+
+
 def test_a_clock_is_no_input_to_forget() -> None:
     program = tidelog.parse("input E @ t. clock Tick. Q @ T :- Tick @ T, not E @ T.")
     facts = {"E": [(3,), (5,)]}
@@ -155,6 +167,54 @@ def test_a_clock_is_no_input_to_forget() -> None:
     assert tidelog.forgettable(program, "Q", facts, 6, 7, 5).holds
     assert tidelog.definitive(program, "Q", facts, 6, 6).holds
     assert tidelog.definitive(program, "Q", facts, 2, 2).holds
+
+
+# On the command line
+
+SILENT = """input Beat(device: text) @ time.
+Silent(X) @ T :- Beat(X) @ T, not Beat(X) @ T+1.
+"""
+
+
+def asked_in_a_shell(folder: Path, *args: str) -> str:
+    (folder / "rules.tdl").write_text(SILENT)
+    (folder / "facts.tdl").write_text("Beat(a) @ 0. Beat(b) @ 1.")
+    command, *options = args
+    files = [str(folder / "rules.tdl"), "--facts", str(folder / "facts.tdl"), "--query", "Silent"]
+    result = CliRunner().invoke(cli, [command, *files, *options], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_definitive_on_the_command_line(tmp_path: Path) -> None:
+    asked = ("definitive", "--tin", "1", "--tout", "1")
+    assert asked_in_a_shell(tmp_path, *asked).splitlines() == [
+        "no: 1 answer at 1 may still come or go",
+        "  Silent(b) @ 1 holds unless Beat(b) @ 2 arrives",
+        "  Silent(b) @ 1 is an answer if nothing more arrives",
+        "  Silent(b) @ 1 is no answer if Beat(b) @ 2 arrives and no more",
+    ]
+    told = json.loads(asked_in_a_shell(tmp_path, *asked, "--json"))
+    comes = {"predicate": "Beat", "args": ["b"], "time": 2}
+    assert (told["holds"], told["exact"], told["count"]) == (False, True, 1)
+    assert told["pending"][0]["unless"] == [[comes]]
+    assert told["pending"][0]["holds_now"]
+    assert told["updates"] == {
+        "answer": {"predicate": "Silent", "args": ["b"], "time": 1},
+        "with": [],
+        "without": [comes],
+    }
+    assert "yes" in asked_in_a_shell(tmp_path, "definitive", "--tin", "1", "--tout", "0")
+
+
+def test_forgettable_on_the_command_line(tmp_path: Path) -> None:
+    needed = ("forgettable", "--tin", "1", "--tout", "1", "--tmem", "1")
+    assert asked_in_a_shell(tmp_path, *needed).splitlines() == [
+        "no: the facts up to 1 are needed; an update shows the difference",
+        "  and Silent(b) @ 1 would be lost",
+    ]
+    gone = ("forgettable", "--tin", "1", "--tout", "1", "--tmem", "0")
+    assert asked_in_a_shell(tmp_path, *gone).startswith("yes: the facts up to 0 can go")
 
 
 # Definitive, for generated programs

@@ -41,7 +41,7 @@ def can_be_answered(case: Case) -> bool:
     return deps.cls is not Class.BLOCKING or not deps.cycles_through_not
 
 
-@examples(6)
+@examples(4)
 @given(connected, lateness, partitions, st.booleans(), randoms)
 def test_offline(
     spark: SparkSession, case: Case, late: int, partitions: int, eager: bool, random: Random
@@ -51,7 +51,7 @@ def test_offline(
         check(spark, chosen, late, partitions, "offline", eager, random)
 
 
-@examples(6)
+@examples(4)
 @given(connected, lateness, partitions, st.booleans(), randoms)
 def test_online(
     spark: SparkSession, case: Case, late: int, partitions: int, eager: bool, random: Random
@@ -61,7 +61,7 @@ def test_online(
         check(spark, chosen, late, partitions, "online", eager, random)
 
 
-@examples(6)
+@examples(4)
 @given(programs_with_not(max_rules=5), partitions, randoms)
 def test_batch(spark: SparkSession, case: Case, partitions: int, random: Random) -> None:
     chosen = random.choice((case, keyed(case, random)))

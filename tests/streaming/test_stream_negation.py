@@ -205,7 +205,7 @@ def test_the_absence_of_a_sparse_input_is_worth_a_warning() -> None:
     program = tidelog.parse("input E @ t. input F @ t. Q @ T :- E @ T, not N @ T. N @ T :- F @ T.")
     deps = Stream(program, ["Q"]).deps
     with pytest.warns(Overtaken, match=r"`not N` \(<text>:1\) .* without waiting for `F`"):
-        warn_overtaken(deps, ["F", "E"], stacklevel=1)
+        warn_overtaken(deps, ["F", "E"])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warn_overtaken(deps, ["E"], stacklevel=1)
+        warn_overtaken(deps, ["E"])

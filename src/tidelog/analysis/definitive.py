@@ -51,11 +51,7 @@ class Pending:
     waits_for: tuple[Awaited, ...]
     until: int | None = None  # the input time by which it is decided, where that is known
     unless: tuple[tuple[Awaited, ...], ...] = ()
-
-    @property
-    def holds_now(self) -> bool:
-        """Whether it holds if nothing else arrives."""
-        return bool(self.unless) and not self.waits_for
+    holds_now: bool = False  # whether it holds if nothing else arrives
 
     def __str__(self) -> str:
         return self.text()
@@ -67,7 +63,9 @@ class Pending:
         unless = self._unless(time)
         if waits:
             return f"{answer} waits for {waits}" + (f", unless {unless}" if unless else "")
-        return f"{answer} holds unless {unless}" if unless else f"{answer} may still come"
+        if unless:
+            return f"{answer} holds unless {unless}"
+        return f"{answer} holds and may still go" if self.holds_now else f"{answer} may still come"
 
     def _unless(self, time: Callable[[int], str]) -> str:
         ways = [" and ".join(awaited.text(time) for awaited in way) for way in self.unless]
@@ -86,6 +84,7 @@ class Pending:
             "waits_for": [awaited.as_json() for awaited in self.waits_for],
             **({} if self.until is None else {"until": self.until}),
             **({"unless": unless} if (unless := self._unless_json()) else {}),
+            **({"holds_now": True} if self.holds_now else {}),
         }
 
     def _unless_json(self) -> list[list[dict[str, object]]]:

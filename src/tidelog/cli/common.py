@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
 import click
 
+from tidelog.data.types import json_value
 from tidelog.language.checks import Report, check
 from tidelog.language.diagnostics import ProgramError, visible
 from tidelog.language.printer import print_rule
@@ -128,6 +129,7 @@ def choices(option: str, text: str, allowed: tuple[str, ...]) -> tuple[str, ...]
 
 
 def print_json(value: Any) -> None:
+    value = json_value(value)
     text = json.dumps(value, indent=2, ensure_ascii=False)
     try:
         text.encode(sys.stdout.encoding)

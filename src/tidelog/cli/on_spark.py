@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -31,10 +32,7 @@ def on_spark(
     for path in paths_of(task.facts):
         path.matches()  # before Spark is started
     spark = started(master, log.show)
-    from py4j.protocol import Py4JNetworkError
-    from pyspark.errors import PySparkException
-
-    from tidelog.evaluation.spark.failures import summary
+    from tidelog.evaluation.spark.failures import SPARK_ERRORS, as_data_error
     from tidelog.spark import stream
 
     def commit(done: Commit) -> None:
@@ -50,23 +48,23 @@ def on_spark(
         log.batch(now, **counts, answers=sum(done.answers.values()))
 
     trigger = {"processingTime": "500 milliseconds"} if follow else {"availableNow": True}
-    with starting():
-        running = stream(
-            spark,
-            task.program,
-            task.queries,
-            inputs=task.facts,
-            rigid=task.rigid,
-            sink=task.sink,
-            checkpoint=task.checkpoint,
-            trigger=trigger,
-            told=commit,
-            **task.options.keywords(),
-            **spark_options,
-        )
-    if running.committed is not None:
-        log.now = {"tin": running.committed.clock.tin, "tout": running.committed.tout}
     try:
+        with starting():
+            running = stream(
+                spark,
+                task.program,
+                task.queries,
+                inputs=task.facts,
+                rigid=task.rigid,
+                sink=task.sink,
+                checkpoint=task.checkpoint,
+                trigger=trigger,
+                told=commit,
+                **task.options.keywords(),
+                **spark_options,
+            )
+        if running.committed is not None:
+            log.now = {"tin": running.committed.clock.tin, "tout": running.committed.tout}
         with _asked_to_stop() as asked_to_stop:
             while not asked_to_stop.is_set() and not running.awaitTermination(1):
                 pass
@@ -78,12 +76,8 @@ def on_spark(
             else:
                 running.close()
             return left
-    except (Py4JNetworkError, ConnectionError):
-        running.abandon()
-        again = "start again with the same checkpoint, and what is committed is kept"
-        raise DataError(f"Spark's process has ended: {again}") from None
-    except PySparkException as error:
-        raise DataError(f"Spark stopped: {summary(error)}") from None
+    except SPARK_ERRORS as error:
+        raise as_data_error(error) from None
 
 
 def query_on_spark(
@@ -130,8 +124,10 @@ def started(master: str, show: Callable[[str], None]) -> SparkSession:
         ) from None
     show("starting Spark")
     spark = session(master)
-    # A server of PySpark's would print a traceback if Spark's process were killed.
+    # A server of PySpark's would print a traceback if Spark's process were killed, and so would
+    # the connection to it; what they have to say is raised, too.
     AccumulatorTCPServer.handle_error = lambda *_: None  # type: ignore[method-assign]
+    logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
     return spark
 
 

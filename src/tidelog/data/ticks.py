@@ -64,6 +64,16 @@ class Ticks:
     def moment(self, tick: int) -> datetime:
         return _EPOCH + timedelta(microseconds=self.micros(tick))
 
+    @property
+    def stamped(self) -> Range:
+        """The ticks that start at a timestamp of the years 1 to 9999.
+
+        >>> Ticks.of("1d", "0001-01-01").stamped
+        Range(low=0, high=3652058)
+        """
+        first, last = micros(datetime.min), micros(datetime.max)
+        return Range(-((self.origin - first) // self.length), (last - self.origin) // self.length)
+
     def sql(self, micros: str) -> str:
         """The tick of a SQL expression for microseconds since 1970."""
         return floor_sql(f"({micros} - {self.origin})", self.length)

@@ -73,7 +73,7 @@ def fit(value: Any, type_: Type) -> Value | None:
             return value
         case Type.FLOAT if isinstance(value, (int, float)) and not isinstance(value, bool):
             try:
-                return float(value)
+                return float(value) + 0.0  # one zero, not two
             except OverflowError:
                 raise ValueError("an integer too large for a float") from None
         case Type.TEXT if isinstance(value, str):
@@ -83,6 +83,28 @@ def fit(value: Any, type_: Type) -> Value | None:
                 raise ValueError(f"{short(ascii(value))} has half a surrogate pair") from None
             return value
     raise ValueError(f"{short(repr(value))} is not {type_.value}")
+
+
+def one_zero(value: str) -> str:
+    """SQL for a float, the same for 0.0 and -0.0, which are one value."""
+    return f"{value} + CAST(0 AS DOUBLE)"
+
+
+def json_value(value: object) -> object:
+    """A value, or what holds values, as JSON can write it: there is no infinity, and one zero.
+
+    >>> json_value({"v": [float("-inf"), -0.0, 1.5]})
+    {'v': ['-Infinity', 0.0, 1.5]}
+    """
+    match value:
+        case float():
+            return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, value + 0.0)
+        case dict():
+            return {key: json_value(inner) for key, inner in value.items()}
+        case list() | tuple():
+            return [json_value(inner) for inner in value]
+        case _:
+            return value
 
 
 def finite(text: str) -> float:

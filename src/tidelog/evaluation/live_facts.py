@@ -26,6 +26,7 @@ from tidelog.evaluation.open_answers import OpenAnswers, as_awaited
 from tidelog.evaluation.plan import Unbounded
 from tidelog.evaluation.query_over_data import QueryOverData
 from tidelog.evaluation.ranges import Range
+from tidelog.evaluation.recursion import TooLong
 from tidelog.evaluation.replay import Replays
 from tidelog.evaluation.timeline import history
 from tidelog.language.program import Constant, Value, Variable
@@ -65,7 +66,7 @@ class LiveFacts(QueryOverData):
             return everything
         try:
             return self._used(tin, *due)
-        except Unbounded:
+        except (Unbounded, TooLong):
             return everything
 
     def _used(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, islice
@@ -16,13 +17,14 @@ from tidelog.data.packed import ticks_of
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.goal_directed.goal import Goal
 from tidelog.evaluation.goal_directed.model import FactModel
-from tidelog.evaluation.plan import Plan
+from tidelog.evaluation.plan import Plan, Unbounded
 from tidelog.evaluation.possible_derivations import PossibleArgs, PossibleDerivations
 from tidelog.evaluation.query_over_data import QueryOverData
 from tidelog.evaluation.ranges import Range
+from tidelog.evaluation.recursion import MOST_TICKS, TooLong
 from tidelog.evaluation.replay import Replays
 from tidelog.evaluation.sql import Writer
-from tidelog.evaluation.timeline import Limit, evaluate, history
+from tidelog.evaluation.timeline import Limit, TooHard, evaluate, history
 from tidelog.language.program import Row, Type, Value, type_of
 from tidelog.logic.clause import Premise
 from tidelog.logic.match import AnyTick
@@ -38,10 +40,14 @@ class OpenAnswers(QueryOverData):
 
     def definitive(self, tin: int, tout: int, budget: float = 60.0) -> Definitive:
         """Whether the answers at tout can still change when everything up to tin has arrived."""
-        if self.blocking:
-            made, pending = self._on_timeline(tin, Range(tout, tout), budget)
-            pending.sort(key=str)
-            return self._verdict(made, len(pending), pending[:MOST_PENDING], None)
+        if not self.blocking:
+            with suppress(Unbounded):  # what is possible may reach further than what is certain
+                return self._in_bulk(tin, tout)
+        made, pending = self._on_timeline(tin, Range(tout, tout), budget)
+        pending.sort(key=str)
+        return self._verdict(made, len(pending), pending[:MOST_PENDING], None)
+
+    def _in_bulk(self, tin: int, tout: int) -> Definitive:
         replays = Replays(self.engine, self.deps, tin)
         total, some = self._pending(tin, tout)
         some = self._without_needless(some, replays)
@@ -97,9 +103,13 @@ class OpenAnswers(QueryOverData):
 
     def open_points(self, tin: int, from_: int, to: int, budget: float = 60.0) -> list[int]:
         """The time points from a tick to a tick that are not definitive yet."""
-        if self.blocking:
-            _, pending = self._on_timeline(tin, Range(from_, to), budget)
-            return sorted({p.time for p in pending})
+        if not self.blocking:
+            with suppress(Unbounded):
+                return self._open_in_bulk(tin, from_, to)
+        _, pending = self._on_timeline(tin, Range(from_, to), budget)
+        return sorted({p.time for p in pending})
+
+    def _open_in_bulk(self, tin: int, from_: int, to: int) -> list[int]:
         points: set[int] = set()
         for _, table in self._possible(tin, Range(from_, to)).tables():
             for c, b in self.engine.all(f"SELECT c, bit_or(b) FROM {table} GROUP BY c"):
@@ -114,7 +124,13 @@ class OpenAnswers(QueryOverData):
         kept = None
         if forgotten is not None:
             kept = self._without(forgotten, plan)
-        writer = self.engine.evaluate(plan, kept)
+        try:
+            writer = self.engine.evaluate(plan, kept)
+        except TooLong:
+            raise TooHard(
+                f"whether answers of {self.query} are final cannot be told: its rules look more"
+                f" than {MOST_TICKS} ticks ahead"
+            ) from None
         return PossibleModel(self.engine, made, writer, tin)
 
     def _without(self, forgotten: int, plan: Plan) -> dict[str, str]:
@@ -156,7 +172,7 @@ class OpenAnswers(QueryOverData):
                 self._facts(fewer), pending.time
             ):
                 waits = fewer
-        return replace(pending, waits_for=tuple(waits))
+        return replace(pending, waits_for=tuple(waits), holds_now=not waits)
 
     def _apart(self, some: list[Pending], replays: Replays, tout: int) -> TwoUpdates | None:
         """Two updates after which the answers at a time differ, if they can be found."""
@@ -224,6 +240,7 @@ class OpenAnswers(QueryOverData):
         facts = history(self.engine, whole, tin)
         lines = evaluate(whole, facts, [self.query, *names], asked, limit)
         certain = lines[self.query].rows
+        now = self._at_hand(facts, asked, limit)
         pending: list[Pending] = []
         for name, pattern in names.items():
             for row, time in lines[name].rows:
@@ -231,8 +248,17 @@ class OpenAnswers(QueryOverData):
                     assert time is not None
                     values = iter(row)
                     args = tuple(next(values) if label is None else None for label in pattern)
-                    pending.append(Pending(self.query, args, time, (), ()))
+                    here = made.ground(pattern) and (row, time) in now
+                    pending.append(Pending(self.query, args, time, (), (), holds_now=here))
         return made, pending
+
+    def _at_hand(
+        self, facts: dict[str, list[tuple[Row, int | None]]], asked: Range, limit: Limit
+    ) -> frozenset[tuple[Row, int | None]]:
+        """The answers by the facts at hand that may not be certain."""
+        if not self.deps.negated:
+            return frozenset()
+        return evaluate(self.deps.core, facts, [self.query], asked, limit)[self.query].rows
 
 
 @dataclass(frozen=True)

@@ -167,7 +167,8 @@ def plan(
     needed = {name: range_ & within for name, range_ in needed.items()}
     for name in deps.predicates:
         if name in deps.recursive and name in needed and not needed[name].finite:
-            raise Unbounded(_carrier(deps, name), name, needed[name])
+            base = deps.core.predicates[name].base
+            raise Unbounded(_carrier(deps, name), base, needed[name])
     return _Planner(deps, needed, dict(data), asked).plan()
 
 

@@ -118,7 +118,9 @@ class PossibleDerivations:
         until = self.facts.decided_at(query, time)
         unless = sorted(leaves.unless, key=lambda way: (len(way), *map(_order, way)))
         waits = _sorted(leaves.waits)
-        return Pending(query, args, time, tuple(leaves.holds), waits, until, tuple(unless))
+        holds = tuple(leaves.holds)
+        now = bool(unless) and not waits
+        return Pending(query, args, time, holds, waits, until, tuple(unless), now)
 
     def _derive(
         self,

@@ -17,6 +17,10 @@ MOST_TICKS = 1_000_000_000
 SHORTER = "ask for a shorter range, or for one without end"
 
 
+class TooLong(DataError):
+    """Something would hold at more ticks than can be written out."""
+
+
 @dataclass(frozen=True)
 class Stride:
     """So many ticks at once: where they may lead to (None: anywhere), and where they must not."""
@@ -149,8 +153,9 @@ class Recursion:
     def _check_size(self, fill: Fill, writer: Writer) -> None:
         range_ = writer.plan.ranges[fill.predicate]
         if not range_.empty and range_.high - range_.low > MOST_TICKS:
-            raise DataError(
-                f"`{fill.predicate}` may hold at each of {int(range_.high - range_.low)} ticks"
+            name = writer.plan.deps.core.predicates[fill.predicate].base
+            raise TooLong(
+                f"`{name}` may hold at each of {int(range_.high - range_.low)} ticks"
                 f" ({fill.clause.origin}): {self.shorter}"
             )
 

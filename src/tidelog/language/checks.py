@@ -20,6 +20,7 @@ from tidelog.language.parser import parse_source
 from tidelog.language.printer import print_term
 from tidelog.language.profile import Profile, canonical
 from tidelog.language.program import (
+    REACH_MAX,
     TIME_COLUMN,
     Atom,
     Clock,
@@ -32,6 +33,7 @@ from tidelog.language.program import (
     Variable,
     atom_of,
 )
+from tidelog.language.reach import check_reach
 from tidelog.language.strata import check_strata
 from tidelog.language.types import Types, infer
 
@@ -123,6 +125,8 @@ def check_together(
     yield from _duplicates(profiles)
     if any(p.absent for p in profiles):
         yield from check_strata([use for p in profiles for use in p.uses])
+    if sum(p.reach for p in profiles) > REACH_MAX:
+        yield from check_reach(program)
     if complete:
         yield from _outputs(program, used)
         yield from _undeclared(program, profiles, used, types)

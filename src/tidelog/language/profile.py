@@ -21,6 +21,7 @@ from tidelog.language.program import (
     TimeOffset,
     Variable,
 )
+from tidelog.language.reach import reach_of
 from tidelog.language.strata import Use, uses
 from tidelog.language.types import Constraints, constraints
 
@@ -50,6 +51,7 @@ class Profile:
     constraints: Constraints
     meaning: int  # the same for rules that say the same; others are compared by `canonical`
     lower_case: tuple[LowerCase, ...]
+    reach: int  # ticks that its offsets add up to
 
     @staticmethod
     def of(rule: Rule) -> Profile:
@@ -69,6 +71,7 @@ class Profile:
             constraints(rule),
             hash(canonical(rule)),
             tuple(_lower_case(rule, atoms)),
+            reach_of(rule),
         )
 
 

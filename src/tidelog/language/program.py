@@ -16,6 +16,9 @@ from typing import TypeAlias, TypeVar, assert_never
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
 # Times and offsets stay two bits short of that, so that a sum of two never overflows.
 TIME_MAX = 2**62 - 1
+# Offsets add up along rules; no fact that they derive, nor a step on the way, is further out.
+REACH_MAX = 2**60 - 1
+FAR_MAX = TIME_MAX + 2 * REACH_MAX
 
 
 @dataclass(frozen=True, slots=True)

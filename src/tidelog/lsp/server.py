@@ -22,6 +22,7 @@ from pygls.lsp.server import LanguageServer
 from pygls.protocol import LanguageServerProtocol, lsp_method
 
 import tidelog
+from tidelog.language.checks import Similar
 from tidelog.language.diagnostics import Code, Diagnostic, ProgramError, Severity
 from tidelog.language.formatter import format_source
 from tidelog.language.printer import print_literal
@@ -47,7 +48,7 @@ from tidelog.lsp.positions import TextLines, Units
 log = logging.getLogger("tidelog.lsp")
 
 # Findings of a file that are sent; an editor shows no more of them at a time.
-MOST_FINDINGS = 500
+MOST_FINDINGS = 250
 # Seconds without a keystroke after which the statements are looked at together.
 PAUSE = 0.15
 # If that took no longer than this, it is done at every keystroke.
@@ -125,6 +126,8 @@ class Server(LanguageServer):
         document = Document.of(item.uri, item.text, self.units, item.version)
         self.open[item.uri] = Opened(document)
         self.look_together(item.uri)
+        # A name that is not known is compared with all others: what that takes is made here, too.
+        Similar(document.program.predicates).to("")
         # What is made now lives until the file is closed. The collector leaves it alone from here
         # on: going through it would take longer than a keystroke may. It is freed all the same
         # when nothing refers to it any more.

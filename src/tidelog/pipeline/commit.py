@@ -13,18 +13,23 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tidelog.data.sealed import sealed, unsealed
 from tidelog.errors import Refused
+from tidelog.evaluation.spark.failures import SPARK_ERRORS
 from tidelog.pipeline.store import Store
 from tidelog.streaming.clock import Clock
 
 FORMAT = 2
 COMMITS = 100  # so many are kept, for people to look at
+SPARKS_LOCK = ".spark.lock"
+PATIENCE = 60  # seconds to wait for the Spark of a start that was killed
 # What may be mended as long as nothing is committed.
 TIMES = {"tick", "origin", "timestamps", "lateness", "sparse", "max_jump", "from"}
 
@@ -91,6 +96,7 @@ class Checkpoint:
         self.id = ""
         self.last: Commit | None = None
         self._lock: int | None = None  # a file that is locked while it is open
+        self._held: Any = None  # one that Spark's process has locked
         self._made: tuple[str, ...] = ()  # what there was not before
         self._renewed = False  # started with other times before, without a single commit
 
@@ -140,7 +146,7 @@ class Checkpoint:
         if os.path.isfile(folder):
             raise Refused(f"{folder} is a file, and a checkpoint is a folder: name another one")
         try:
-            paths = (os.path.join(folder, "lock"), folder)
+            paths = (*(os.path.join(folder, name) for name in ("lock", SPARKS_LOCK)), folder)
             made = tuple(path for path in paths if not os.path.exists(path))
             os.makedirs(folder, exist_ok=True)
             lock = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_CREAT, 0o644)
@@ -160,13 +166,30 @@ class Checkpoint:
         os.ftruncate(lock, 0)
         os.write(lock, f"{os.getpid()}\n".encode())
         self._lock = lock
+        self._held = self._hold()
+
+    def _hold(self) -> Any:
+        """A lock of Spark's process, which may work on for a while after this one was killed."""
+        end = time.monotonic() + PATIENCE
+        while (held := self.store.hold(SPARKS_LOCK)) is None:
+            if time.monotonic() > end:
+                raise Refused(
+                    f"{self.store.name} is still in use by the Spark of a start that has ended:"
+                    " wait for that process, or end it"
+                )
+            time.sleep(0.1)
+        return held
 
     def release(self) -> None:
         """Let others use the folder; one that was never started is as it was before."""
         if self._lock is None:
             return
+        if self._held is not None:
+            with suppress(*SPARK_ERRORS):  # its process may be gone
+                self._held.close()
+            self._held = None
         if not self.id:
-            for path in self._made:
+            for path in filter(os.path.exists, self._made):
                 os.rmdir(path) if os.path.isdir(path) else os.unlink(path)
         os.close(self._lock)
         self._lock = None

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tidelog.analysis.definitive import Pending
 from tidelog.data.letters import refuse_useless
 from tidelog.errors import DataError
-from tidelog.evaluation.spark.sources import Inputs, TimeLimits
+from tidelog.evaluation.spark.sources import NO_PATTERNS, Inputs, TimeLimits
 from tidelog.pipeline.commit import Checkpoint, Commit, StatePart
 from tidelog.pipeline.modes import EVER, Derived, Mode
 from tidelog.pipeline.places import Arrived, Driver, Executors, Place, SparkAnswers, configure
@@ -228,11 +228,12 @@ class Pipeline(Generic[S]):
     def _read_back(self, number: int, answers: dict[str, BatchAnswers]) -> dict[str, BatchAnswers]:
         """The same answers, from files of the checkpoint."""
         store = self.checkpoint.store
+        reader = self.spark.read.options(**NO_PATTERNS)
         stored: dict[str, BatchAnswers] = {}
         for i, (query, rows) in enumerate(answers.items()):
             place = ("answers", str(number), str(i))
             rows.save("parquet", store, place)
-            stored[query] = SparkAnswers(self.spark.read.parquet(store.path(*place)))
+            stored[query] = SparkAnswers(reader.parquet(store.path(*place)))
         return stored
 
     def _write_state(

@@ -25,8 +25,8 @@ from tidelog.evaluation.rows import DONE, NEW, Relation, kept_rows
 from tidelog.evaluation.spark.chain import Chain, literal
 from tidelog.evaluation.spark.kernel import Kernel, packed_tables
 from tidelog.evaluation.spark.packing import Packing
-from tidelog.evaluation.spark.sources import Inputs, arrow_struct
-from tidelog.language.program import Row
+from tidelog.evaluation.spark.sources import NO_PATTERNS, Inputs, arrow_struct
+from tidelog.language.program import FAR_MAX, Row
 from tidelog.pipeline.commit import Commit, StatePart
 from tidelog.pipeline.kernel import WaveWorker
 from tidelog.pipeline.places import Driver, Executors
@@ -36,7 +36,7 @@ from tidelog.pipeline.state import StateFiles, chunks_of
 from tidelog.streaming.clock import Clock, Pace, ShardReport, Span, Turn
 
 # A time after all others.
-EVER = 2**62
+EVER = FAR_MAX
 ALWAYS = Range(-EVER, EVER)
 # Ticks that one batch may move time on in the driver.
 MOST_TICKS = 100_000
@@ -207,8 +207,9 @@ class OfflineMode:
 
     def _rigid_frames(self, spark: SparkSession) -> dict[str, DataFrame]:
         """Rigid facts as Catalyst has them: the files of the checkpoint."""
+        reader = spark.read.options(**NO_PATTERNS)
         return {
-            name: spark.read.parquet(self.state.store.path("rigid", f"{i}.parquet"))
+            name: reader.parquet(self.state.store.path("rigid", f"{i}.parquet"))
             for i, name in enumerate(self.rigid)
         }
 

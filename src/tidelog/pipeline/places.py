@@ -6,7 +6,7 @@ derived from them, and write answers, state and dead letters.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from tidelog.data.letters import SHOWN, DeadLetter
 from tidelog.data.packed import COUNT, unpack_sql
 from tidelog.data.ticks import Range, time_text
-from tidelog.data.writers import timestamps
+from tidelog.data.writers import csv_lines, json_lines, timestamps
 from tidelog.evaluation.rows import Relation
 from tidelog.evaluation.spark.answers import unpacked
 from tidelog.evaluation.spark.sources import Inputs
@@ -32,13 +32,6 @@ from tidelog.streaming.sinks.sink import BatchAnswers, FileStore, LocalAnswers
 
 # Rows of state that one file may hold.
 FILE_ROWS = 1_000_000
-
-_STAMPS = "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]XXX"
-_OPTIONS = {
-    "csv": {"header": "true", "escape": '"', "timestampFormat": _STAMPS},
-    "json": {"ignoreNullFields": "false", "timestampFormat": _STAMPS},
-    "parquet": {},
-}
 
 
 @dataclass
@@ -173,8 +166,40 @@ class SparkAnswers:
         return self.rows
 
     def save(self, format_: str, store: FileStore, place: tuple[str, ...]) -> None:
-        self.rows.write.format(format_).options(**_OPTIONS[format_]).save(store.path(*place))
-        store.delete(*place, "_SUCCESS")
+        path = store.path(*place)
+        if format_ == "parquet":
+            self.rows.write.parquet(path)
+        else:
+            # Spark would write values in its own way, and without the blanks around them.
+            self.rows.mapInArrow(_AsLines(format_), "value STRING").write.text(path)
+        _tidy(store, place, format_)
+
+
+def _tidy(store: FileStore, place: tuple[str, ...], format_: str) -> None:
+    """Of what Spark has written, leave the files that hold anything, under their own ending."""
+    for entry in store.entries(*place):
+        if not entry.size:
+            store.delete(*place, entry.name)
+        elif entry.name.endswith(".txt"):
+            own = entry.name.removesuffix("txt") + format_
+            store.rename((*place, entry.name), (*place, own))
+
+
+@dataclass(frozen=True)
+class _AsLines:
+    """Answers of a partition as lines, the same as anywhere else."""
+
+    format: str
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        begun = False
+        for batch in batches:
+            rows = pa.Table.from_batches([batch])
+            lines = list(csv_lines(rows) if self.format == "csv" else json_lines(None, rows))
+            if self.format == "csv" and begun:
+                del lines[0]  # the header is there
+            begun = True
+            yield pa.RecordBatch.from_arrays([pa.array(lines, pa.string())], names=["value"])
 
 
 class Driver:
@@ -358,7 +383,8 @@ class Executors:
             F.when(~is_text, came).alias("row"),
             F.when(is_text, F.variant_get(came, "$", "string")).alias("text"),
         )
-        SparkAnswers(letters).save("json", self.store, place)
+        letters.write.option("ignoreNullFields", "false").json(self.store.path(*place))
+        _tidy(self.store, place, "json")
         return [
             DeadLetter(name, reason, file, came).as_json()
             for name, reason, file, came in self.rows.where(f"NOT ({self.test.fine})")

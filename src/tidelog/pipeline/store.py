@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +29,7 @@ class Store:
         self._jvm = spark._jvm  # the way to Hadoop
         conf = spark._jsc.hadoopConfiguration()
         try:
-            path: Any = self._jvm.org.apache.hadoop.fs.Path(root)
+            path: Any = self._rooted(root)
             fs = path.getFileSystem(conf)
             self.root: str = fs.makeQualified(path).toString()
         except Py4JJavaError as error:
@@ -42,6 +43,11 @@ class Store:
             self.local = str(path.toUri().getPath()) if root.startswith("file:") else root
             fs = fs.getRaw()  # without a checksum file beside each file
         self._fs = fs
+
+    def _rooted(self, root: str) -> Any:
+        """An address such as hdfs://name/folder, or a path, in which a colon is just a colon."""
+        path = self._jvm.org.apache.hadoop.fs.Path
+        return path(root) if re.match(r"[A-Za-z][\w+.-]*:/", root) else path(None, None, root)
 
     def path(self, *parts: str) -> str:
         return "/".join([self.root, *parts])
@@ -116,6 +122,17 @@ class Store:
     def rename(self, source: tuple[str, ...], target: tuple[str, ...]) -> None:
         if not self._fs.rename(self._path(*source), self._path(*target)):
             raise DataError(f"{self.shown(*source)} cannot be renamed to {self.shown(*target)}")
+
+    def hold(self, *parts: str) -> Any:
+        """Have Spark's process lock a file on this machine; what is to be closed in the end.
+
+        None when the process of another start has it still.
+        """
+        file = self._jvm.java.io.RandomAccessFile(self.here(*parts), "rw")
+        if file.getChannel().tryLock() is not None:
+            return file
+        file.close()
+        return None
 
     def delete(self, *parts: str) -> None:
         self._fs.delete(self._path(*parts), True)

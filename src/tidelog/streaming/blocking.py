@@ -118,12 +118,20 @@ class BlockingAlgorithm:
         with Engine(self.program, self._tables()) as engine:
             for query, due in self.due.items():
                 if due is not None and self.tin is not None:
-                    answers = OpenAnswers(engine, query)
-                    for time in answers.open_points(self.tin, due, self.tin, self.budget):
-                        if len(waiting) >= most:
-                            return waiting[:most]
-                        waiting += answers.definitive(self.tin, time, self.budget).pending
+                    waiting += self._pending(engine, query, self.tin, due, most - len(waiting))
         return waiting[:most]
+
+    def _pending(self, engine: Engine, query: str, tin: int, due: int, most: int) -> list[Pending]:
+        waiting: list[Pending] = []
+        answers = OpenAnswers(engine, query)
+        try:
+            for time in answers.open_points(tin, due, tin, self.budget):
+                if len(waiting) >= most:
+                    break
+                waiting += answers.definitive(tin, time, self.budget).pending
+        except TooHard:
+            return waiting  # which of the others may still come is not known
+        return waiting
 
     def state(self) -> State:
         """Everything needed to go on, as plain data."""

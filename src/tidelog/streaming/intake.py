@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -93,8 +94,13 @@ class Intake:
         return (
             all(row[i].isascii() for i in self.texts for row in rows)
             and all(-(2**63) <= row[i] < 2**63 for i in self.numbers for row in rows)
-            and all(row[i] == row[i] for i in self.floats for row in rows)
+            and all(_is_plain(row[i]) for i in self.floats for row in rows)
         )
+
+
+def _is_plain(value: float) -> bool:
+    """Whether a float is a number, and no zero with a sign."""
+    return value == value and (value != 0 or math.copysign(1, value) > 0)
 
 
 def by_time(table: pa.Table) -> dict[int, list[Row]]:

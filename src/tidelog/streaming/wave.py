@@ -20,7 +20,7 @@ from tidelog.evaluation.ranges import EMPTY, Range
 from tidelog.evaluation.sql import Writer, narrowed
 from tidelog.evaluation.steps import StepRunner
 from tidelog.language.graph import Bound
-from tidelog.language.program import TIME_MAX
+from tidelog.language.program import FAR_MAX
 from tidelog.logic.core import Predicate
 from tidelog.streaming.clock import Span
 from tidelog.streaming.schedule import Schedule
@@ -115,7 +115,7 @@ class Wave:
             self.runner.engine.table(table, writer.news(predicate, state[query], f"{table}_all"))
         else:
             self.runner.engine.table(table, f"SELECT * FROM {table}_all")
-        later = _clipped(writer, predicate, table, Range(final + 1, TIME_MAX))
+        later = _clipped(writer, predicate, table, Range(final + 1, FAR_MAX))
         return f"SELECT * FROM {table}", later
 
 
@@ -191,7 +191,7 @@ def _kept_ranges(
     """The times of a table that later waves look at: from `first` on, and pinned ones."""
     ranges = []
     if first is not None and first <= last:
-        ranges.append(Range(max(first, -TIME_MAX), min(last, TIME_MAX)))
+        ranges.append(Range(max(first, -FAR_MAX), min(last, FAR_MAX)))
     ranges += [
         Range(tick, tick)
         for tick in sorted(schedule.pinned.get(table, ()))

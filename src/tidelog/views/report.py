@@ -19,6 +19,7 @@ from tidelog.analysis.dependencies import Dependencies
 from tidelog.analysis.passes import passes
 from tidelog.data.readers.places import FactsLike
 from tidelog.data.ticks import Ticks
+from tidelog.data.types import json_value
 from tidelog.evaluation.duckdb import Engine
 from tidelog.explain.record import Record, Waiting, objects_of, record, waiting
 from tidelog.explain.text import absence_text, comparison_text, fact_text, moment, place
@@ -39,7 +40,7 @@ def embedded(value: object) -> str:
     >>> embedded("</script>")
     '"\\\\u003c/script\\\\u003e"'
     """
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(json_value(value), ensure_ascii=False, separators=(",", ":"))
     return "".join(_UNSAFE.get(c, c) for c in text) if not _UNSAFE.keys().isdisjoint(text) else text
 
 

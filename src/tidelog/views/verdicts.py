@@ -108,7 +108,7 @@ def definitive_lines(verdict: Definitive, tout: int, ticks: Ticks | None = None)
     if verdict.holds:
         return [f"yes: the answers at {time(tout)} are final"]
     perhaps = "" if verdict.exact else f" ({verdict.reason})"
-    withdrawn = any(pending.unless for pending in verdict.pending)
+    withdrawn = any(pending.unless or pending.holds_now for pending in verdict.pending)
     what = "may still come or go" if withdrawn else "may still come"
     lines = [f"no: {plural(verdict.count, 'answer')} at {time(tout)} {what}{perhaps}"]
     lines += [f"  {pending.text(time)}" for pending in verdict.pending]

@@ -8,7 +8,7 @@ import duckdb
 
 from tidelog.data.schema import Schema
 from tidelog.data.ticks import GIVE_TICK, Ticks, floor_sql
-from tidelog.data.types import SQL_TYPES
+from tidelog.data.types import SQL_TYPES, one_zero
 from tidelog.errors import DataError, first_line
 from tidelog.language.program import Type
 
@@ -40,7 +40,8 @@ def typed_select(
         column, sql_type = f"c{position}", sql_types[position]
         if i < len(schema.columns):
             types[i] = type_ = _type_of(name, sql_type, types[i], where)
-            values.append(f"CAST({column} AS {SQL_TYPES[type_]})")
+            value = f"CAST({column} AS {SQL_TYPES[type_]})"
+            values.append(one_zero(value) if type_ is Type.FLOAT else value)
         else:
             values.append(_time(name, column, sql_type, where, ticks))
     names = schema.sql_names()

@@ -20,7 +20,16 @@ import pyarrow.compute as pc
 from tidelog.data.readers.files import PACKED, opened
 from tidelog.data.schema import Schema, positions
 from tidelog.data.ticks import NEEDS_TICK, PATTERN, Ticks, check_tick, needs_tick
-from tidelog.data.types import SQL_TYPES, filled_sql, finite, fit, short, sql_path, sql_text
+from tidelog.data.types import (
+    SQL_TYPES,
+    filled_sql,
+    finite,
+    fit,
+    one_zero,
+    short,
+    sql_path,
+    sql_text,
+)
 from tidelog.errors import DataError, first_line
 from tidelog.language.program import TIME_MAX, Type
 
@@ -344,6 +353,7 @@ def _value_sql(column: str, type_: Type) -> str:
     value = f"trim({column}, ' \t')" if type_ is Type.BOOL else column
     cast = f"TRY_CAST({value} AS {SQL_TYPES[type_]})"
     if type_ is Type.FLOAT:
+        cast = one_zero(cast)
         return (
             f"CASE WHEN {fits} THEN CASE WHEN isfinite({cast}) THEN {cast} END"
             f" WHEN regexp_full_match({column}, {sql_text(NOT_FINITE)}) THEN {cast} END"

@@ -7,7 +7,8 @@ know their own.
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Mapping
+import math
+from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from tidelog.data.schema import Schema, schema_of
 from tidelog.data.ticks import Ticks, fitting_tick
 from tidelog.data.types import ANY_VALUE, common_type, finite, fit
 from tidelog.errors import DataError
-from tidelog.language.program import TIME_COLUMN, Program
+from tidelog.language.program import TIME_COLUMN, Program, Type
 
 
 def read_json_lines(
@@ -107,11 +108,20 @@ def written_values(record: Mapping[str, Any], schema: Schema) -> tuple[Any, ...]
             values.append(record[TIME_COLUMN])
         if len(values) != len(names):
             raise ValueError(f"`{schema.predicate}` has {len(schema.columns)} columns")
-        return tuple(values)
+        return _with_infinity(values, schema)
     for name in names:
         if name not in record:
             raise ValueError(f"no column `{name}`, which `{schema.predicate}` declares")
-    return tuple(record[name] for name in names)
+    return _with_infinity((record[name] for name in names), schema)
+
+
+def _with_infinity(values: Iterable[Any], schema: Schema) -> tuple[Any, ...]:
+    """Values as they are written, but for the floats that JSON can only write as texts."""
+    read = list(values)
+    for i, column in enumerate(schema.columns):
+        if column.type is Type.FLOAT and isinstance(read[i], str):
+            read[i] = {"Infinity": math.inf, "-Infinity": -math.inf}.get(read[i], read[i])
+    return tuple(read)
 
 
 def typed_values(record: Mapping[str, Any], schema: Schema, ticks: Ticks | None) -> tuple[Any, ...]:

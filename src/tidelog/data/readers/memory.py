@@ -112,6 +112,8 @@ def typed_table(facts: Table, schema: Schema, ticks: Ticks | None = None) -> pa.
         values, type_ = table.column(i), column.type or Type.TEXT
         if type_ is Type.FLOAT and pc.any(pc.is_nan(values)).as_py():
             values = pc.if_else(pc.is_nan(values), None, values)
+        if type_ is Type.FLOAT:
+            values = pc.add(values, 0.0)  # -0.0 and 0.0 are one value
         if values.null_count and i in schema.unread:
             values = pc.fill_null(values, ANY_VALUE[type_])
         if values is not table.column(i):

@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 
 from tidelog.data.packed import CHUNK, HAS_PLACE
 from tidelog.data.ticks import Ticks
+from tidelog.data.writers import NO_STAMP
 from tidelog.evaluation.rows import DONE, Relation
 from tidelog.language.program import TIME_COLUMN
 
@@ -25,6 +26,9 @@ def unpacked(
     places = F.array(*(F.lit(i) for i in range(CHUNK)))
     time = F.col("c") + F.col("i")
     if ticks is not None:
-        time = F.timestamp_micros(time * ticks.length + ticks.origin)
+        stamp = F.timestamp_micros(time * ticks.length + ticks.origin)
+        stamped = time.between(ticks.stamped.low, ticks.stamped.high)
+        refused = F.concat(F.lit("tick "), time.cast("string"), F.lit(f" {NO_STAMP}"))
+        time = F.when(stamped, stamp).otherwise(F.raise_error(refused).cast("timestamp"))
     plain = packed.select(*relation.slots, "c", "b", F.explode(places).alias("i")).where(HAS_PLACE)
     return plain.select(*relation.slots, time.alias("t")).toDF(*names, TIME_COLUMN)

@@ -5,11 +5,24 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from urllib.parse import unquote
 
-from py4j.protocol import Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
 from tidelog.errors import DataError
+
+# What talking to Spark may raise; all but Spark's own and Java's mean that its process is gone.
+SPARK_ERRORS = (
+    PySparkException,
+    Py4JError,
+    ConnectionResetError,
+    ConnectionRefusedError,
+    ConnectionAbortedError,
+    EOFError,
+)
+# What to do about a stream whose processes were lost.
+AGAIN = "start again with the same checkpoint, and what is committed is kept"
 
 
 @contextmanager
@@ -17,29 +30,58 @@ def clear_errors() -> Iterator[None]:
     """Errors of Spark's in one sentence, and those of ours that its workers met."""
     try:
         yield
-    except (Py4JNetworkError, ConnectionError):
-        raise DataError("Spark's process has ended before it had the answers") from None
-    except PySparkException as error:
-        told = clear(error)
-        raise (
-            told if isinstance(told, DataError) else DataError(f"Spark stopped: {summary(error)}")
-        ) from None
+    except SPARK_ERRORS as error:
+        raise as_data_error(error, "ask again") from None
 
 
-def clear(error: BaseException) -> BaseException:
-    """An error of our own from Spark's workers, or the name of a file that Spark could not read."""
+def as_data_error(error: BaseException, remedy: str = AGAIN) -> DataError:
+    """An error of Spark's as one sentence."""
+    told = clear(error, remedy)
+    return told if isinstance(told, DataError) else DataError(f"Spark stopped: {summary(told)}")
+
+
+def clear(error: BaseException, remedy: str = AGAIN) -> BaseException:
+    """An error of Spark's as one sentence, where there is one that says more; else as it is."""
+    if not isinstance(error, SPARK_ERRORS):
+        return error
+    if not isinstance(error, (PySparkException, Py4JJavaError)):
+        return DataError(f"Spark's process has ended: {remedy}")
+    try:
+        text = str(error)  # which asks Java
+    except SPARK_ERRORS:
+        return DataError(f"Spark's process has ended: {remedy}")
+    # A worker's traceback ends with the error; its other problems follow on lines of their own.
+    ours = re.search(r"^tidelog\.[\w.]+: (.+(?:\n(?!\s|$).+)*)", text, re.MULTILINE)
+    if ours:
+        return DataError(*ours.group(1).splitlines())
+    raised = re.search(r"\[USER_RAISED_EXCEPTION\] (.+?)(?: SQLSTATE: \w+)?$", text, re.MULTILINE)
+    if raised:
+        return DataError(raised.group(1))
+    file = re.search(r"file:(?://)?(/.+?\.(?:csv|parquet|jsonl|tdl))\b", text)
+    if file and ("FAILED_READ_FILE" in text or "Could not read footer" in text):
+        wrong = (
+            "is not there any more; put it back"
+            if "FILE_NOT_EXIST" in text
+            else "cannot be read; repair it or take it away"
+        )
+        return DataError(f"{unquote(file.group(1))}: the file {wrong}, then go on")
+    for sign, lost in _LOST.items():
+        if sign in text:
+            return DataError(f"{lost}: {remedy}")
     if isinstance(error, PySparkException):
-        text = str(error)
-        # A worker's traceback ends with the error; its other problems follow on lines of their own.
-        ours = re.search(r"^tidelog\.[\w.]+: (.+(?:\n(?!\s|$).+)*)", text, re.MULTILINE)
-        if ours:
-            return DataError(*ours.group(1).splitlines())
-        file = re.search(r"file:(/[^\s'\"]+\.(?:csv|parquet|jsonl))", text)
-        if file and ("FAILED_READ_FILE" in text or "Could not read footer" in text):
-            return DataError(
-                f"{file.group(1)}: the file cannot be read; repair it or take it away, then go on"
-            )
-    return error
+        return error
+    return DataError(f"Spark stopped: {summary(error)}")
+
+
+# What Spark says when it has lost a process of its own.
+_LOST = {
+    "Python worker exited unexpectedly": "a Python worker of Spark has ended, killed or for want of"
+    " memory",
+    "Python worker failed to connect back": "a Python worker of Spark did not start",
+    "ExecutorLostFailure": "Spark has lost its executors",
+    "Cannot call methods on a stopped SparkContext": "Spark was stopped",
+    "Java heap space": "Spark's process has too little memory",
+}
 
 
 def summary(error: BaseException) -> str:
@@ -47,7 +89,12 @@ def summary(error: BaseException) -> str:
     lines = [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     trace = next((i for i, line in enumerate(lines) if line.startswith("Traceback")), None)
     if trace is None:
-        return lines[0]
+        java = next((line for line in lines if _JAVA.match(line)), lines[0])
+        return _JAVA.sub("", java)
     return next(
         line for line in [*lines[trace + 1 :], lines[0]] if not line.startswith((" ", "\t"))
     )
+
+
+# The beginning of a line that names an exception of Java's.
+_JAVA = re.compile(r"\A:? ?(?:[a-z]\w*\.)+\w*(?:Exception|Error): ")

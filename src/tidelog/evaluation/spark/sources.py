@@ -44,6 +44,13 @@ _READING: dict[str, str | bool | int | float | list[str]] = {
     "memory_limit": "1GB",
     **NO_EXTENSIONS,
 }
+# Hadoop's usual view of local files keeps checksums beside them, and fails on a name with a colon.
+_PLAIN_FILES = {
+    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "fs.file.impl.disable.cache": "true",
+}
+# Spark's readers take a path for a pattern otherwise.
+NO_PATTERNS = {"__globPaths__": "false"}
 
 
 # How timestamps are written in JSON and CSV.
@@ -262,7 +269,8 @@ class _Lines:
                 for text, file in zip(
                     *(column.to_pylist() for column in batch.columns), strict=True
                 )
-                if text.strip() and (row := self._row(text, unquote(file))) is not None
+                if text.strip()
+                and (row := self._row(text, _uri(_local(unquote(file))))) is not None
             ]
             yield pa.RecordBatch.from_pylist(rows, schema=self.inputs.arrow)
 
@@ -410,15 +418,17 @@ class Files:
         return reduce(DataFrame.union, frames)
 
     def _stream(self, root: Path) -> DataFrame:
-        reader = self.spark.readStream.format("binaryFile").schema(
-            "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
+        reader = (
+            self.spark.readStream.format("binaryFile")
+            .options(**_PLAIN_FILES)
+            .schema("path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY")
         )
         reader = reader.option("recursiveFileLookup", "true")
         # However old a file is beside the newest one, it is read.
-        reader = reader.option("maxFileAge", "36500d")
+        reader = reader.option("maxFileAge", "100000000d")
         if self.per_batch is not None:
             reader = reader.option("maxFilesPerTrigger", self.per_batch)
-        return reader.load(as_pattern(_uri(root))).select("path")
+        return reader.load(_as_pattern(root)).select("path")
 
     def batch(self, frame: DataFrame, limits: TimeLimits) -> DataFrame:
         paths = sorted({path for (path,) in frame.collect()})
@@ -477,21 +487,23 @@ class Files:
         paths: list[Path],
         limits: TimeLimits,
     ) -> DataFrame:
-        places = [as_pattern(_uri(path)) for path in paths]
+        places = [_uri(path) for path in paths]
         # As a URI; a plus stands for itself there, and for a space where Spark decodes.
         file = F.col("_metadata.file_path")
         rows = arrow_struct(self.inputs.arrow)
+        reader = spark.read.options(**_PLAIN_FILES, **NO_PATTERNS)
         if format_ == "csv":
             files = [(str(path), self.endings.pop(path)) for path in paths]
             frame = spark.createDataFrame(files, "path STRING, ending STRING")
             return frame.mapInArrow(_Csv(self.inputs, limits, str(name), *columns), rows)
         if format_ == "parquet":
             plain = F.url_decode(F.replace(file, F.lit("+"), F.lit("%2B")))
-            read = spark.read.parquet(*places)
+            plain = F.regexp_replace(plain, "^file:/+", "file:///")
+            read = reader.parquet(*places)
             typed = self.inputs.typed(read, str(name), str(paths[0]), plain)
             return typed.withColumn("came", came_as_json(typed, limits))
         if format_ == "jsonl":
-            frame = spark.read.text(places).select("value", file.alias("file"))
+            frame = reader.text(places).select("value", file.alias("file"))
             others = frozenset(self.program.inputs) - self.inputs.schemas.keys()
             return frame.mapInArrow(_Lines(self.inputs, limits, others, name), rows)
         return self._rules(spark, paths)
@@ -518,10 +530,12 @@ def _uri(path: Path) -> str:
     return f"file://{path}"
 
 
-def as_pattern(path: str) -> str:
-    """A path as Spark's readers take it: a pattern that matches nothing else.
-
-    >>> as_pattern("file:/a [1]/b*.csv")
-    'file:/a \\\\[1\\\\]/b\\\\*.csv'
-    """
-    return re.sub(r"([\\{}\[\]*?])", r"\\\1", path)
+def _as_pattern(path: Path) -> str:
+    """A folder as a streaming source takes it: a pattern that matches nothing else."""
+    pattern = re.sub(r"([\\{}\[\]*?])", r"\\\1", str(path))
+    if ":" in pattern and pattern != str(path):
+        raise DataError(
+            f"{path}: Spark cannot follow a folder with a colon and one of *?[]{{}}\\ in its path:"
+            " rename it"
+        )
+    return f"file://{pattern}"

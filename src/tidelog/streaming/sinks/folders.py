@@ -7,6 +7,7 @@ In process, where batches are small and many, each query has one file that grows
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -36,6 +37,7 @@ class BatchFolders(Sink):
     def __init__(self, format_: str, store: FileStore) -> None:
         self.format, self.store = format_, store
         self.name = f"{format_}:{store.name}"
+        self.start = uuid.uuid4().hex[:8]
 
     def check(self, stream: str, *, fresh: bool) -> None:
         if self.store.local is not None and os.path.isfile(self.store.local):
@@ -74,14 +76,17 @@ class BatchFolders(Sink):
 
     def write(self, batch: int, answers: Mapping[str, BatchAnswers]) -> None:
         for query, rows in answers.items():
-            temporary = (f".{query}.batch={batch}",)
+            # A name of this start's own: what an earlier one has left running may still write.
+            temporary = (f".{query}.batch={batch}.{self.start}",)
             rows.save(self.format, self.store, temporary)
             self.store.make(query)
             self.store.rename(temporary, (query, f"batch={batch}"))
 
     def discard(self, batch: int, queries: Sequence[str], state: Mapping[str, Any]) -> None:
+        for entry in self.store.entries():
+            if entry.name.startswith(".") and ".batch=" in entry.name:
+                self.store.delete(entry.name)
         for query in queries:
-            self.store.delete(f".{query}.batch={batch}")
             self.store.delete(query, f"batch={batch}")
 
 

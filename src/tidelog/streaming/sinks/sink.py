@@ -18,6 +18,8 @@ class Named(Protocol):
 
     @property
     def name(self) -> str: ...
+    @property
+    def size(self) -> int: ...
 
 
 class FileStore(Protocol):

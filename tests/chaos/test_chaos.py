@@ -1,0 +1,203 @@
+"""Streams on Spark under every kind of accident: nothing lost, nothing doubled, no traceback.
+
+`make test-chaos` runs this for CHAOS_MINUTES (10 by default), with other dice every time unless
+CHAOS_SEED says which. It tells how many accidents of each kind were survived.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.chaos import Broken, Tally, World, below, command_of
+
+MINUTES = float(os.environ.get("CHAOS_MINUTES", "10"))
+SEED = int(os.environ.get("CHAOS_SEED", str(time.time_ns() % 2**32)))
+# Seconds into a start at which something happens: it takes some ten to come to its first batch.
+EARLY, LATE = 1.0, 30.0
+
+pytestmark = pytest.mark.skipif(
+    not os.environ.get("TIDELOG_CHAOS"), reason="make test-chaos runs these"
+)
+
+
+def processes(process: subprocess.Popen[bytes], what: str) -> list[int]:
+    """The processes of a kind that a start has by now."""
+    if what == "driver":
+        return [process.pid]
+    signs = {
+        "JVM": "org.apache.spark.deploy.SparkSubmit",
+        "worker": "pyspark.daemon",
+        "executor": "CoarseGrainedExecutorBackend",
+    }
+    return [pid for pid in below(process.pid) if signs[what] in command_of(pid)]
+
+
+def wait_for(process: subprocess.Popen[bytes], what: str, dice: random.Random) -> int | None:
+    """Some moment later, a process of a kind; None when the start has ended before."""
+    moment = time.monotonic() + dice.uniform(EARLY, LATE)
+    while process.poll() is None:
+        there = processes(process, what)
+        if time.monotonic() > moment and there:
+            return dice.choice(there)
+        time.sleep(0.05)
+    return None
+
+
+def killed(what: str) -> Callable[[World, subprocess.Popen[bytes]], bool]:
+    def accident(world: World, process: subprocess.Popen[bytes]) -> bool:
+        pid = wait_for(process, what, world.dice)
+        return pid is not None and sent(pid, signal.SIGKILL)
+
+    return accident
+
+
+def stopped(world: World, process: subprocess.Popen[bytes]) -> bool:
+    """One of its processes stands still for a while."""
+    what = world.dice.choice(("driver", "JVM", "worker"))
+    pid = wait_for(process, what, world.dice)
+    if pid is None or not sent(pid, signal.SIGSTOP):
+        return False
+    time.sleep(world.dice.uniform(0.5, 6))
+    return sent(pid, signal.SIGCONT)
+
+
+def interrupted_twice(world: World, process: subprocess.Popen[bytes]) -> bool:
+    """Ctrl-C, and Ctrl-C again before it has stopped."""
+    pid = wait_for(process, "driver", world.dice)
+    if pid is None or not sent(pid, signal.SIGINT):
+        return False
+    time.sleep(world.dice.choice((0.0, 0.05, 0.3, 1.0)))
+    sent(pid, signal.SIGINT)
+    return True
+
+
+def started_twice(world: World, process: subprocess.Popen[bytes]) -> bool:
+    """Another start on the same checkpoint: one of the two is refused, or waits its turn."""
+    time.sleep(world.dice.uniform(0, 12))
+    other = world.start(last=False)
+    world.ended(other)
+    return True
+
+
+def disk_filled(world: World, process: subprocess.Popen[bytes]) -> bool:
+    if wait_for(process, "JVM", world.dice) is None:
+        return False
+    world.fill_disk()
+    return True
+
+
+def file_replaced(world: World, process: subprocess.Popen[bytes]) -> bool:
+    if wait_for(process, "JVM", world.dice) is None:
+        return False
+    for _ in range(5):
+        world.replace_one()
+    return True
+
+
+def sent(pid: int, number: int) -> bool:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+ACCIDENTS = {
+    "driver killed": killed("driver"),
+    "JVM killed": killed("JVM"),
+    "worker killed": killed("worker"),
+    "executor killed": killed("executor"),
+    "stopped for a while": stopped,
+    "Ctrl-C twice": interrupted_twice,
+    "started twice": started_twice,
+    "disk full": disk_filled,
+    "files replaced": file_replaced,
+}
+
+
+def run_out(world: World, accidents: list[str]) -> None:
+    """Start after start, each with an accident, until one comes to the end of the files."""
+    for name in accidents:
+        process = world.start(last=False)
+        since = time.monotonic()
+        happened = ACCIDENTS[name](world, process)
+        code = world.ended(process, since)
+        if world.disk is not None:
+            world.empty_disk()
+        if happened:
+            world.tally.accidents[name] += 1
+            if name in ("files replaced", "stopped for a while") and code:
+                raise Broken(f"{world}: {name} must not end it: {code}")
+    for attempt in range(3):
+        code = world.ended(world.start(last=False))
+        if code == 0:
+            world.tally.survived.update(accidents)
+            return
+        if attempt == 2:
+            raise Broken(f"{world}: it does not go on after {accidents}: exit {code}")
+
+
+def live(world: World) -> None:
+    """Two or three times: accidents, more files; then the end."""
+    dice = world.dice
+    usual = [name for name in ACCIDENTS if name not in ("disk full", "executor killed")]
+    if world.disk is not None:
+        usual = [*usual, "disk full", "disk full", "disk full"]
+    if world.options["master"].startswith("local-cluster"):
+        usual = ["executor killed", "worker killed", "driver killed"]
+    world.prepare()
+    for _ in range(dice.randint(1, 2)):
+        run_out(world, dice.choices(usual, k=dice.randint(1, 3)))
+        world.rename_one()
+        for _ in range(dice.randint(1, 4)):
+            world.add_file()
+    if world.ended(world.start(last=True)):
+        raise Broken(f"{world}: it does not come to its end")
+    world.check()
+    world.tally.streams += 1
+
+
+@pytest.fixture
+def told(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
+    def tell(text: str) -> None:
+        with capsys.disabled():
+            print(text, flush=True)
+
+    return tell
+
+
+def test_chaos(tmp_path: Path, told: Callable[[str], None]) -> None:
+    dice, tally = random.Random(SEED), Tally()
+    end = time.monotonic() + 60 * MINUTES
+    told(f"\nchaos for {MINUTES:g} minutes, CHAOS_SEED={SEED}")
+    small = True
+    while time.monotonic() < end or not tally.streams:
+        folder = tmp_path / f"world{tally.streams}"
+        world = World(folder, random.Random(dice.random()), tally)
+        if tally.streams % 5 == 4:
+            world.options |= {"master": "local-cluster[2,1,600]", "there": "there"}
+        if small and tally.streams % 4 == 2:
+            with world.on_small_disk() as small:
+                if not small:
+                    told("no disk is filled: only root may mount a small one")
+                live(world)
+        else:
+            live(world)
+        told(f"{world}: {sum(tally.accidents.values())} accidents so far")
+        shutil.rmtree(folder)
+    kinds = ", ".join(f"{n} {name}" for name, n in sorted(tally.accidents.items()))
+    told(
+        f"{tally.streams} streams, {tally.starts} starts, {sum(tally.accidents.values())} accidents"
+        f" survived ({kinds}); {tally.facts} facts, {tally.put_aside} rows put aside,"
+        f" {tally.answers} answers: nothing lost, nothing doubled, no traceback;"
+        f" longest end after an accident {tally.longest:.0f} s,"
+        f" {tally.outlived} processes outlived their parent by 30 s"
+    )

@@ -1,0 +1,96 @@
+"""What a stream used of Spark's memory is released when it ends."""
+
+from __future__ import annotations
+
+import gc
+import time
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from pyspark.sql import SparkSession
+
+import tidelog
+from tidelog.pipeline import loop
+from tidelog.spark import stream
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+RULES = tidelog.parse(
+    "input E(x: text) @ time. input N(x: text, y: text).\n"
+    "P(X) @ T :- E(X) @ T, E(X) @ T+1. R(Y) @ T :- P(X) @ T, N(X, Y). R(X) @ T+1 :- R(X) @ T.\n"
+)
+
+
+def run(spark: SparkSession, facts: Path, mode: Any) -> list[Any]:
+    """A stream in the partitions, to its end; weak references to what Spark made of it."""
+    jvm: Any = spark._jvm
+    with patch.object(loop, "LITTLE", -1):
+        running = stream(
+            spark,
+            RULES,
+            ["P", "R"] if mode == "offline" else ["P"],
+            inputs=facts,
+            mode=mode,
+            emit="eager",
+            trigger={"availableNow": True},
+            partitions=2,
+            files_per_batch=1,
+        )
+        made = running.query._jsq
+        session = made.sparkSession()
+        weak = [jvm.java.lang.ref.WeakReference(each) for each in (made, session)]
+        running.awaitTermination()
+        running.close()
+    assert running.answers["P"].num_rows == 3
+    # The session of the caller is not the stream's.
+    return weak if not session.equals(spark._jsparkSession) else weak[:1]
+
+
+def held(spark: SparkSession) -> dict[str, int]:
+    """What Spark keeps for those that use it."""
+    context: Any = spark.sparkContext._jsc
+    gateway: Any = spark.sparkContext._gateway
+    shared = spark._jsparkSession.sharedState()
+    return {
+        "caches": int(not shared.cacheManager().isEmpty()),
+        "stored": context.getPersistentRDDs().size(),
+        "listeners": context.sc().listenerBus().listeners().size(),
+        "called": len(gateway.gateway_property.pool),
+        "running": shared.activeStreamingQueries().size(),
+    }
+
+
+@pytest.mark.parametrize("mode", ["offline", "online"])
+def test_nothing_of_a_stream_stays(spark: SparkSession, tmp_path: Path, mode: str) -> None:
+    (tmp_path / "E").mkdir()
+    (tmp_path / "N.csv").write_text("x,y\na,b\n")
+    for number in range(2):
+        rows = "".join(f"a,{2 * number + i}\n" for i in range(2))
+        (tmp_path / "E" / f"{number}.csv").write_text(f"x,time\n{rows}")
+    run(spark, tmp_path, mode)  # what is made once for all streams
+    before = held(spark)
+    weak = [ref for _ in range(2) for ref in run(spark, tmp_path, mode)]
+    end = time.monotonic() + 20
+    left = weak
+    while left and time.monotonic() < end:  # Python lets go first, Spark a little later
+        gc.collect()
+        jvm: Any = spark._jvm
+        jvm.System.gc()
+        time.sleep(0.2)
+        left = [ref for ref in weak if ref.get() is not None]
+    assert not left, f"{len(left)} of {len(weak)} are held"
+    after = held(spark)
+    assert {name: max(n, before[name]) for name, n in after.items()} == before
+    assert after["caches"] == after["stored"] == after["running"] == 0
+
+
+def test_plans_of_what_was_run_are_not_kept(spark: SparkSession) -> None:
+    for _ in range(15):
+        spark.range(1).count()
+    store: Any = spark._jsparkSession.sharedState().statusStore()
+    end = time.monotonic() + 10
+    while store.executionsCount() > 12 and time.monotonic() < end:
+        time.sleep(0.1)
+    assert store.executionsCount() <= 12
