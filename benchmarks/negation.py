@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -151,9 +150,10 @@ def streams(spark: SparkSession, root: Path, quick: bool) -> list[Result]:
     readings(root / "facts", facts, batches, min(1_000, facts // 2))
     positive = TWICE + "output Twice."
     negative = ONCE + "output Once."
-    run: Callable[[str, str], float] = lambda name, rules: median(
-        ours(spark, root / "facts", root / name, rules)[0]
-    )
+
+    def run(name: str, rules: str) -> float:
+        return median(ours(spark, root / "facts", root / name, rules)[0])
+
     with_, without = run("absent", negative), run("present", positive)
     silent = run("silent", TIMEOUT)
     joined = median(outer_join(spark, root / "facts", root / "outer"))

@@ -147,6 +147,44 @@ def test_a_name_that_is_taken_is_not_used() -> None:
     ]
 
 
+INPUTS = "input E(x: text) @ t. input F(x: text) @ t. input G(x: text) @ t. "
+
+
+@pytest.mark.parametrize(
+    ("rules", "expected"),
+    [
+        (
+            "Known(X) :- F(X) @ T. Q(X) @ T :- E(X) @ T, not Known(X).",
+            [
+                "Known(X) @ T :- F(X) @ T.",
+                "Known(X) @ T+1 :- Known(X) @ T.",
+                "Q(X) @ T :- E(X) @ T, not Known(X) @ T.",
+            ],
+        ),
+        (
+            "Q(X) @ T :- E(X) @ T, F(X) @ S, not G(X) @ S+1.",
+            [
+                "SeenQ(X) @ T+1 :- F(X) @ T, not G(X) @ T+1.",
+                "SeenQ(X) @ T+1 :- SeenQ(X) @ T.",
+                "Q(X) @ T :- E(X) @ T, SeenQ(X) @ T.",
+            ],
+        ),
+        (
+            "Q(X) @ T :- E(X) @ T. Q(X) @ T :- Q(X) @ T+1, not F(X) @ T.",
+            ["Q(X) @ T+1 :- Q(X) @ T, not F(X) @ T+1."],
+        ),
+    ],
+)
+def test_what_is_absent_keeps_its_time(rules: str, expected: list[str]) -> None:
+    (suggestion,) = advice(tidelog.parse(INPUTS + rules), "Q")
+    assert after(suggestion) == expected
+
+
+def test_what_was_absent_once_is_not_remembered_for_good() -> None:
+    rules = "K(X) :- F(X) @ T. R(X) :- E(X) @ T, not K(X). Q(X) @ T :- E(X) @ T, R(X)."
+    assert advice(tidelog.parse(INPUTS + rules), "Q") == []
+
+
 @pytest.mark.parametrize(
     "text",
     [

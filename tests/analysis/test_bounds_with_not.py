@@ -28,6 +28,7 @@ from tidelog.cli import cli
 from tidelog.language.printer import print_literal, print_rule
 from tidelog.language.program import Program
 from tidelog.logic.normalise import core
+from tidelog.views.verdicts import measure_lines, verdict_lines
 
 SMALL = replace(NEGATED, facts=False)
 COMPARED = replace(NEGATED, types=("int", "bool"), comparisons=True, facts=False)
@@ -137,11 +138,9 @@ def test_decision_forms(case: Case) -> None:
 
 def without_redundancy(program: Program) -> Program:
     kept, _ = reduced(core(program, ["Q"]), ["Q"], Budget(2.0))
-    rules = [c.as_rule for c in kept.clauses if not c.copies_input]
     ours = {clause for clock in program.clocks for clause in kept.clauses_for.get(clock, ())}
     rules = [c.as_rule for c in kept.clauses if not c.copies_input and c not in ours]
-    declared = [*program.declarations.values(), *program.clocks.values()]
-    return Program((*declared, *rules))
+    return Program((*program.declarations.values(), *program.clocks.values(), *rules))
 
 
 @pytest.mark.slow
@@ -309,7 +308,7 @@ def measured(rules: str, query: str = "Q") -> tuple[Measure, Measure]:
     return waits, keeps
 
 
-EFA = "input E @ t. input F @ t. input A @ t. "
+EFA = "input E @ t. input F @ t. input A @ t. input V(x: int) @ t. "
 
 
 @pytest.mark.parametrize(
@@ -326,6 +325,8 @@ EFA = "input E @ t. input F @ t. input A @ t. "
         ("Q @ T :- E @ T, F @ T+1. Q @ T :- E @ T, not A @ T.", 1, 1),
         # Cannot be: E and no E.
         ("Q @ T :- E @ T, not E @ T, F @ T+3. Q @ T :- E @ T.", 0, 0),
+        # Only some values can be absent, for which the rules say so.
+        ("P(0) @ T :- F @ T+1. Q @ T :- V(X) @ T, not P(X) @ T.", 1, 1),
         # A timeout looks back only.
         ("Q @ T :- E @ T-3, not E @ T-2, not E @ T-1, not E @ T.", 0, 3),
     ],
@@ -395,11 +396,8 @@ def test_a_witness_that_a_fact_withdraws(tmp_path: Path) -> None:
     assert told["exact"] is True
 
 
-def test_bounds_that_do_not_meet_say_why(tmp_path: Path) -> None:
-    """Three inputs that cannot all be told apart by one fact more: nothing decides it."""
+def test_bounds_that_do_not_meet_say_why() -> None:
     measure = Measure(0, 1, False, reason="the rules look no further", beyond_proof=True)
-    from tidelog.views.verdicts import measure_lines, verdict_lines
-
     assert measure_lines("delay", measure, 0) == [
         "delay: 0 to 1; less may do, which is neither proved nor refuted"
     ]

@@ -139,6 +139,20 @@ def test_a_file_says_what_the_commit_says(spark: SparkSession, tmp_path: Path) -
     assert of(found, "tidelog_spark_batch_seconds") is not None
 
 
+def test_times_are_timestamps_where_ticks_have_a_length(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    facts, path = tmp_path / "E.csv", tmp_path / "m.prom"
+    facts.write_text("x,t\na,1970-01-01T00:10:30Z\na,1970-01-01T00:20:30Z\n")
+    program = tidelog.parse("input E(x: text) @ t. P(X) @ T :- E(X) @ T.")
+    now = {"availableNow": True}
+    running = stream(spark, program, inputs=facts, tick="10m", trigger=now, metrics=path)
+    running.awaitTermination()
+    running.close()
+    assert of(parsed(path.read_text()), "tidelog_tout_timestamp_seconds") == 1200
+    assert "The tick up to which all is answered. Ticks are 10m long." in path.read_text()
+
+
 def test_counters_go_on_after_a_restart(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "m.prom"
     running = start(spark, tmp_path, path)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -174,3 +176,13 @@ def test_an_error_of_a_users_function_is_theirs(spark: SparkSession, tmp_path: P
         run(spark, tmp_path / "metrics.csv", sink=sink)
     assert len(str(error.value)) < 20
     assert error.value.__cause__ is None
+
+
+def test_a_session_is_quiet() -> None:
+    """In a process of its own: nothing of Spark's own on either stream."""
+    code = (
+        "from tidelog.spark import session; spark = session('local[1]');"
+        " print(spark.range(3).count()); spark.stop()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("3\n", "")

@@ -184,7 +184,10 @@ def test_one_file_of_facts(spark: SparkSession, folder: Path) -> None:
 def test_an_input_without_files(spark: SparkSession, folder: Path) -> None:
     found = run(folder, "--query", "Both")
     assert (found.exit_code, found.stdout) == (0, ANSWER)
-    assert found.stderr == "2 facts in 2 batches, 1 answer; complete up to 1, answered up to 1\n"
+    assert found.stderr == (
+        "warning: no facts for input `F`, which P, Both needs\n"
+        "2 facts in 2 batches, 1 answer; complete up to 1, answered up to 1\n"
+    )
 
 
 @pytest.mark.parametrize("engine", ["spark", "duckdb"])
@@ -195,16 +198,16 @@ def test_rigid_answers_need_no_facts_with_a_time(
     found = run(folder, *words, facts="empty")
     assert found.exit_code == 0, found.output
     assert found.stdout == '{"predicate": "Near", "x": "r"}\n'
-    assert (
-        found.stderr
-        == "0 facts in 1 batch, 1 answer; complete up to nothing yet, answered up to nothing yet\n"
+    assert found.stderr == (
+        "warning: no facts for input `E`, which P, Near needs\n"
+        "0 facts in 1 batch, 1 answer; complete up to nothing yet, answered up to nothing yet\n"
     )
 
 
 def test_an_empty_input_that_was_closed_takes_nothing_more(
     spark: SparkSession, folder: Path
 ) -> None:
-    words = ("--checkpoint", "{}/kept", "--sink", "jsonl:{}/out")
+    words = ("--checkpoint", "{}/kept", "--sink", "jsonl:{}/out", "--close")
     for _ in range(2):
         assert run(folder, *words, facts="empty").exit_code == 0
     (folder / "empty" / "E.csv").write_text("x,time\na,0\n")

@@ -96,6 +96,41 @@ def test_the_data_of_a_page(tmp_path: Path) -> None:
     assert [3, "Malfunc(north) @ 2", ["Temp(north, high) @ 4"]] in data["waiting"]
 
 
+def test_answers_come_first_and_numbers_are_lines(tmp_path: Path) -> None:
+    rules, out = tmp_path / "rules.tdl", tmp_path / "report.html"
+    rules.write_text(
+        "input cpu(host: text, load: float) @ t.\nBusy(H) @ T :- cpu(H, L) @ T, L > 1.\n"
+        "Alarm(H) @ T+1 :- Busy(H) @ T, Busy(H) @ T+1.\noutput Alarm.\n"
+    )
+    facts = tmp_path / "cpu.csv"
+    facts.write_text("host,load,t\n" + "".join(f"a,{n}.5,{n}\n" for n in range(4)))
+    assert run("report", rules, "--facts", facts, "--out", out).exit_code == 0
+    page = Page(out.read_text("utf-8"))
+    names = [p["name"] for p in page.data["predicates"]]
+    assert [names[lane[0]] for lane in page.data["lanes"]] == ["Alarm", "Busy", "cpu"]
+    assert page.data["lanes"][-1][3] == [0, 0.5, 1, 1.5, 2, 2.5, 3, 3.5]
+    assert len(page.data["lanes"][0]) == 3  # no numbers
+    for legend in ("answer, final", "derived", "input", "not final yet"):
+        assert legend in page.text
+    text = out.read_text("utf-8")
+    assert all(f'id="{name}"' in text for name in ("fold", "when"))
+
+
+def test_many_recursive_facts_are_proved_where_they_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page of 200 machines took most of a minute for proofs that nobody looked at."""
+    monkeypatch.setattr("tidelog.explain.record.MOST_PROVED", 10)
+    program = tidelog.parse(
+        "Up(X) @ T :- E(X) @ T. Up(X) @ T+1 :- Up(X) @ T, E(X) @ T+1.", "up.tdl"
+    )
+    rows = [(f"m{i}", t) for i in range(8) for t in range(50)]
+    page = Page(program.report(tmp_path / "page.html", {"E": rows}).read_text("utf-8"))
+    assert "Up has too many facts for a proof of each" in page.data["notes"]
+    proved = [fact[0] for fact in page.data["facts"] if fact[3] >= 0]
+    assert sorted(proved) == [f"Up(m{i}) @ 0" for i in range(8)]
+
+
 def test_json_says_what_was_written(tmp_path: Path) -> None:
     out = tmp_path / "report.html"
     said = json.loads(run("report", TURBINES[0], "--out", out, "--json").output)

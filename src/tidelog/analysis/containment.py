@@ -16,10 +16,19 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 
 from tidelog.analysis.canonical import Canonical, Exhausted, FrozenFact, PartialFact, splits
 from tidelog.analysis.dependencies import Dependencies, dependencies
-from tidelog.analysis.differences import MOST_TRIES, Replay, Side, constants_of, real
+from tidelog.analysis.differences import (
+    MOST_STEPS,
+    MOST_TRIES,
+    MOST_WAYS,
+    Replay,
+    Side,
+    constants_of,
+    real,
+)
 from tidelog.analysis.opaque import Opaque
 from tidelog.analysis.unfolding import Cut, Unfolded, Unfolder
 from tidelog.errors import NoAnswer
@@ -317,12 +326,34 @@ class Searcher:
 
         Where there are too few values to keep all symbols distinct: the cases to look at instead.
         """
-        base = self._base(unfolded)
         constants = constants_of(self.source.core) | constants_of(self.other.deps.core)
         try:
             values = unfolded.order.model(unfolded.symbols(), constants)
         except ValueError:
             return cases(unfolded.order, unfolded.symbols(), constants)
+        witness = self._replayed(unfolded, query, cut, values, budget)
+        if witness is None and self._tries > 1:
+            # The rules may make only some values absent, which other values then stand for.
+            for blocked in self.unfolder.with_what_is_absent(unfolded):
+                ways = self.unfolder.completed(blocked, cut, MOST_STEPS)
+                for way in islice(ways, MOST_WAYS):
+                    try:
+                        values = way.order.model(way.symbols(), constants)
+                    except ValueError:
+                        continue  # too few values for its symbols
+                    witness = witness or self._replayed(way, query, cut, values, budget)
+        return witness
+
+    def _replayed(
+        self,
+        unfolded: Unfolded,
+        query: str,
+        cut: Cut,
+        values: dict[Symbol, Value],
+        budget: Budget,
+    ) -> Witness | None:
+        """The witness that some values for a conjunction lead to."""
+        base = self._base(unfolded)
         answer = real(self._goal(unfolded, query), values, 0)
         replay = Replay(self.one, self.other, answer, cut, self._tries)
         start = self.one.started(unfolded, values, base)

@@ -109,15 +109,8 @@ class Side:
 
     def bringing(self, goal: PartialFact, cut: Cut, taken: set[Constant]) -> Iterator[Data]:
         """Facts that make something true, unless the absence of more is asked for."""
-        unfolder = self.unfolder
-        stack = [unfolder.start_fact(goal.predicate, goal.args, goal.time)]
-        for _ in range(MOST_STEPS):
-            if not stack:
-                return
-            query = stack.pop()
-            if not query.complete:
-                stack += unfolder.furthest_first(query, cut)
-                continue
+        start = self.unfolder.start_fact(goal.predicate, goal.args, goal.time)
+        for query in self.unfolder.completed(start, cut, MOST_STEPS):
             try:
                 values = query.order.model(query.symbols(), taken | constants_of(self.deps.core))
             except ValueError:

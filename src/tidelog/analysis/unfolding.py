@@ -153,6 +153,27 @@ class Unfolder:
         # The last one is looked at first: the furthest that ends, then what recurses on.
         return sorted(ways, key=promise)
 
+    def completed(self, query: Unfolded, cut: Cut, steps: int) -> Iterator[Unfolded]:
+        """What some steps make of a query, without what is open; what lies furthest comes first."""
+        stack = [query]
+        for _ in range(steps):
+            if not stack:
+                return
+            current = stack.pop()
+            if current.complete:
+                yield current
+            else:
+                stack += self.furthest_first(current, cut)
+
+    def with_what_is_absent(self, query: Unfolded) -> Iterator[Unfolded]:
+        """The query with a fact that it asks to be absent, for each of them: it never holds."""
+        for fact in sorted(query.atoms, key=_position):
+            absence = self.absences.get(fact.predicate)
+            if absence is not None:
+                absent = absence.pattern(fact)
+                added = self.start_fact(absent.predicate, absent.args, absent.time).facts
+                yield self._classified(replace(query, atoms=query.atoms - {fact}), added, [])
+
     def all(self, query: str) -> Iterator[Unfolded]:
         """The whole union, for queries without recursion.
 

@@ -154,7 +154,9 @@ def _missing(miss: Miss, ticks: Ticks | None) -> Iterator[_TreeLine]:
             there = f"there is {_facts(missing.instead, ticks)}" if missing.instead else ""
             yield _TreeLine(text, there if missing.input else "no rule comes near it")
     for fact in miss.in_the_way:
-        yield _TreeLine(f"in the way  {fact_text(fact, ticks)}", "the rule asks for its absence")
+        yield _TreeLine(
+            f"present  {fact_text(fact, ticks)}", "in the way: its absence is asked for"
+        )
     for unmet in miss.unmet:
         yield _TreeLine(f"fails    {unmet_text(unmet)}", "")
     for comparison in miss.undecided:
@@ -314,11 +316,16 @@ def proof_json(proof: Proof, ticks: Ticks | None = None) -> dict[str, object]:
                 "kept": step.kept,
                 "premises": list(step.premises),
                 "comparisons": [comparison_text(*c) for c in step.comparisons],
-                "absent": [absence_json(a, ticks) for a in step.absent],
+                **_if_any("absent", [absence_json(a, ticks) for a in step.absent]),
             }
             for step in proof.steps
         ],
     }
+
+
+def _if_any(name: str, values: list[dict[str, object]]) -> dict[str, object]:
+    """Under a name, unless there is nothing: only rules with `not` have it."""
+    return {name: values} if values else {}
 
 
 def _rule_json(rule: Rule | None) -> dict[str, object]:
@@ -333,7 +340,7 @@ def miss_json(miss: Miss, ticks: Ticks | None = None) -> dict[str, object]:
         **_rule_json(miss.rule),
         "holds": [fact_json(fact, ticks) for fact in miss.holds],
         "missing": [_missing_json(m, ticks) for m in miss.missing],
-        "in_the_way": [fact_json(fact, ticks) for fact in miss.in_the_way],
+        **_if_any("in_the_way", [fact_json(fact, ticks) for fact in miss.in_the_way]),
         "unmet": [
             {
                 "comparison": print_literal(u.comparison),

@@ -1,6 +1,7 @@
 """Coverage: rules that stand in a proof of an expected answer, and comparisons that decided.
 
-A rule is covered when it is part of some proof of an answer that a test expects. A comparison has
+A rule is covered when it is part of some proof of an answer that a test expects, or of a fact whose
+absence a rule asks for. A comparison has
 two ways: it holds in such a proof; and it fails in a case where everything else in its rule's body
 holds, so that it alone decides.
 """

@@ -22,6 +22,7 @@ from tidelog.errors import DataError, NoAnswer, TidelogWarning
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.engine import evaluate
 from tidelog.evaluation.goal_directed.goal import whole_model
+from tidelog.evaluation.goal_directed.model import FactModel
 from tidelog.evaluation.plan import Unbounded
 from tidelog.evaluation.ranges import Range
 from tidelog.evaluation.timeline import Limit, TooHard
@@ -98,7 +99,7 @@ def answers(
     with quiet():
         evaluated = evaluate(
             program,
-            queries,
+            tuple(queries),
             data.facts,
             from_=low,
             to=high,
@@ -166,7 +167,10 @@ def used_rules(
     high: int | None,
     budget: float,
 ) -> set[Origin]:
-    """Where the rules stand that are part of some proof of the facts that hold among these."""
+    """Where the rules stand that are part of some proof of the facts that hold among these.
+
+    So are facts whose absence rules ask for: where they hold, they are why others do not.
+    """
     goals = list(goals)
     asked = tuple(dict.fromkeys(goal.predicate for goal in goals))
     if not asked:
@@ -179,7 +183,8 @@ def used_rules(
         span = engine.span
         asked_ = Range(span.low if low is None else low, span.high if high is None else high)
         model = whole_model(engine, wide, asked_, limit)
-        wanted = (Ground(goal.predicate, ground(goal), goal.time) for goal in goals)
+        wanted = [Ground(goal.predicate, ground(goal), goal.time) for goal in goals]
+        wanted += in_the_way(model, (name for name in derived if name in deps.negated))
         proofs = Derivations(model, [goal for goal in wanted if model.holds(goal)])
         return {
             way.clause.written.origin
@@ -188,6 +193,14 @@ def used_rules(
             for way in ways
             if way.clause.written is not None and all(p in proofs.least for p in way.premises)
         }
+
+
+def in_the_way(model: FactModel, names: Iterable[str]) -> Iterator[Ground]:
+    """All facts of some derived predicates, unless they are too many."""
+    for name in names:
+        temporal, held = model.core.predicates[name].temporal, model.held(name)
+        for row in () if held is None else held.rows:
+            yield Ground(name, row[:-1], int(row[-1])) if temporal else Ground(name, row, None)
 
 
 def ground(fact: Fact) -> tuple[Value, ...]:
