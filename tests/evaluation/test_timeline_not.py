@@ -190,7 +190,7 @@ def test_what_looks_ahead_over_a_cycle_through_not_comes_back() -> None:
 
 
 def test_the_limit_ends_a_long_count() -> None:
-    bits = range(60)
+    bits = range(16)
     rules = [
         f"B{i} @ T+1 :- Tick @ T, {''.join(f'B{j} @ T, ' for j in range(i))}not B{i} @ T."
         for i in bits
@@ -198,7 +198,7 @@ def test_the_limit_ends_a_long_count() -> None:
     rules += [f"B{i} @ T+1 :- B{i} @ T, not B{j} @ T." for i in bits for j in range(i)]
     program = tidelog.parse(f"input E @ time. clock Tick. {' '.join(rules)}")
     with pytest.raises(TooHard, match=r"within 0\.2 seconds"):
-        program.query("B59", {"E": [(0,)]}, to=None, budget=0.2)
+        program.query("B15", {"E": [(0,)]}, to=None, budget=0.2)
 
 
 # Generated programs

@@ -136,6 +136,8 @@ def _implied(source: Core, target: Core, clause: Clause, budget: Budget) -> bool
     wanted = [name, *(p.predicate for p in clause.premises)]
     try:
         left, right = dependencies(source, wanted), dependencies(target, wanted)
+        if left.negated:
+            budget.spend(len(left.core.clauses) // 4)  # they are rewritten without `not` first
         searcher = Searcher(left, right, same=True, tries=1)
         start = searcher.unfolder.start_clause(clause)
         if start is None:
