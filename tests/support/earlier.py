@@ -217,7 +217,7 @@ def begin_by_command(case: Earlier, folder: Path) -> Answers:
 def go_on_by_command(case: Earlier, folder: Path) -> Answers:
     write_facts(case, folder / "facts", case.rigid | case.facts)
     before = lines(folder / "told.jsonl")
-    result = _command(case, folder)
+    result = _command(case, folder, "--close")
     if result.exit_code:
         raise CommandError(result.stderr.removeprefix("error: ").strip())
     after = lines(folder / "told.jsonl")
