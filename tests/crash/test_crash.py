@@ -17,6 +17,8 @@ from typing import Any
 import pytest
 from support.places import ROOT
 
+from tidelog.pipeline.commit import SPARKS_LOCK
+
 VICTIM = ROOT / "tests" / "support" / "victim.py"
 EVERYWHERE = bool(os.environ.get("TIDELOG_CRASH"))
 
@@ -84,7 +86,9 @@ def told(folder: Path) -> dict[str, Any]:
         str(path.relative_to(folder))
         for part in ("answers", "checkpoint")
         for path in (folder / part).rglob(".*")
-        if "spark" not in path.relative_to(folder / part).parts and not path.name.endswith(".crc")
+        if "spark" not in path.relative_to(folder / part).parts
+        and not path.name.endswith(".crc")
+        and path.name != SPARKS_LOCK
     )
     return {"answers": answers, "dead": letters, "commits": commits, "state": state, "left": hidden}
 

@@ -160,7 +160,7 @@ PIECES += [
 @examples(25)
 def test_texts_are_typed_as_a_query_types_them(rows: list[list[str]]) -> None:
     """Bad rows are put aside one by one; what is left is what a query reads."""
-    program = tidelog.parse(TYPED)
+    program = tidelog.parse(f"{TYPED} All(N, X, B, S) @ T :- E(N, X, B, S) @ T.")
     schema = schemas(program)["E"]
     head = "n,x,ok,s,at"
     path = scratch("E.csv")
