@@ -77,7 +77,7 @@ def told(folder: Path) -> dict[str, Any]:
     ]
     commits = {}
     for path in sorted((folder / "checkpoint" / "commits").iterdir()):
-        found = json.loads(path.read_text())
+        found = json.loads(path.read_text().replace(str(folder), ""))
         found.pop("sha256")
         found["state"] = [(part["folder"], part["tables"]) for part in found["state"]]
         commits[path.name] = found
@@ -117,8 +117,10 @@ def survives(folder: Path, points: Iterable[int], there: bool) -> dict[str, Any]
     return told(folder)
 
 
-def test_killed_three_times(tmp_path: Path, undisturbed: dict[bool, dict[str, Any]]) -> None:
-    assert survives(tmp_path, (100, 9, 17), False) == undisturbed[False]
+def test_killed(tmp_path: Path, undisturbed: dict[bool, dict[str, Any]]) -> None:
+    """Once, and three times where there is time for it."""
+    points = (100, 9, 17) if EVERYWHERE else (100,)
+    assert survives(tmp_path, points, False) == undisturbed[False]
 
 
 @pytest.mark.skipif(not EVERYWHERE, reason="make test-crash runs these")

@@ -62,7 +62,7 @@ def held(spark: SparkSession) -> dict[str, int]:
     }
 
 
-@pytest.mark.parametrize("mode", ["offline", "online"])
+@pytest.mark.parametrize("mode", ["offline", pytest.param("online", marks=pytest.mark.deep)])
 def test_nothing_of_a_stream_stays(spark: SparkSession, tmp_path: Path, mode: str) -> None:
     (tmp_path / "E").mkdir()
     (tmp_path / "N.csv").write_text("x,y\na,b\n")

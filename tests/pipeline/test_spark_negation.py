@@ -70,7 +70,7 @@ def test_batch(spark: SparkSession, case: Case, partitions: int, random: Random)
 
 
 @pytest.mark.parametrize("name", ["absent_elsewhere", "last_value"])
-@pytest.mark.parametrize("partitions", [1, 5])
+@pytest.mark.parametrize("partitions", [pytest.param(1, marks=pytest.mark.deep), 5])
 def test_counterexamples(spark: SparkSession, name: str, partitions: int) -> None:
     """In the partitions, not in the driver: a key's rows are never all in one place."""
     example = counterexample(name)
