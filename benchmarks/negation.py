@@ -55,10 +55,10 @@ def sparse(devices: int, ticks: int) -> Path:
     )
 
 
-def filled(devices: int, ticks: int, sequence: str, read: str) -> str:
-    """How many devices and ticks have a last value, in either dialect."""
+def filled(devices: int, ticks: int, sequence: str, read: str, last: str) -> str:
+    """How many devices and ticks have a last value."""
     return f"""SELECT count(*) FROM (
-        SELECT last_value(r.value IGNORE NULLS) OVER (
+        SELECT {last} OVER (
             PARTITION BY g.device ORDER BY g.time
             ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS value
         FROM ({sequence.format(devices=devices, ticks=ticks)}) AS g
@@ -70,6 +70,7 @@ IN_DUCKDB = (
     "SELECT d AS device, t AS time FROM range({ticks}) AS a(t), range({devices}) AS b(d)"
     " WHERE t <= (SELECT max(time) FROM read)"
 )
+LAST_IN_SPARK = "last_value(r.value) IGNORE NULLS"
 IN_SPARK = "SELECT d.id AS device, t.id AS time FROM range({ticks}) AS t, range({devices}) AS d"
 
 
@@ -101,7 +102,7 @@ def last_values(quick: bool) -> list[Result]:
     hand = by_hand(
         folder,
         "CREATE TEMP TABLE read AS FROM {Read}",
-        filled(devices, ticks, IN_DUCKDB, "read"),
+        filled(devices, ticks, IN_DUCKDB, "read", "last_value(r.value IGNORE NULLS)"),
     )
     mine, theirs = timed(rounds, engine(LEVEL, folder, "Level"), hand)
     facts = devices * ticks / 10 / 1e6
@@ -123,7 +124,7 @@ def last_values_on_spark(spark: SparkSession, quick: bool) -> list[Result]:
         read.createOrReplaceTempView("read")
         (last,) = spark.sql("SELECT max(time) FROM read").first() or (0,)
         grid = f"{IN_SPARK} WHERE t.id <= {last}"
-        (n,) = spark.sql(filled(devices, ticks, grid, "read")).first() or (0,)
+        (n,) = spark.sql(filled(devices, ticks, grid, "read", LAST_IN_SPARK)).first() or (0,)
         return int(n)
 
     seconds, hand = timed(rounds, mine, theirs)
