@@ -11,7 +11,7 @@ from support.twoway import cases
 
 import tidelog
 from tidelog.analysis.containment import Budget
-from tidelog.analysis.dependencies import Class, dependencies, unsupported
+from tidelog.analysis.dependencies import Class, dependencies
 from tidelog.analysis.partition import partition_key
 from tidelog.analysis.possible import possible
 from tidelog.analysis.redundancy import reduced
@@ -136,8 +136,6 @@ def test_nothing_is_called_redundant_where_absence_counts() -> None:
     needed, left_out = reduced(whole, ["Q"], Budget())
     assert left_out == []
     assert len(needed.clauses) == 3
-    assert unsupported(needed, "this") is not None
-    assert unsupported(needed.below(["N"]), "this") is None
 
 
 def test_predicates_of_one_base_have_names_of_their_own() -> None:

@@ -107,23 +107,6 @@ class Reason:
         return tuple(clause.shown for clause in self.clauses)
 
 
-def unsupported(core: Core, task: str) -> Reason | None:
-    """Why a task that takes positive premises only cannot be done for a core, if so."""
-    for clause in core.clauses:
-        if clause.negative:
-            name = clause.negative[0].predicate
-            message = f"{clause.origin}: {task} cannot take `not {name}` into account yet"
-            return Reason(message, (clause,))
-    return None
-
-
-def positive_only(core: Core, task: str) -> None:
-    """Every question that has not learnt about absence asks here before it starts."""
-    reason = unsupported(core, task)
-    if reason is not None:
-        raise NoAnswer(reason.message)
-
-
 @dataclass(frozen=True)
 class Dependencies:
     """The dependencies below some queries, usually one."""
