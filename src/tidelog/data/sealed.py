@@ -20,7 +20,13 @@ def sealed(value: dict[str, Any]) -> bytes:
 
     >>> unsealed(sealed({"a": 1}), "here")
     {'a': 1}
+
+    Keys that are numbers become texts, which have another order: they do so before the checksum.
+
+    >>> unsealed(sealed({"tables": {9: 1, 11: 2}}), "here")
+    {'tables': {'9': 1, '11': 2}}
     """
+    value = json.loads(json.dumps(value))
     text = json.dumps(value, sort_keys=True, ensure_ascii=True)
     whole = {"sha256": checksum(text), **value}
     return (json.dumps(whole, indent=1, ensure_ascii=True) + "\n").encode()

@@ -278,6 +278,10 @@ class _Parser:
         start = self.advance().start
         name = self.advance().text
         hint = f"a clock has no arguments and no time here: `clock {name}.`"
+        if self.is_symbol("(", "@"):
+            place = self.source.origin(self.token.start, self.token.end)
+            self.report(Code.SYNTAX, f"expected `.`, found `{self.token.text}`", place, hint)
+            raise _GiveUp
         self.end("`.`", hint)
         return Clock(name, self.origin(start))
 
