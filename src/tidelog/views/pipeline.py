@@ -137,7 +137,7 @@ def _state(work: OfflineWork) -> list[dict[str, str]]:
     state = []
     for table in work.layout.tables:
         predicate = scans.get(table) or names[table]
-        source = core.predicates[predicate].base
+        source = core.predicates[predicate].shown
         # Input time 0 stands for any.
         first = schedule.kept_from(table, 0, -1)
         settled = 0 if table in scans else schedule.frontier(predicate, 0, -1)
@@ -157,7 +157,7 @@ def _first_use(schedule: Schedule, core: Core, table: str, source: str) -> str:
         schedule.uses[table], key=lambda use: schedule.frontier(use[0], 0, -1) + use[1]
     )
     at = "T" if offset == 0 else f"T{offset:+}"
-    return f"{core.predicates[head].base} @ T looks at {source} @ {at}"
+    return f"{core.predicates[head].shown} @ T looks at {source} @ {at}"
 
 
 def _window_state(work: OfflineWork) -> list[dict[str, str]]:
