@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,10 @@ from click.testing import CliRunner, Result
 
 import tidelog
 from tidelog.cli import cli
+from tidelog.data.schema import schemas
 from tidelog.errors import DataError, TidelogWarning
+from tidelog.streaming.clock import Pace
+from tidelog.streaming.feeds import Lines
 
 RULES = """input metrics(host: text, cpu: float, note: text) @ time.
 Hot(H) @ T :- metrics(H, C, _) @ T, C > 90.
@@ -106,6 +110,14 @@ def test_an_input_without_facts_is_named_in_python() -> None:
         tidelog.Stream(program).close()
     with pytest.warns(TidelogWarning, match="no facts for input `Near`, which P needs"):
         tidelog.Stream(tidelog.parse("P(X) @ T :- E(X) @ T, Near(X)."))
+    # Only the queries that need it are named.
+    several = tidelog.parse("P(X) @ T :- E(X) @ T. Q(X) @ T :- P(X) @ T. R(X) @ T :- F(X) @ T.")
+    with pytest.warns(TidelogWarning) as told:
+        several.query(None)
+    assert {str(w.message) for w in told} == {
+        "no facts for input `E`, which P and Q need",
+        "no facts for input `F`, which R needs",
+    }
 
 
 # Rows
@@ -143,6 +155,41 @@ def test_one_policy_for_rows_that_cannot_be_used(rules: Path, tmp_path: Path) ->
     piped = run("run", rules, "--facts", "-", "--tick", "1m", stdin=text)
     assert len(piped.stdout.splitlines()) == 1
     assert "warning: 2 rows could not be used" in piped.stderr
+
+
+def test_lines_that_are_useless_from_the_start_are_refused_while_more_may_come(rules: Path) -> None:
+    """Standard input may never end: after a hundred lines of an input without a fact it is over."""
+    row = {
+        "predicate": "metrics",
+        "host": "a",
+        "cpu": 95,
+        "note": "",
+        "time": "2024-05-01T00:00:10Z",
+    }
+    read = 0
+
+    def lines() -> Iterator[bytes]:
+        nonlocal read
+        for read in range(1, 1000):
+            yield json.dumps(row).encode() + b"\n" if read % 2 else b'{"predicate": "other"}\n'
+
+    program = tidelog.parse(RULES)
+    known = schemas(program)
+    feed = Lines(known, known, Pace(("metrics",), 0), None)
+    with pytest.raises(
+        DataError, match="input `metrics`: none of its 100 rows can be used"
+    ) as error:
+        list(feed.pushes(lines()))
+    assert read == 199
+    assert "looks like a timestamp: add --tick 1m" in str(error.value)
+    # Once a line was used, the stream goes on whatever comes.
+    text = json.dumps(row | {"time": 0}) + "\n" + f"{json.dumps(row)}\n" * 300
+    found = run("run", rules, "--facts", "-", stdin=text)
+    assert (found.exit_code, len(found.stdout.splitlines())) == (0, 1)
+    assert "warning: 300 rows could not be used" in found.stderr
+    assert (
+        "none of the first 100 lines" in run("run", rules, "--facts", "-", stdin="x\n" * 200).stderr
+    )
 
 
 def test_a_late_line_keeps_its_own_timestamp(rules: Path) -> None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from tidelog import Step, Stream
 from tidelog.analysis.passes import passes
 from tidelog.cli.running import RunLog, StreamTask, starting
-from tidelog.data.letters import SHOWN, DeadLetter, refuse_useless
+from tidelog.data.letters import SHOWN, DeadLetter, letter_text, refuse_useless
 from tidelog.data.schema import resolve, schemas
 from tidelog.data.ticks import time_text
 from tidelog.data.writers import timestamps
@@ -52,6 +52,8 @@ def in_process(task: StreamTask, log: RunLog, *, watched: bool) -> list[Pending]
             run.save(run.folder)
     finally:
         run.sink.close()
+        if run.folder is not None:
+            run.folder.lock.close()
     return left
 
 
@@ -76,7 +78,9 @@ class _InProcess:
         self.folder = None if task.checkpoint is None else CheckpointFolder(task.checkpoint)
         pace = Pace(tuple(self.inputs), options.lateness, frozenset(options.sparse))
         self.aside: list[DeadLetter] = []  # rows that are not used and not told of yet
-        self.lines = feeds.Lines(self.inputs, known, pace, options.ticks, aside=self.aside)
+        self.lines = feeds.Lines(
+            self.inputs, known, pace, options.ticks, aside=self.aside, told=self._show_unused
+        )
         self.letters = 0  # bytes of dead letters in the checkpoint
         self.resumed = False
         self.read: int | None = 0  # rows of files up to the last tick pushed, where known
@@ -122,7 +126,7 @@ class _InProcess:
             self._count_aside()
             self._refuse_useless(self.lines.seen)
             for name in sorted(self.inputs.keys() - self.lines.seen.keys()):
-                warn_missing(name, task.queries)
+                warn_missing(name, task.program.needing(name, task.queries))
             return
         ticks, only = task.options.ticks, frozenset(self.inputs)
         self.letters = 0  # the files are read from the beginning
@@ -213,6 +217,10 @@ class _InProcess:
             self.letters = self.folder.put_aside([x.line() for x in letters], self.letters)
         self.log.unused += (x.as_json() for x in letters[: SHOWN - len(self.log.unused)])
         return len(letters)
+
+    def _show_unused(self, letter: DeadLetter) -> None:
+        """Say at once what a line could not be used for: more lines may take long to come."""
+        self.log.show(f"a line could not be used: {letter_text(letter.as_json())}")
 
     def _refuse_useless(self, useful: Container[str]) -> None:
         """DataError when a new stream has rows of an input, and none can be used."""

@@ -106,7 +106,7 @@ class Engine(Database):
         for predicate in needed:
             name, loaded = predicate.base, self.loaded.get(predicate.base)
             if loaded is not None and not loaded.sources and name not in self.program.heads:
-                warn_missing(name, self.queries)
+                warn_missing(name, self.program.needing(name, self.queries))
 
     # Queries
 

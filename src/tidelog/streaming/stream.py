@@ -158,7 +158,8 @@ class Stream:
         self._clocks = [p.name for p in temporal if p.base in clocks]
         for predicate in self.deps.core.inputs:
             if not predicate.temporal and predicate.base not in (*self._rigid, *program.heads):
-                warn_missing(predicate.base, self.queries)
+                name = predicate.base
+                warn_missing(name, program.needing(name, self.queries))
         options = self.options
         self._pace = Pace(tuple(self._sources), options.lateness, from_=options.from_)
         self._intakes = {
@@ -219,7 +220,7 @@ class Stream:
         self.closed = True
         for name in self._sources if self._came is not None else ():
             if name not in (*(self._came or ()), *self.program.heads):
-                warn_missing(name, self.queries)
+                warn_missing(name, self.program.needing(name, self.queries))
         if self._last is None:
             return Step(self._tables(self._timeless()), None, None, 0)
         before = self.tin
