@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
@@ -304,6 +305,68 @@ def test_a_run_with_a_checkpoint_stays_open_until_it_is_closed(tmp_path: Path) -
     closed = run(*words)
     assert closed.exit_code == 1
     assert "the stream is closed" in closed.stderr
+
+
+def test_a_late_row_names_its_file_and_stays_as_it_came(rules: Path, tmp_path: Path) -> None:
+    """Rows that came too late for the run before, in new files of any format and in grown ones."""
+    facts = tmp_path / "facts" / "metrics"
+    stamp = "2024-05-01T00:0{}:17Z"
+    grown = in_place(facts, HEADER + f"a,95,,{stamp.format(1)}\na,95,,{stamp.format(5)}\n", "a.csv")
+    words = ("run", rules, "--facts", facts.parent, "--engine", "duckdb", "--tick", "1m")
+    words = (*words, "--checkpoint", tmp_path / "c", "--sink", f"jsonl:{tmp_path}/out")
+    assert run(*words).exit_code == 0
+    with grown.open("a") as file:
+        file.write(f"b,hot,,{stamp.format(2)}\nb,95,,{stamp.format(2)}\n")
+    line = {"host": "c", "cpu": 95, "note": None, "time": stamp.format(3)}
+    lines = in_place(facts, f"\n{json.dumps(line)}\n", "c.jsonl")
+    moment = datetime(2024, 5, 1, 0, 4, 17)
+    table = {"host": ["d", None], "cpu": [95.0] * 2, "note": [None] * 2, "time": [moment] * 2}
+    pq.write_table(pa.table(table), facts / "d.parquet")
+    said = run(*words)
+    assert said.exit_code == 0, said.output
+    assert "warning: 3 rows came too late" in said.stderr
+    assert f"{grown}: late: its time came after everything up to" in said.stderr
+    # The next run finds nothing new, keeps them, and says where the stream stands.
+    assert "0 facts in 0 batches" in (idle := run(*words)).stderr
+    assert (idle.exit_code, "too late" in idle.stderr) == (0, False)
+    assert "complete up to 2024-05-01T00:04:00Z, answered up to" in idle.stderr
+    assert run(*words, "--close").exit_code == 0
+    folder = tmp_path / "c" / "dead_letters"
+    late = [json.loads(text) for text in (folder / "late.json").read_text().splitlines()]
+    assert [(x["row"]["host"], x["file"]) for x in late] == [
+        ("b", str(grown)),
+        ("d", str(facts / "d.parquet")),
+        ("c", f"{lines}:2"),
+    ]
+    times = [x["row"]["time"].replace(".000000", "") for x in late]
+    assert times == [stamp.format(2), stamp.format(4), stamp.format(3)]
+    assert late[0]["row"] == {"host": "b", "cpu": 95.0, "note": None, "time": stamp.format(2)}
+    dead = [json.loads(text) for text in (folder / "part-00000.json").read_text().splitlines()]
+    assert [x["row"]["time"].replace(".000000", "") for x in dead] == [
+        stamp.format(2),
+        stamp.format(4),
+    ]
+    answers = [json.loads(text)["h"] for text in (tmp_path / "out").read_text().splitlines()]
+    assert answers == ["a", "a"]
+
+
+def test_rows_that_may_be_late_count_in_the_next_run(tmp_path: Path) -> None:
+    """Lateness holds from run to run, as it does from batch to batch on Spark."""
+    rules = tmp_path / "rules.tdl"
+    rules.write_text("input E(x: text) @ t.\nP(X) @ T :- E(X) @ T.\n")
+    words = ("run", rules, "--facts", tmp_path / "facts", "--engine", "duckdb", "--sink")
+    words = (*words, f"jsonl:{tmp_path}/out", "--checkpoint", tmp_path / "c", "--lateness", "3")
+    in_place(tmp_path / "facts" / "E", "x,t\na,0\na,10\n", "0.csv")
+    assert run(*words).exit_code == 0
+    in_place(tmp_path / "facts" / "E", "x,t\nb,5\nb,8\nb,12\n", "1.csv")
+    found = run(*words, "--close", "--json")
+    assert found.exit_code == 0, found.output
+    summary = json.loads(found.stdout)
+    assert (summary["late"], summary["facts"]) == (1, 3)
+    answers = [
+        tuple(json.loads(x).values())[1:] for x in (tmp_path / "out").read_text().split("\n")[:-1]
+    ]
+    assert answers == [("a", 0), ("b", 8), ("a", 10), ("b", 12)]
 
 
 def test_strict_runs_refuse_warnings(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from tidelog.data.ticks import Ticks
 from tidelog.errors import DataError
 from tidelog.evaluation.duckdb import Engine
 from tidelog.language.program import TIME_COLUMN
-from tidelog.streaming.clock import Pace, came_late, first_in_time
+from tidelog.streaming.clock import Pace, first_in_time, late_reason
 
 Push: TypeAlias = "tuple[int, dict[str, pa.Table | list[tuple[Any, ...]]]]"
 
@@ -38,8 +38,12 @@ def from_files(
     inputs: Mapping[str, Schema],
     after: int | None = None,
     until: float = math.inf,
+    pushed: int | None = None,
 ) -> Iterator[Push]:
-    """The facts of a loaded engine, many ticks a push; those after a tick and up to one."""
+    """The facts of a loaded engine, many ticks a push; those after a tick and up to one.
+
+    `pushed` is the last tick pushed before, which may lie after that: facts may come late.
+    """
     ranges = [engine.loaded[name].range for name in inputs if not engine.loaded[name].range.empty]
     if not ranges:
         return
@@ -57,7 +61,7 @@ def from_files(
             )
             if table.num_rows:
                 facts[name] = table.rename_columns(list(schema.names))
-        yield last, facts
+        yield last if pushed is None else max(last, pushed), facts
         low = last + 1
 
 
@@ -126,8 +130,7 @@ class Lines:
             if name not in self.inputs:
                 return None
             if row[-1] < first_in_time(self.tin):
-                what = f"tick {row[-1]}" if self.ticks is None else "its time"
-                reason = f"late: {what} {came_late(self.tin, self.ticks)}"
+                reason = late_reason(row[-1], self.tin, self.ticks)
                 self.late[name, row] = DeadLetter(name, reason, where, line_as_json(line))
             return name, row
         except ValueError as error:

@@ -137,11 +137,11 @@ class CheckpointFolder:
     def due(self) -> bool:
         return time.monotonic() - self._last >= self.OFTEN
 
-    def put_aside(self, letters: Iterable[bytes], after: int) -> int:
+    def put_aside(self, letters: Iterable[bytes], after: int, part: str = "part-00000") -> int:
         """Write dead letters after so many bytes of them; how many bytes there are then."""
         folder = self.folder / "dead_letters"
         folder.mkdir(exist_ok=True)
-        path = folder / "part-00000.json"
+        path = folder / f"{part}.json"
         with path.open("r+b" if path.exists() else "wb") as file:
             file.truncate(after)
             file.seek(after)

@@ -304,7 +304,7 @@ class Stream:
 
     def __repr__(self) -> str:
         """What it answers, and how far it has come, in a line."""
-        told = "closed" if self.closed else stands(self.tin, self._tout(), self.options.ticks)
+        told = "closed" if self.closed else stands(self.tin, self.tout, self.options.ticks)
         names = ", ".join(self.queries)
         return f"<{self.options.mode} stream of {names}: {told}; {self.history} facts kept>"
 
@@ -435,7 +435,7 @@ class Stream:
     def _step(self, answers: AnswerRows, late: dict[str, Late]) -> Step:
         tables, changed = self._tables(answers), self._could_change(late)
         ticks = self.options.ticks
-        return Step(tables, self.tin, self._tout(), self.history, late, changed, ticks)
+        return Step(tables, self.tin, self.tout, self.history, late, changed, ticks)
 
     @cached_property
     def _apart(self) -> dict[str, Dependencies]:
@@ -460,7 +460,9 @@ class Stream:
                 )
         return {name: queries for name, queries in changed.items() if queries}
 
-    def _tout(self) -> int | None:
+    @property
+    def tout(self) -> int | None:
+        """The tick up to which everything is answered; None while nothing is."""
         if self.tin is None or self._first is None or self._low() > self.tin:
             return None
         tout = self._algorithm.tout()
