@@ -293,6 +293,12 @@ def test_a_run_with_a_checkpoint_stays_open_until_it_is_closed(tmp_path: Path) -
     def answers() -> list[int]:
         return [json.loads(line)["time"] for line in (tmp_path / "out").read_text().splitlines()]
 
+    in_place(facts, "x,t\na,0\n", "0.csv")
+    in_place(facts, "x,t\na,none\n", "bad.csv")
+    first = run(*words)
+    assert (first.exit_code, answers()) == (0, []), first.output
+    assert "nothing is answered yet: the next run may bring more facts" in first.stderr
+    (facts / "bad.csv").unlink()
     in_place(facts, "x,t\na,0\na,1\n", "0.csv")
     assert run(*words).exit_code == 0
     in_place(facts, "x,t\na,1\na,2\na,3\n", "1.csv")
@@ -305,6 +311,10 @@ def test_a_run_with_a_checkpoint_stays_open_until_it_is_closed(tmp_path: Path) -
     closed = run(*words)
     assert closed.exit_code == 1
     assert "the stream is closed" in closed.stderr
+    rules.write_text("input E(x: text) @ t.\nP(X) @ T :- E(X) @ T.\n")
+    other = run(*words)
+    assert other.exit_code == 1
+    assert "there was P(X) @ T :- E(X) @ T, E(X) @ T+1., and now there is P(X)" in other.stderr
 
 
 def test_a_late_row_names_its_file_and_stays_as_it_came(rules: Path, tmp_path: Path) -> None:
@@ -367,6 +377,18 @@ def test_rows_that_may_be_late_count_in_the_next_run(tmp_path: Path) -> None:
         tuple(json.loads(x).values())[1:] for x in (tmp_path / "out").read_text().split("\n")[:-1]
     ]
     assert answers == [("a", 0), ("b", 8), ("a", 10), ("b", 12)]
+
+
+def test_a_name_that_is_nearly_an_inputs_and_has_no_facts_is_an_error(rules: Path) -> None:
+    facts = in_place(rules.parent, HEADER + "a,95,x,0\n")
+    rules.write_text(RULES.replace(":- metrics", ":- metrisc"))
+    said = "no facts for input `metrisc`, which Hot needs; did you mean `metrics`?"
+    for words in (("query",), ("run", "--engine", "duckdb")):
+        found = run(words[0], rules, *words[1:], "--facts", facts)
+        assert (found.exit_code, found.stdout) == (1, "")
+        assert found.stderr.endswith(f"error: {said}\n")
+    with pytest.raises(DataError, match="did you mean `metrics`"):
+        tidelog.load(rules).query("Hot", {"metrics": facts})
 
 
 def test_strict_runs_refuse_warnings(tmp_path: Path) -> None:

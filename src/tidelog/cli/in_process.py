@@ -89,7 +89,12 @@ class _InProcess:
         self.late_letters = 0  # bytes of them in the checkpoint
         self.useless: Counter[str | None] = Counter()  # rows that are not used, by input
         self.pushed: int | None = None
-        self._begin()
+        try:
+            self._begin()
+        except BaseException:
+            if self.folder is not None:
+                self.folder.lock.close()
+            raise
         self.watch = Watch(self.stream) if watched else None
 
     def _rigid(self) -> dict[str, Any]:
@@ -141,6 +146,7 @@ class _InProcess:
             self._refuse_useless([name for name in only if not loaded[name].range.empty])
             self._put_late_aside(engine)
             tin, until = self.stream.tin, self._until(engine)
+            self.log.held = any(loaded[name].range.high > until for name in only)
             self._push(feeds.from_files(engine, self.inputs, tin, until, self.pushed))
 
     def _until(self, engine: Engine) -> float:

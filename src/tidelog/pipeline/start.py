@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from tidelog.data.readers.places import FactsPath, PathText, paths_of
-from tidelog.errors import DataError, need, warn_missing
+from tidelog.data.schema import expect_facts
+from tidelog.errors import DataError, need
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.spark.given import Given
 from tidelog.evaluation.spark.kernel import Kernel
@@ -85,7 +86,7 @@ def source_of(
         files = Files(spark, plan.program, paths, inputs, files_per_batch)
         for name in files.missing():
             if name not in seen:
-                warn_missing(name, plan.program.needing(name, plan.queries))
+                expect_facts(name, plan.program, plan.queries)
         return files
     for name in sorted(set(plan.inputs) - set(frames)):
         needing = plan.program.needing(name, plan.queries)

@@ -17,7 +17,14 @@ from tidelog.analysis.dependencies import Class, Dependencies
 from tidelog.analysis.passes import passes
 from tidelog.data import writers
 from tidelog.data.readers.memory import RowsLike
-from tidelog.data.schema import expect_program, expect_queries, resolve, schema_of, schemas
+from tidelog.data.schema import (
+    expect_facts,
+    expect_program,
+    expect_queries,
+    resolve,
+    schema_of,
+    schemas,
+)
 from tidelog.data.ticks import Duration, Range, Ticks, time_text
 from tidelog.data.types import arrow_type
 from tidelog.errors import DataError, TidelogWarning, warn, warn_missing
@@ -158,8 +165,7 @@ class Stream:
         self._clocks = [p.name for p in temporal if p.base in clocks]
         for predicate in self.deps.core.inputs:
             if not predicate.temporal and predicate.base not in (*self._rigid, *program.heads):
-                name = predicate.base
-                warn_missing(name, program.needing(name, self.queries))
+                expect_facts(predicate.base, program, self.queries)
         options = self.options
         self._pace = Pace(tuple(self._sources), options.lateness, from_=options.from_)
         self._intakes = {
@@ -332,6 +338,7 @@ class Stream:
 
     def _state(self) -> State:
         return {
+            "rules": print_program(self.program),
             "tin": self.tin,
             "closed": self.closed,
             "first": self._first,
