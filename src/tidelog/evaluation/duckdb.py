@@ -17,10 +17,10 @@ from tidelog.data.letters import DeadLetter
 from tidelog.data.loader import Loader
 from tidelog.data.packed import CHUNK, chunk
 from tidelog.data.readers.places import FactsLike
-from tidelog.data.schema import resolve_and_check
+from tidelog.data.schema import expect_facts, resolve_and_check
 from tidelog.data.ticks import EMPTY, Range, Ticks
 from tidelog.data.writers import timestamps
-from tidelog.errors import DataError, warn_left_out, warn_missing
+from tidelog.errors import DataError, warn_left_out
 from tidelog.evaluation.database import NO_EXTENSIONS, Database
 from tidelog.evaluation.engine import Evaluated, Question
 from tidelog.evaluation.interrupts import interruptible
@@ -106,7 +106,7 @@ class Engine(Database):
         for predicate in needed:
             name, loaded = predicate.base, self.loaded.get(predicate.base)
             if loaded is not None and not loaded.sources and name not in self.program.heads:
-                warn_missing(name, self.queries)
+                expect_facts(name, self.program, self.queries)
 
     # Queries
 
