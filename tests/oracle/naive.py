@@ -219,9 +219,7 @@ class _Asked:
             if all(binding.get(name, value) == value for name, value in base.items()):
                 yield binding | named | base
 
-    def bindings(
-        self, rows: Iterable[Row], model: _Model, binding: Binding
-    ) -> Iterator[Binding]:
+    def bindings(self, rows: Iterable[Row], model: _Model, binding: Binding) -> Iterator[Binding]:
         """The binding extended in every way in which it holds with one of the rows, each once."""
         seen: set[Row] = set()
         for row in rows:

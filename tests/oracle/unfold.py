@@ -1,9 +1,9 @@
 """Programs without intervals that mean the same, from the definition and nothing else.
 
 `some` over n ticks is a rule for each tick, `always` is n atoms, at least K a rule for every choice
-of K ticks, and `not` before them turns each choice of ticks at which an atom holds into one of ticks
-at which it does not. A head at an interval is a rule for each tick. There soon are many rules: more
-than MOST raise TooManyRulesError.
+of K ticks; with `not` before it, a rule for every choice of n-K+1 ticks at which the atom does not
+hold. A head at an interval is a rule for each tick. There soon are many rules: more than MOST raise
+TooManyRulesError.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ def unfolded(program: Program, most: int = MOST) -> Program:
     Q @ T :- E @ T-1, E @ T+1.
     Q @ T :- E @ T, E @ T+1.
     """
+    if not has_intervals(program):
+        return program
     if sum(map(_count, program.rules)) > most:
         raise TooManyRulesError
     statements: list[Statement] = []

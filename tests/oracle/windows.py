@@ -147,7 +147,9 @@ class _WithWindows(WithNot):
         head = rule.head
         if isinstance(head.time, TimeOffset | TimePoint) and self.chance(1, 6):
             ticks = min(self.length(), 70)
-            head = replace(head, time=self.spread(head.time, 0 if self.way > 0 else ticks - 1, ticks))
+            head = replace(
+                head, time=self.spread(head.time, 0 if self.way > 0 else ticks - 1, ticks)
+            )
         return replace(rule, head=head, body=body)
 
     def widened(self, rule: Rule, part: Literal) -> Literal:
