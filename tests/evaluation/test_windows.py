@@ -31,6 +31,7 @@ from tidelog.language.program import (
     Quantifier,
     Rule,
     TimePoint,
+    Value,
     atom_of,
 )
 
@@ -75,6 +76,19 @@ def test_programs_whose_inputs_are_not_packed(case: Case) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Engine, "_sparse", lambda *_: True)
         agree(case)
+
+
+def test_constants_that_look_alike() -> None:
+    """Each has a window of its own, though they are written alike."""
+    program = check(
+        """input E(a: text, b: text) @ t.
+        P @ T :- some E("x,text y", z) @ [T-1, T].
+        Q @ T :- some E(x, "y,text z") @ [T-1, T].
+        """
+    ).accepted()
+    facts: dict[str, list[tuple[Value, ...]]] = {"E": [("x,text y", "z", 0)]}
+    case = Case("", program, facts, ("P", "Q"), 0, 5)
+    assert answered(case) == {"P": [(0,), (1,)], "Q": []}
 
 
 # Unlike programs with the same meaning
