@@ -186,6 +186,17 @@ def time_variable_of(time: Time | None) -> Variable | None:
     return next((end.variable for end in offsets), None)
 
 
+def fixed_ticks(time: Time | None) -> range:
+    """The ticks that a time without a variable stands for.
+
+    >>> fixed_ticks(Interval(TimePoint(3), TimePoint(5)))
+    range(3, 6)
+    """
+    if time is None or time_variable_of(time) is not None:
+        return range(0)
+    return range(ticks_of(ends(time)[0]), ticks_of(ends(time)[-1]) + 1)
+
+
 @dataclass(frozen=True, slots=True)
 class Atom:
     """`P(t1, .., tn) @ time`, or a rigid atom, whose time is None."""
