@@ -73,7 +73,9 @@ def test_files_of_any_name(spark: SparkSession, tmp_path: Path, engine: str) -> 
     assert sorted(tuples(answers)) == sorted(rows)
 
 
-@pytest.mark.parametrize("name", FOLDERS)
+@pytest.mark.parametrize(
+    "name", ["/".join(FOLDERS), *(pytest.param(n, marks=pytest.mark.deep) for n in FOLDERS)]
+)
 @pytest.mark.parametrize("engine", ["duckdb", "spark"])
 def test_a_folder_of_any_name(spark: SparkSession, tmp_path: Path, name: str, engine: str) -> None:
     folder = tmp_path / name / "E"
@@ -110,12 +112,10 @@ def test_a_stream_over_files_of_any_name(spark: SparkSession, tmp_path: Path, th
 
 
 # Those that a stream treats in a way of their own; the others are more of the same.
-OWN = ("*?[x]{y}:z", "two\nlines")
+OWN = "two\nlines/*?[x]{y}:z"
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[] if n in OWN else [pytest.mark.deep]) for n in FOLDERS]
-)
+@pytest.mark.parametrize("name", [OWN, *(pytest.param(n, marks=pytest.mark.deep) for n in FOLDERS)])
 def test_a_stream_between_folders_of_any_name(
     spark: SparkSession, tmp_path: Path, name: str
 ) -> None:
