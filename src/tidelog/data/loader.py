@@ -31,6 +31,7 @@ class Loaded:
     sources: dict[str, str]  # a select for each file or table
     range: Range = EMPTY
     nulls: int = 0
+    rows: int = 0  # of an input with times: facts, and rows that are none
 
 
 class Loader:
@@ -195,7 +196,10 @@ class Loader:
         missing = _missing(schema, loaded.types)
         try:
             if schema.time is not None:
-                ((low, high),) = self._all(f"SELECT min(t), max(t) FROM {view}_all")
+                # Parquet's statistics know all three, so that nothing is read for them.
+                ((low, high, loaded.rows),) = self._all(
+                    f"SELECT min(t), max(t), count(*) FROM {view}_all"
+                )
             whole = self._known_whole(schema, parts, loaded.types)
             if missing and not whole:
                 count = f"SELECT count(*) FROM {view}_all WHERE {missing}"
