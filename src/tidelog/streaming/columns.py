@@ -8,6 +8,7 @@ along the same order of premises as the compiled functions of `joins`, with the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass
 from typing import Any, TypeAlias, assert_never
 
 import numpy as np
@@ -15,13 +16,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelog.data.types import PYTHON_TYPES, arrow_type
+from tidelog.data.types import PYTHON_TYPES, arrow_type, common_type
 from tidelog.language.program import Operator, Row, Type, Value, Variable
 from tidelog.logic.clause import Sign
 from tidelog.logic.match import Due, JoinOrder, JoinStep
 
 # Rows of a tick from which on columns are the better way.
-MANY = 4_000
+MANY = 1_000
 # Codes up to which membership is looked up in an array, for each row that is looked up.
 _DENSE = 16
 _LARGEST = 1 << 62
@@ -237,9 +238,8 @@ def as_table(rows: Set[Row], texts: Texts) -> RowTable:
     """Rows in columns, with texts numbered in a given way."""
     if isinstance(rows, RowTable):
         return rows.into(texts)
-    first = next(iter(rows), ())
-    kinds = {python: type_ for type_, python in PYTHON_TYPES.items()}
-    return RowTable.of_rows(tuple(kinds[type(value)] for value in first), rows, texts)
+    types = tuple(common_type(column) for column in zip(*rows, strict=True))
+    return RowTable.of_rows(types, rows, texts)
 
 
 def with_time(rows: Set[Row], time: int) -> Set[Row]:
@@ -310,22 +310,32 @@ def _decoded(type_: Type, column: Numbers, texts: Texts) -> pa.Array:
 # Codes: a number for a whole row, so that rows are equal where their codes are
 
 
-def _codes(sides: Sequence[Sequence[Numbers]], sizes: Sequence[int]) -> tuple[list[Numbers], int]:
-    """A code for each row of several tables of the same columns; all are less than the second."""
-    codes: list[Numbers] = [np.zeros(size, np.int64) for size in sizes]
+def _codes(
+    types: Sequence[Type], texts: Texts, sizes: Sequence[int], *sides: Sequence[Numbers]
+) -> tuple[list[Numbers], int]:
+    """A code for each row of tables of the same columns, and a number that all are less than."""
+    if not types:
+        return [np.zeros(size, np.int64) for size in sizes], 1
+    codes: list[Numbers] = []
     span = 1
-    for parts in zip(*sides, strict=True):
-        ends = [(int(part.min()), int(part.max())) for part in parts if part.size]
-        low, high = min((e[0] for e in ends), default=0), max((e[1] for e in ends), default=0)
-        if span * (high - low + 1) < _LARGEST:
-            places = [part - low for part in parts]
-            width = high - low + 1
+    for type_, parts in zip(types, zip(*sides, strict=True), strict=True):
+        low, width = 0, len(texts.values)
+        if type_ is not Type.TEXT or len(types) > 1:
+            ends = [(int(part.min()), int(part.max())) for part in parts if part.size] or [(0, 0)]
+            low = min(end[0] for end in ends)
+            width = max(end[1] for end in ends) - low + 1
+        if span * width < _LARGEST:
+            places = [part - low for part in parts] if low else list(parts)
         else:
             places, width = _numbered(parts)
             if span * width >= _LARGEST:
                 codes, span = _numbered(codes)
-        codes = [code * width + place for code, place in zip(codes, places, strict=True)]
-        span *= width
+        if codes:
+            pairs = zip(codes, places, strict=True)
+            codes = [code * width + place for code, place in pairs]
+        else:
+            codes = places
+        span *= max(1, width)
     return codes, span
 
 
@@ -346,7 +356,7 @@ def _distinct(
     """A table of the different rows of some columns."""
     if not columns:
         return RowTable(types, (), min(size, 1), texts)
-    (codes,), span = _codes([columns], [size])
+    (codes,), span = _codes(types, texts, [size], columns)
     if _is_dense(span, size):
         last: Numbers = np.full(span, -1, np.int64)
         last[codes] = np.arange(size)
@@ -370,19 +380,60 @@ def _among(rows: RowTable, others: RowTable) -> Mask:
     """Which rows of a table are in another one."""
     if rows.columns is others.columns or not rows.columns:
         return np.full(rows.size, rows.columns is others.columns or others.size > 0)
-    (codes, theirs), span = _codes([rows.columns, others.columns], [rows.size, others.size])
+    sizes = (rows.size, others.size)
+    (codes, theirs), span = _codes(rows.types, rows.texts, sizes, rows.columns, others.columns)
     return _is_among(codes, theirs, span)
 
 
 def _alike(mine: RowTable, other: Set[Row]) -> tuple[RowTable, RowTable]:
     """Two sets of rows as tables with one numbering of texts, that of the younger."""
     if not isinstance(other, RowTable):
-        return mine, RowTable.of_rows(mine.types, other, mine.texts)
+        other = as_table(other, mine.texts) if other else mine.where(np.zeros(mine.size, np.bool_))
+    if mine.types != other.types:
+        # A whole number in a rule may stand for a float.
+        pairs = zip(mine.types, other.types, strict=True)
+        types = tuple(Type.FLOAT if Type.FLOAT in pair else pair[0] for pair in pairs)
+        mine, other = (RowTable.of_rows(types, rows, mine.texts) for rows in (mine, other))
     texts = max(mine.texts, other.texts, key=lambda texts: texts.age)
     return mine.into(texts), other.into(texts)
 
 
 # Joins along an order of premises
+
+
+@dataclass(frozen=True)
+class _LookedUp:
+    """How a premise is looked up: codes of what is known, and those of its rows."""
+
+    rows: Numbers | None  # the rows that may match; None: all
+    codes: Numbers
+    others: Numbers
+    span: int  # codes are less than this
+    different: bool  # whether no two rows have the same code
+
+    def matches(self) -> tuple[Numbers | None, Numbers]:
+        """All pairs of equal codes, by their places; None for each of ours, in order, once."""
+        codes, others, span = self.codes, self.others, self.span
+        if span == 1 and not self.different:
+            mine = np.repeat(np.arange(len(codes)), len(others))
+            return mine, np.tile(np.arange(len(others)), len(codes))
+        if _is_dense(span, len(codes) + len(others)):
+            last: Numbers = np.full(span, -1, np.int64)
+            places = np.arange(len(others))
+            last[others] = places
+            if self.different or np.array_equal(last[others], places):
+                theirs = last[codes]
+                there = theirs >= 0
+                if there.all():
+                    return None, theirs
+                return np.flatnonzero(there), theirs[there]
+        order = np.argsort(others, kind="stable")
+        ordered = others[order]
+        first = np.searchsorted(ordered, codes, "left")
+        counts = np.searchsorted(ordered, codes, "right") - first
+        mine = np.repeat(np.arange(len(codes)), counts)
+        before = np.repeat(np.cumsum(counts) - counts, counts)
+        return mine, order[np.arange(len(mine)) - before + np.repeat(first, counts)]
 
 
 class _Binding:
@@ -423,74 +474,58 @@ class _Binding:
             sides = self.column(left), self.column(right)
             self.keep(_compared(due.operator, self.types[left], *sides, self.texts))
 
-    def look_up(self, step: JoinStep, table: RowTable) -> tuple[Numbers, Numbers, Numbers, int]:
-        """The rows of a premise that may match, and codes to look them up by: ours and theirs."""
+    def look_up(self, step: JoinStep, table: RowTable) -> _LookedUp:
+        """Which rows of a premise may match, and codes to look them up by."""
         if len(table.types) != len(step.premise.args):
             raise Unlike  # without rows no types are known
-        chosen: Mask = np.full(table.size, True)
+        tests: list[Mask] = []
         keys: list[tuple[int, int]] = []
         for position, place in zip(step.known, step.key, strict=True):
             if table.types[position] is not self.types[place]:
                 raise Unlike
             if place in self.constants:
-                chosen &= table.columns[position] == self.constants[place]
+                tests.append(table.columns[position] == self.constants[place])
             else:
                 keys.append((position, place))
         if step.premise.sign is Sign.POSITIVE:
-            for one, other in step.same:
-                chosen &= table.columns[one] == table.columns[other]
-        rows = np.flatnonzero(chosen)
-        whole = len(rows) == table.size
+            tests += [table.columns[one] == table.columns[other] for one, other in step.same]
+        rows = np.flatnonzero(np.logical_and.reduce(tests)) if tests else None
         mine = [self.values[place] for _, place in keys]
-        columns = [table.columns[position] for position, _ in keys]
-        theirs = columns if whole else [column[rows] for column in columns]
-        (codes, others), span = _codes([mine, theirs], [self.size, len(rows)])
-        return rows, codes, others, span
+        theirs = [table.columns[position] for position, _ in keys]
+        if rows is not None:
+            theirs = [column[rows] for column in theirs]
+        sizes = (self.size, table.size if rows is None else len(rows))
+        types = [table.types[position] for position, _ in keys]
+        (codes, others), span = _codes(types, self.texts, sizes, mine, theirs)
+        return _LookedUp(rows, codes, others, span, not step.new and not tests)
 
     def join(self, step: JoinStep, table: RowTable) -> None:
         """Match each row of a premise, and add its values."""
-        rows, codes, others, span = self.look_up(step, table)
-        mine, theirs = _matches(codes, others, span)
-        self.take(mine)
-        self.rows[step.number] = chosen = rows[theirs]
+        looked_up = self.look_up(step, table)
+        mine, theirs = looked_up.matches()
+        if mine is not None:
+            self.take(mine)
+        else:
+            self.size = len(theirs)
+        rows = theirs if looked_up.rows is None else looked_up.rows[theirs]
+        self.rows[step.number] = rows
         for position in step.new:
             place = self.order.place(step.premise.args[position])
-            self.values[place] = table.columns[position][chosen]
+            self.values[place] = table.columns[position][rows]
             self.types[place] = table.types[position]
 
     def leave_out(self, step: JoinStep, table: RowTable) -> None:
         """Drop the matches for which there is a row that must be absent."""
-        _, codes, others, span = self.look_up(step, table)
-        self.keep(~_is_among(codes, others, span))
+        looked_up = self.look_up(step, table)
+        self.keep(~_is_among(looked_up.codes, looked_up.others, looked_up.span))
 
     def in_the_way(self, step: JoinStep, table: RowTable) -> Mask:
         """The rows that a negated premise asks for, for one match at least."""
         used: Mask = np.zeros(table.size, np.bool_)
-        rows, codes, others, span = self.look_up(step, table)
-        used[rows[_is_among(others, codes, span)]] = True
+        looked_up = self.look_up(step, table)
+        there = _is_among(looked_up.others, looked_up.codes, looked_up.span)
+        used[there if looked_up.rows is None else looked_up.rows[there]] = True
         return used
-
-
-def _matches(codes: Numbers, others: Numbers, span: int) -> tuple[Numbers, Numbers]:
-    """All pairs of equal codes, by their places in the two arrays."""
-    if span == 1:
-        mine = np.repeat(np.arange(len(codes)), len(others))
-        return mine, np.tile(np.arange(len(others)), len(codes))
-    if _is_dense(span, len(codes) + len(others)):
-        last: Numbers = np.full(span, -1, np.int64)
-        places = np.arange(len(others))
-        last[others] = places
-        if np.array_equal(last[others], places):  # no code comes twice
-            theirs = last[codes]
-            mine = np.flatnonzero(theirs >= 0)
-            return mine, theirs[mine]
-    order = np.argsort(others, kind="stable")
-    ordered = others[order]
-    first = np.searchsorted(ordered, codes, "left")
-    counts = np.searchsorted(ordered, codes, "right") - first
-    mine = np.repeat(np.arange(len(codes)), counts)
-    before = np.repeat(np.cumsum(counts) - counts, counts)
-    return mine, order[np.arange(len(mine)) - before + np.repeat(first, counts)]
 
 
 def _compared(operator: Operator, type_: Type, left: Numbers, right: Numbers, texts: Texts) -> Mask:
@@ -568,12 +603,16 @@ def _join(binding: _Binding, order: JoinOrder, slices: Sequence[RowTable]) -> No
             binding.test(step.due)
 
 
-def chosen_rows(rows: RowTable, orders: Iterable[JoinOrder]) -> RowTable:
-    """The rows that one of some orders, each of a single premise, can match."""
+def chosen_rows(rows: RowTable, orders: Iterable[JoinOrder]) -> Set[Row]:
+    """The rows that one of some orders, each of a single premise, can match.
+
+    Few of them are better taken as tuples.
+    """
     wanted: Mask = np.zeros(rows.size, np.bool_)
     for order in orders:
         binding = _Binding(order, rows.texts)
         binding.test(order.due)
         _join(binding, order, [rows])
         wanted[binding.rows[0]] = True
-    return rows.where(wanted)
+    chosen = rows.where(wanted)
+    return chosen if chosen.size >= MANY // 4 else set(chosen)
