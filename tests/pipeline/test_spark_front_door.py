@@ -212,6 +212,7 @@ def test_an_error_of_a_users_function_is_theirs(spark: SparkSession, tmp_path: P
     assert error.value.__cause__ is None
 
 
+@pytest.mark.deep  # docs/metrics.md shows it, too: all that a command prints is compared there
 def test_a_session_is_quiet() -> None:
     """In a process of its own: nothing of Spark's own on either stream."""
     code = (

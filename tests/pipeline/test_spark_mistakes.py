@@ -101,6 +101,27 @@ def test_the_line_that_says_most() -> None:
     assert summary(PySparkException("first\nsecond")) == "first"
 
 
+class Captured(PySparkException):
+    """As Spark raises them, with what Java says at length."""
+
+    def __init__(self, text: str, at_length: str) -> None:
+        super().__init__(text)
+        self._stackTrace = at_length
+
+
+def test_what_says_nothing_is_told_by_its_cause() -> None:
+    """As Java does when a thread waits for another one."""
+    waited = "org.apache.spark.SparkException: Exception thrown in awaitResult: \n\tat x\n"
+    broke = "Caused by: a.b.TooBad: it broke\n\tat y\n"
+    assert summary(PySparkException(waited + broke)) == "it broke"
+    assert summary(Captured(waited.splitlines()[0], waited + broke)) == "it broke"
+    daemon = "Caused by: a.B: EOFException occurred while reading from pyspark.daemon's stdout.\n"
+    lost = clear(Captured("Exception thrown in awaitResult: ", waited + daemon))
+    assert str(lost).startswith("a Python worker of Spark did not start: start again with")
+    trace = "Traceback:\ntidelog.errors.DataError: one\ntwo"
+    assert str(clear(Captured(trace, "org.apache.spark.PythonException: it"))) == "one\ntwo"
+
+
 # Spark that does not start
 
 

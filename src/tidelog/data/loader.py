@@ -34,6 +34,7 @@ class Loaded:
     nulls: int = 0
     places: dict[str, Sequence[str]] = field(default_factory=dict)  # of rows, by file, where known
     missing: str = "FALSE"  # SQL for what makes a row of a source no fact
+    rows: int = 0  # of an input with times: facts, and rows that are none
 
 
 class Loader:
@@ -226,7 +227,10 @@ class Loader:
         missing = loaded.missing
         try:
             if schema.time is not None:
-                ((low, high),) = self._all(f"SELECT min(t), max(t) FROM {view}_all")
+                # Parquet's statistics know all three, so that nothing is read for them.
+                ((low, high, loaded.rows),) = self._all(
+                    f"SELECT min(t), max(t), count(*) FROM {view}_all"
+                )
             whole = self._known_whole(schema, parts, loaded.types)
             if missing != "FALSE" and not whole:
                 count = f"SELECT count(*) FROM {view}_all WHERE {missing}"

@@ -6,9 +6,10 @@ where a new statement usually starts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidelog.language.diagnostics import Code, Diagnostic, Note, Source
+from tidelog.language.printer import print_time
 from tidelog.language.program import (
     INT_MAX,
     INT_MIN,
@@ -19,6 +20,8 @@ from tidelog.language.program import (
     Comparison,
     Constant,
     Input,
+    Instant,
+    Interval,
     Literal,
     Negated,
     Operator,
@@ -26,6 +29,7 @@ from tidelog.language.program import (
     Output,
     Outputs,
     Program,
+    Quantifier,
     Rule,
     Statement,
     Term,
@@ -34,6 +38,7 @@ from tidelog.language.program import (
     TimePoint,
     Type,
     Variable,
+    time_variable_of,
 )
 from tidelog.language.tokens import Kind, Token, habit, is_variable_name, shorten, tokenize, unquote
 
@@ -72,6 +77,10 @@ def parse_source(source: Source) -> Parsed:
 
 # What may follow the word `not`, whether or not it belongs there; else it is a name as any other.
 _AFTER_NOT = (Kind.NAME, Kind.INT, Kind.DECIMAL, Kind.TEXT)
+
+
+# The words that quantifiers begin with, where a name follows.
+_QUANTIFIERS = ("some", "always", "at")
 
 
 class _GiveUp(Exception):
@@ -290,7 +299,14 @@ class _Parser:
         if self.token.text == "not" and self.peek().kind is Kind.NAME:
             hint = "a head says what holds; `not` stands in bodies"
             raise self.unexpected("a rule, a fact or a declaration", hint)
+        if self.token.text in _QUANTIFIERS and self.peek().kind is Kind.NAME:
+            hint = (
+                f"a head holds at every tick of its interval; `{self.token.text}` stands in bodies"
+            )
+            raise self.unexpected("a rule, a fact or a declaration", hint)
         head = self.atom("a rule, a fact or a declaration")
+        if isinstance(head.time, Interval):
+            self.ordered(head.time)
         body: list[Literal] = []
         if self.take(":-"):
             body.append(self.literal())
@@ -311,7 +327,7 @@ class _Parser:
         ):
             if self.token.text == "not" and nxt.kind in _AFTER_NOT:
                 return self.negated()
-            return self.atom("an atom or a comparison")
+            return self.asked("an atom or a comparison")
         left = self.term("an atom or a comparison")
         if not (self.token.kind is Kind.SYMBOL and self.token.text in _OPERATORS):
             raise self.unexpected("a comparison such as `<=`")
@@ -327,7 +343,84 @@ class _Parser:
         if nxt.kind is Kind.SYMBOL and nxt.text in _OPERATORS:
             hint = "a comparison is negated by its operator: `!=` for `=`, `>=` for `<`"
             raise self.unexpected("an atom after `not`", hint)
-        return Negated(self.atom("an atom after `not`"), self.origin(start))
+        return Negated(self.asked("an atom after `not`"), self.origin(start))
+
+    def asked(self, wanted: str) -> Atom:
+        """An atom of a body: at a tick, or after a quantifier over an interval."""
+        start, words = self.token.start, self.source.origin(self.token.start, self.token.end)
+        quantifier, least = self.quantifier()
+        if quantifier is not None:
+            wanted = f"an atom after `{quantifier}`"
+            self.one_atom(wanted)
+        atom = self.atom(wanted)
+        time = atom.time
+        if not isinstance(time, Interval):
+            if quantifier is not None:
+                message = f"`{quantifier}` asks about an interval, and `{atom.predicate}` has none"
+                hint = "write the ticks that are meant, as in `@ [T-4, T]`"
+                self.report(Code.INTERVAL, message, words, hint)
+            return atom
+        if quantifier is None:
+            message = "at how many ticks of this interval must it hold?"
+            hint = f"write `some {atom.predicate}`, `always {atom.predicate}` or `at least 2 ..`"
+            self.report(Code.INTERVAL, message, time.origin, hint)
+        elif self.ordered(time) and quantifier is Quantifier.AT_LEAST:
+            self.within_reach(least, time.ticks, self.origin(start))
+        asked = replace(time, quantifier=quantifier, least=least)
+        return replace(atom, time=asked, origin=self.origin(start))
+
+    def one_atom(self, wanted: str) -> None:
+        """Refuses what people write after a quantifier and what does not belong there."""
+        nxt = self.peek()
+        if nxt.kind is Kind.SYMBOL and nxt.text in _OPERATORS:
+            raise self.unexpected(wanted, "a comparison has no ticks")
+        if self.token.text == "not" and nxt.kind is Kind.NAME:
+            raise self.unexpected(
+                wanted, "`some not P` is `not always P`, `always not P` is `not some P`"
+            )
+        if self.token.text in _QUANTIFIERS and nxt.kind is Kind.NAME:
+            raise self.unexpected(
+                wanted, "one quantifier is enough; another needs a rule of its own"
+            )
+
+    def within_reach(self, least: int, ticks: int, origin: Origin) -> None:
+        if not 1 <= least <= ticks:
+            how = "always" if least < 1 else "never"
+            message = f"at least {least} of {ticks} ticks is {how} true"
+            hint = f"the interval has {ticks} ticks: ask for 1 to {ticks} of them"
+            self.report(Code.INTERVAL, message, origin, hint)
+
+    def quantifier(self) -> tuple[Quantifier | None, int]:
+        """`some`, `always` or `at least 3`, if one stands here; they are words of this place only,
+        where a name follows.
+        """
+        nxt = self.peek()
+        if self.token.text in ("some", "always") and nxt.kind is Kind.NAME:
+            return Quantifier(self.advance().text), 0
+        if self.token.text == "at" and nxt.text == "least" and nxt.kind is Kind.NAME:
+            self.advance()
+            self.advance()
+            if self.token.kind is not Kind.INT:
+                raise self.unexpected("a number of ticks", "as in `at least 3 Trip(X) @ [T-59, T]`")
+            return Quantifier.AT_LEAST, self.tick()
+        if self.token.text == "at" and nxt.text == "most" and nxt.kind is Kind.NAME:
+            self.advance()
+            raise self.unexpected("`least`", "`at most 2 P` is `not at least 3 P`")
+        return None, 0
+
+    def ordered(self, interval: Interval) -> bool:
+        """Whether an interval has its ends on one variable, and the earlier one first."""
+        low, high = interval.low, interval.high
+        if time_variable_of(low) != time_variable_of(high):
+            message = "the ends of an interval are told from one time"
+            hint = "write both with the same variable, as in `[T-4, T]`, or both as whole numbers"
+        elif interval.ticks < 1:
+            message = "this interval ends before it begins"
+            hint = f"the earlier end comes first: `[{print_time(high)}, {print_time(low)}]`"
+        else:
+            return True
+        self.report(Code.INTERVAL, message, interval.origin, hint)
+        return False
 
     def atom(self, wanted: str) -> Atom:
         if self.token.kind is not Kind.NAME:
@@ -347,6 +440,24 @@ class _Parser:
         return Atom(token.text, tuple(args), time, self.origin(token.start))
 
     def time(self) -> Time:
+        start = self.token.start
+        if not self.take("["):
+            return self.instant()
+        low = self.instant()
+        wanted, hint = "`,` and the end of the interval", "an interval is written `[T-4, T]`"
+        if self.is_symbol(".") and self.peek().text == ".":
+            # A dot ends a statement: what follows two of them would be read as another one.
+            self.advance()
+            origin = self.source.origin(self.tokens[self.at - 1].start, self.token.end)
+            self.report(Code.SYNTAX, f"expected {wanted}, found `..`", origin, hint)
+            self.advance()
+        else:
+            self.expect(",", wanted, hint)
+        high = self.instant()
+        self.expect("]", "`]`", "both ends belong to an interval: `[T-4, T]`")
+        return Interval(low, high, origin=self.origin(start))
+
+    def instant(self) -> Instant:
         token = self.token
         wanted = "a time: `T`, `T+1`, `T-1` or a whole number"
         if token.kind is Kind.NAME:
@@ -361,6 +472,8 @@ class _Parser:
                 offset = sign * self.tick()
             return TimeOffset(variable, offset, self.origin(token.start))
         sign = -1 if self.take("-") else 1
+        if self.is_symbol("("):
+            raise self.unexpected(wanted, "both ends belong to an interval: `[T-4, T]`")
         if self.token.kind is not Kind.INT:
             raise self.unexpected(wanted, "times are whole numbers of ticks")
         return TimePoint(sign * self.tick(), self.origin(token.start))

@@ -48,7 +48,7 @@ def from_files(
     if not ranges:
         return
     low, high = min(int(r.low) for r in ranges), max(int(r.high) for r in ranges)
-    total = sum(engine.one(f"SELECT count(*) FROM {engine.loaded[n].view}")[0] for n in inputs)
+    total = sum(engine.loaded[name].rows for name in inputs)
     width = max(1, (high - low + 1) * PUSH // max(total, 1))
     low = low if after is None else max(low, after + 1)
     high = int(min(high, until))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import fcntl
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -82,7 +82,7 @@ def plain_facts(facts: Mapping[str, Mapping[int, Iterable[Row]]]) -> dict[str, A
     }
 
 
-def as_facts(facts: Mapping[str, Any]) -> dict[str, dict[int, set[Row]]]:
+def as_facts(facts: Mapping[str, Any]) -> dict[str, dict[int, Set[Row]]]:
     return {name: {time: as_rows(rows) for time, rows in times} for name, times in facts.items()}
 
 

@@ -37,7 +37,8 @@ from tidelog.streaming.algorithm import Algorithm, AnswerRows, RowsByTime
 from tidelog.streaming.blocking import BlockingAlgorithm
 from tidelog.streaming.cell_graph import fits
 from tidelog.streaming.clock import Pace, first_in_time, ticks_that_matter
-from tidelog.streaming.intake import Intake, by_time
+from tidelog.streaming.columns import Numbering, RowTable, has_many
+from tidelog.streaming.intake import CameByTime, Intake
 from tidelog.streaming.joins import at
 from tidelog.streaming.offline import OfflineAlgorithm
 from tidelog.streaming.online import OnlineAlgorithm
@@ -168,8 +169,11 @@ class Stream:
                 expect_facts(predicate.base, program, self.queries)
         options = self.options
         self._pace = Pace(tuple(self._sources), options.lateness, from_=options.from_)
+        numbering = Numbering()
         self._intakes = {
-            n: Intake(s, options.ticks) for n, s in self.schemas.items() if s.time is not None
+            name: Intake(schema, options.ticks, numbering)
+            for name, schema in self.schemas.items()
+            if schema.time is not None
         }
         self._shapes = {query: self._shape(query) for query in self.queries}
         self._algorithm: Algorithm = self._start(self.deps)
@@ -373,26 +377,31 @@ class Stream:
                 raise DataError(f"`{name}` is not a rigid input of the rules")
         return {name: set(Intake(self.schemas[name]).rows(rows)) for name, rows in rigid.items()}
 
-    def _read(self, name: str, rows: RowsLike, tick: int) -> dict[int, list[Row]]:
+    def _read(self, name: str, rows: RowsLike, tick: int) -> CameByTime:
         """Facts by time; a large table that a wave can take as it is goes there at once."""
         intake = self._intakes.get(name)
         if intake is None:
             schema_of(name, self.program, self.schemas, "facts")
             raise DataError(f"`{name}` is not a temporal input of the rules")
-        if isinstance(self._algorithm, OfflineAlgorithm) and not isinstance(rows, (list, tuple)):
+        algorithm = self._algorithm
+        in_columns = isinstance(algorithm, OnlineAlgorithm) or (
+            isinstance(algorithm, OfflineAlgorithm) and algorithm.by_tick is not None
+        )
+        if isinstance(algorithm, OfflineAlgorithm) and not isinstance(rows, (list, tuple)):
             table = intake.table(rows)
             low, high = first_in_time(self.tin), self._pace.complete(tick)
-            if table.num_rows > offline.MOST_FACTS and name in self._sources:
+            large = table.num_rows > offline.MOST_FACTS and not (in_columns and has_many(table))
+            if large and name in self._sources:
                 times = pc.min_max(table.column("t")).as_py()
-                if low <= times["min"] and times["max"] <= high and not self._algorithm.strict:
-                    self._algorithm.large[self._sources[name]] = table
+                if low <= times["min"] and times["max"] <= high and not algorithm.strict:
+                    algorithm.large[self._sources[name]] = table
                     self._seen(times["min"], times["max"])
                     self._see_fact(times["min"])
                     return {}
-            return by_time(table)
-        return intake.times(rows, tick)
+            return intake.by_time(table, in_columns=in_columns)
+        return intake.times(rows, tick, in_columns=in_columns)
 
-    def _take(self, name: str, times: dict[int, list[Row]], tick: int) -> Late:
+    def _take(self, name: str, times: CameByTime, tick: int) -> Late:
         """Keep what is in time; hand the rest back."""
         low = first_in_time(self.tin)
         high = TIME_MAX if self.options.max_jump is None else tick + self.options.max_jump
@@ -401,7 +410,8 @@ class Stream:
         for time, rows in times.items():
             if low <= time <= high:
                 known = waiting.get(time)
-                waiting[time] = set(rows) if known is None else known.union(rows)
+                new = rows if isinstance(rows, RowTable) else set(rows)
+                waiting[time] = new if known is None else known | new
                 self._seen(time, time)
                 self._see_fact(time)
             else:
@@ -494,6 +504,8 @@ class Stream:
         names, types, empty = self._shapes[query]
         if not rows:
             return empty
+        if isinstance(rows, RowTable) and rows.columns:
+            return self._stamped(query, rows.sorted(names))
         ordered = sorted(rows, key=lambda row: (row[-1:], row))
         if names == ["holds"] and not self.deps.core.predicates[query].temporal:
             return pa.table({"holds": pa.array([True for _ in ordered], pa.bool_())})
