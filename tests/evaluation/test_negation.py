@@ -28,19 +28,19 @@ from tidelog.language.program import Atom, Negated, Program, Rule
 
 
 @given(programs_with_not())
-@examples(100)
+@examples(40, deep=1000)
 def test_any_program(case: Case) -> None:
     agree(case)
 
 
 @given(programs_with_not(connected=True, max_rules=8))
-@examples(60)
+@examples(24, deep=600)
 def test_connected_programs(case: Case) -> None:
     agree(case)
 
 
 @given(programs_with_not(recursive=False, clock=False, huge=True))
-@examples(40)
+@examples(16, deep=400)
 def test_programs_without_recursion(case: Case) -> None:
     """These are never refused."""
     assert answered(case) is not None
@@ -48,19 +48,19 @@ def test_programs_without_recursion(case: Case) -> None:
 
 
 @given(programs_with_not(hostile=True, huge=True))
-@examples(40)
+@examples(16, deep=400)
 def test_hostile_names_and_values(case: Case) -> None:
     agree(case)
 
 
 @given(programs_with_not(), st.randoms(use_true_random=False))
-@examples(30)
+@examples(12, deep=300)
 def test_programs_with_a_key(case: Case, random: Random) -> None:
     agree(keyed(case, random))
 
 
 @given(programs_with_not())
-@examples(30)
+@examples(12, deep=300)
 def test_programs_whose_inputs_are_not_packed(case: Case) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Engine, "_sparse", lambda *_: True)
@@ -71,7 +71,7 @@ def test_programs_whose_inputs_are_not_packed(case: Case) -> None:
 
 
 @given(programs_with_not(connected=True), st.integers(0, 5))
-@examples(25)
+@examples(10, deep=250)
 def test_a_narrower_question(case: Case, less: int) -> None:
     """The clock starts with the data, and what is absent is absent whoever asks."""
     whole, narrow = answered(case), answered(case, case.low + less)
@@ -85,7 +85,7 @@ def test_a_narrower_question(case: Case, less: int) -> None:
 
 
 @given(programs_with_not(explicit_times=False, rigid=False))
-@examples(25)
+@examples(10, deep=250)
 def test_a_double_negation_through_a_helper(case: Case) -> None:
     """`P @ T` in a body may be written `not Lacks @ T`, where Lacks is the absence of P."""
     for rule in case.program.rules:
@@ -115,11 +115,12 @@ def test_counterexamples(name: str) -> None:
 
 
 @pytest.mark.xdist_group("spark")
+@pytest.mark.grows
 def test_generated_programs_on_spark(spark: SparkSession) -> None:
     """The same SQL with other hands; partitions where data is merely elsewhere."""
 
     @given(programs_with_not(connected=True), st.randoms(use_true_random=False))
-    @examples(4)
+    @examples(2, deep=40)
     def look(case: Case, random: Random) -> None:
         case = keyed(case, random)
         spark.conf.set("spark.sql.shuffle.partitions", str(random.randint(1, 8)))

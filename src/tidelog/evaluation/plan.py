@@ -17,7 +17,7 @@ from tidelog.data.ticks import ALWAYS, EMPTY, Range
 from tidelog.evaluation.ranges import ranges
 from tidelog.language.program import Comparison, Constant, Term, Variable
 from tidelog.logic.clause import AT_HEAD, Clause, Free, Head, Offset, Over, Premise, Sign
-from tidelog.logic.core import Predicate
+from tidelog.logic.core import Predicate, Role
 from tidelog.logic.windows import window_of
 
 
@@ -35,6 +35,14 @@ class Unbounded(Exception):
 
 
 @dataclass(frozen=True)
+class Selection:
+    """A way for a row of an input to be taken: it matches a premise and passes some tests."""
+
+    premise: Premise
+    tests: tuple[Comparison, ...]
+
+
+@dataclass(frozen=True)
 class Scan:
     """An input, selected and projected: its variables in order, packed when it is temporal."""
 
@@ -43,6 +51,11 @@ class Scan:
     premise: Premise
     tests: tuple[Comparison, ...]
     columns: tuple[int, ...]  # positions kept
+    others: tuple[Selection, ...] = ()  # rows that one of these takes are taken too
+
+    @property
+    def selections(self) -> tuple[Selection, ...]:
+        return (Selection(self.premise, self.tests), *self.others)
 
 
 @dataclass(frozen=True)
@@ -62,6 +75,7 @@ class Join:
     operands: tuple[Operand, ...]
     tests: tuple[Comparison, ...]
     absent: tuple[Operand, ...] = ()
+    also: tuple[Clause, ...] = ()  # clauses that do the same with rows of the scan's other ways
 
     @property
     def reads(self) -> tuple[Operand, ...]:
@@ -186,13 +200,16 @@ def _windows(deps: Dependencies) -> dict[str, Premise | None]:
     Those on a cycle are not among them: their clauses are repeated with the others.
     """
     core = deps.core
-    windows = {
-        name: window
-        for name in core.predicates
-        if name not in deps.recursive and (window := window_of(core, name)) is not None
+    parts = {
+        name
+        for name, predicate in core.predicates.items()
+        if predicate.role is Role.WINDOW and name not in deps.recursive
     }
-    used = {e.body for e in deps.edges if e.head not in windows} | set(deps.queries)
-    return {name: window if name in used else None for name, window in windows.items()}
+    used = {e.body for e in deps.edges if e.head not in parts and e.body in parts}
+    asked = {name: window_of(core, name) for name in used}
+    if None in asked.values():
+        return {}  # a pass has changed their clauses: these are what is done
+    return {name: asked.get(name) for name in parts}
 
 
 def stream_plan(deps: Dependencies) -> Plan:
@@ -468,11 +485,11 @@ def tables_of(step: PlanStep) -> tuple[str, ...]:
             assert_never(step)
 
 
-def uses(plan: Plan, table: str) -> int:
-    """How often a table is read; twice at least where rounds repeat."""
+def uses(plan: Plan, table: str, rounds: int = 2) -> int:
+    """How often a table is read; where rounds repeat, in each of so many."""
     count = 0
     for step in plan.steps:
-        times = 2 if isinstance(step, Fixpoint) else 1
+        times = rounds if isinstance(step, Fixpoint) else 1
         tables = [operand.table for join in joins_of(step) for operand in join.reads]
         count += times * tables.count(table)
     return count
@@ -482,8 +499,8 @@ def constants(steps: Iterable[PlanStep]) -> list[Constant]:
     """Every constant of the plan, once, in order of appearance."""
     terms: list[Term] = []
     for step in steps:
-        if isinstance(step, Scan):
-            terms += (*step.premise.args, *_sides(step.tests))
+        for selection in step.selections if isinstance(step, Scan) else ():
+            terms += (*selection.premise.args, *_sides(selection.tests))
         for join in joins_of(step):
             terms += join.clause.head.args
             terms += (term for operand in join.reads for term in operand.args)
