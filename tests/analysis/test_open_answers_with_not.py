@@ -211,7 +211,7 @@ def test_forgettable_on_the_command_line(tmp_path: Path) -> None:
     needed = ("forgettable", "--tin", "1", "--tout", "1", "--tmem", "1")
     assert asked_in_a_shell(tmp_path, *needed).splitlines() == [
         "no: the facts up to 1 are needed; an update shows the difference",
-        "  and Silent(b) @ 1 would be lost",
+        "  if nothing more arrives, Silent(b) @ 1 would be lost",
     ]
     gone = ("forgettable", "--tin", "1", "--tout", "1", "--tmem", "0")
     assert asked_in_a_shell(tmp_path, *gone).startswith("yes: the facts up to 0 can go")

@@ -156,6 +156,22 @@ def test_a_stream_between_folders_of_any_name(
     assert sorted(told) == [("a", str(t)) for t in range(3)]
 
 
+def test_a_backslash_below_a_wildcard(spark: SparkSession, tmp_path: Path) -> None:
+    """DuckDB takes it for a slash in a pattern; where that is something else, it is refused."""
+    folder = tmp_path / "[x]*" / "E"
+    folder.mkdir(parents=True)
+    (folder / "back\\slash?.csv").write_text("x,time\na,0\n")
+    for engine in ("duckdb", "spark"):
+        answers = evaluate(RULES, ["P"], str(tmp_path / "[x]*"), engine=engine).answers["P"]
+        assert tuples(answers) == [("a", 0)]
+    other = tmp_path / "x" / "E" / "back"
+    other.mkdir(parents=True)
+    (other / "slash1.csv").write_text("x,time\nb,0\n")
+    for engine in ("duckdb", "spark"):
+        with pytest.raises(DataError, match="a backslash and one of .+ in its path cannot be read"):
+            evaluate(RULES, ["P"], str(tmp_path / "[x]*"), engine=engine)
+
+
 @pytest.mark.parametrize("engine", ["duckdb", "spark"])
 def test_a_name_that_is_no_text_is_refused(
     spark: SparkSession, tmp_path: Path, engine: str

@@ -7,24 +7,114 @@ named variables of the atom; `_` may differ from tick to tick.
 
 Here a window is written out in clauses that double: of 2, 4, 8 .. ticks, each from two windows half
 as long. They are as good as any other clause to every analysis and engine. For a window of n ticks
-there are about log2 n of them, and K times as many steps of a count for `at least K`.
+there are about log2 n of them, and K times as many steps of a count for `at least K`. Each clause
+says what window its head is, so that a plan can do all of it in one step (`window_of`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
-from tidelog.language.program import Term, Variable
-from tidelog.logic.clause import AT_HEAD, Clause, Head, Offset, Over, Premise, Sign
-from tidelog.logic.core import Predicate, Role
+from tidelog.language.printer import print_term
+from tidelog.language.program import Term, Value, Variable
+from tidelog.logic.clause import AT_HEAD, ONE_TICK, Clause, Head, Offset, Over, Premise, Sign
+from tidelog.logic.core import Core, Predicate, Role
 
 
-@dataclass(frozen=True)
-class _Window:
-    """At least so many of the ticks that end now; `premise` is what holds at a tick of it."""
+def window_of(core: Core, name: str) -> Premise | None:
+    """What the predicate of a window asks for, over its ticks; None for any other predicate.
 
-    predicate: Predicate
-    premise: Premise
+    Also for one whose clauses a pass has changed: then it is no more than what they say.
+    """
+    asked = _said(core, name)
+    return asked if asked is not None and _intact(core, name, asked, set()) else None
+
+
+def _said(core: Core, name: str) -> Premise | None:
+    """What the clauses of a predicate say it is a window of."""
+    windows = {clause.window for clause in core.clauses_for.get(name, ())}
+    return windows.pop() if len(windows) == 1 else None
+
+
+def quantified(over: Over) -> str:
+    """
+    >>> quantified(Over(5, 1)), quantified(Over(5, 5)), quantified(Over(5, 3))
+    ('some', 'always', 'at least 3')
+    """
+    if over.least in (1, over.ticks):
+        return "some" if over.least == 1 else "always"
+    return f"at least {over.least}"
+
+
+def pattern(
+    core: Core, name: str, args: Sequence[Value | None]
+) -> tuple[Premise, tuple[Value | None, ...]]:
+    """What a window's predicate asks for, and the arguments of that: None for any value."""
+    asked = _said(core, name)
+    assert asked is not None, "a window says what it is"
+    values = dict(zip(names_of(asked), args, strict=True))
+    terms = asked.args
+    return asked, tuple(values.get(t) if isinstance(t, Variable) else t.value for t in terms)
+
+
+def _intact(core: Core, name: str, asked: Premise, seen: set[str]) -> bool:
+    """Whether the clauses of a window, and of those it is made from, are as they were written."""
+    if asked.over is None or asked.predicate not in core.predicates:
+        return False
+    seen.add(name)
+    ways = Windows(dict(core.predicates)).ways(replace(asked, over=None), asked.over)
+    if {clause.premises for clause in core.clauses_for[name]} != set(ways):
+        return False
+    for part in {p.predicate for way in ways for p in way} - seen - {asked.predicate}:
+        below = _said(core, part)
+        if below is None or below.predicate != asked.predicate or below.args != asked.args:
+            return False
+        if not _intact(core, part, below, seen):
+            return False
+    return True
+
+
+def folded(core: Core) -> Core:
+    """The core as people think of it: premises over intervals in place of windows' predicates.
+
+    A head that lasts is looked at from any of its ticks: its premises lie so many ticks further
+    back, too.
+    """
+    if all(p.role not in (Role.WINDOW, Role.BEGUN) for p in core.predicates.values()):
+        return core
+    clauses: list[Clause] = []
+    for clause in core.clauses:
+        if not clause.made:
+            premises = tuple(_folded(core, premise) for premise in clause.premises)
+            clauses.append(_as_lasting(core, replace(clause, premises=premises)))
+    own = {n: p for n, p in core.predicates.items() if p.role not in (Role.WINDOW, Role.BEGUN)}
+    return Core(core.program, tuple(clauses), own)
+
+
+def _folded(core: Core, premise: Premise) -> Premise:
+    asked = _said(core, premise.predicate)
+    if asked is None:
+        return premise
+    terms: dict[Term, Term] = dict(zip(names_of(asked), premise.args, strict=True))
+    args = tuple(terms.get(term, term) for term in asked.args)
+    return replace(premise, predicate=asked.predicate, args=args, over=asked.over)
+
+
+def _as_lasting(core: Core, clause: Clause) -> Clause:
+    """A clause for the beginning of something that lasts, as one for the thing itself."""
+    began = core.predicates[clause.head.predicate]
+    if began.role is not Role.BEGUN:
+        return clause
+    windows = (c.window for c in core.clauses if c.window is not None)
+    lasts = max(w.over.ticks for w in windows if w.predicate == began.name and w.over is not None)
+    premises: list[Premise] = []
+    for premise in clause.premises:
+        ticks = lasts - 1 + (1 if premise.over is None else premise.over.ticks)
+        over = replace(premise.over or ONE_TICK, ticks=ticks)
+        premises.append(replace(premise, over=over) if premise.offset is not None else premise)
+    head = replace(clause.head, predicate=began.base)
+    return replace(clause, head=head, premises=tuple(premises))
 
 
 class Windows:
@@ -44,9 +134,9 @@ class Windows:
     def _asked(self, premise: Premise) -> Premise:
         if premise.over is None:
             return premise
-        names = dict.fromkeys(v for v in premise.variables if not v.anonymous)
-        window = self._window(premise, tuple(names), premise.over)
-        return replace(premise, predicate=window.name, args=tuple(names), over=None)
+        names = names_of(premise)
+        window = self._window(premise, names, premise.over)
+        return replace(premise, predicate=window.name, args=names, over=None)
 
     def lasting(self, head: Predicate, over: Over) -> Predicate:
         """The predicate whose facts make the head hold at so many ticks, beginning with theirs."""
@@ -63,28 +153,29 @@ class Windows:
         """The predicate of a window, with its clauses."""
         below = self.predicates[atom.predicate]
         plain = [isinstance(t, Variable) and not t.anonymous for t in atom.args]
-        if over == Over(1, 1) and all(plain) and len(names) == len(atom.args):
+        if over == ONE_TICK and all(plain) and len(names) == len(atom.args):
             return below
         numbers = {variable: i for i, variable in enumerate(names)}
         pattern = ",".join(
-            str(numbers[term]) if term in numbers else _constant(term) for term in atom.args
+            f"#{numbers[term]}" if term in numbers else print_term(term) for term in atom.args
         )
         types = {t: below.types[i] for i, t in enumerate(atom.args)}
-        label = f"{over.least} of {over.ticks} ({pattern})"
+        label = f"{over.least} of {over.ticks}"
+        if not all(plain) or len(names) < len(atom.args):
+            label += f" ({pattern})"
         window = below.made(Role.WINDOW, label, tuple(types[v] for v in names))
         if window.name not in self.predicates:
             self.predicates[window.name] = window
             here = replace(atom, when=AT_HEAD, sign=Sign.POSITIVE, over=None)
-            for premises in self._ways(here, names, over):
+            for premises in self.ways(here, over):
                 head = Head(window.name, names, AT_HEAD)
-                self.clauses.append(Clause(head, premises, made=True))
+                asked = replace(here, over=over)
+                self.clauses.append(Clause(head, premises, made=True, window=asked))
         return window
 
-    def _ways(
-        self, atom: Premise, names: tuple[Variable, ...], over: Over
-    ) -> list[tuple[Premise, ...]]:
+    def ways(self, atom: Premise, over: Over) -> list[tuple[Premise, ...]]:
         """The bodies of a window's clauses, over shorter windows."""
-        ticks, least = over.ticks, over.least
+        ticks, least, names = over.ticks, over.least, names_of(atom)
         if ticks == 1:
             return [(atom,)]
 
@@ -97,8 +188,7 @@ class Windows:
         half = 1 << (ticks - 1).bit_length() - 1
         if least == 1:
             return [part(half, 1, 0), part(half, 1, ticks - half)]
-        if least == ticks:
-            return [part(half, half, 0) + part(half, half, ticks - half)]
+        # Parts that do not overlap: no tick is counted twice, in a proof neither.
         rest = ticks - half
         return [
             part(half, now, 0) + part(rest, least - now, half)
@@ -106,5 +196,6 @@ class Windows:
         ]
 
 
-def _constant(term: Term) -> str:
-    return "_" if isinstance(term, Variable) else f"{term.type} {term.value}"
+def names_of(atom: Premise) -> tuple[Variable, ...]:
+    """The variables that have one value for the whole stretch."""
+    return tuple(dict.fromkeys(v for v in atom.variables if not v.anonymous))
