@@ -124,7 +124,6 @@ def stream(
             told,
             partitions=partitions,
             memory=memory,
-            finite=files_per_batch is None and _is_finite(trigger),
         )
     return Running(pipeline, source, arriving, trigger, temporary, published)
 
@@ -135,11 +134,6 @@ def _expect_session(spark: object) -> None:
             f"a Spark session is first, not {type(spark).__name__}: tidelog.spark.session() gives"
             " one"
         )
-
-
-def _is_finite(trigger: Mapping[str, Any] | None) -> bool:
-    """Whether a stream ends with what is there when it starts."""
-    return bool(trigger) and not {"once", "availableNow"}.isdisjoint(trigger or ())
 
 
 def _warn(plan: PipelinePlan) -> None:

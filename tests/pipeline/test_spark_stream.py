@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracle.generate import Case, programs_and_facts
 from oracle.keyed import keyed
+from oracle.wide import wide
 from pyspark.sql import SparkSession
 from support.deep import examples
 from support.spark_streams import check, check_batch
@@ -21,25 +22,27 @@ partitions = st.integers(1, 8)
 randoms = st.randoms(use_true_random=False)
 
 
-@examples(4)
+@examples(2, deep=40)
 @given(shapes, st.integers(0, 3), partitions, st.booleans(), randoms)
 def test_spark_offline_equals_naive_evaluation(
     spark: SparkSession, case: Case, lateness: int, partitions: int, eager: bool, random: Random
 ) -> None:
     chosen = random.choice((case, case, keyed(case, random)))
+    chosen = random.choice((chosen, chosen, wide(chosen)))
     check(spark, chosen, lateness, partitions, "offline", eager, random)
 
 
-@examples(4)
+@examples(2, deep=40)
 @given(shapes, st.integers(0, 3), partitions, st.booleans(), randoms)
 def test_spark_online_equals_naive_evaluation(
     spark: SparkSession, case: Case, lateness: int, partitions: int, eager: bool, random: Random
 ) -> None:
     chosen = random.choice((case, keyed(case, random), keyed(case, random)))
+    chosen = random.choice((chosen, chosen, wide(chosen)))
     check(spark, chosen, lateness, partitions, "online", eager, random)
 
 
-@examples(5)
+@examples(2, deep=50)
 @given(anything, partitions, randoms)
 def test_spark_batch_equals_naive_evaluation(
     spark: SparkSession, case: Case, partitions: int, random: Random

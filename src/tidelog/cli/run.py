@@ -192,8 +192,13 @@ def run_command(
             left = on_spark(task, log, master=master, metrics=published, **spark_only)
             _tell_pending(() if as_json else left or (), options.ticks)
     _report(log, as_json, checkpoint, left)
-    totals = log.totals
-    if totals.get("dead") and not totals.get("facts") and log.now.get("tin") is None:
+    totals, used = log.totals, log.held or log.totals.get("facts")
+    if used and checkpoint is not None and closing is None and log.now.get("tout") is None:
+        terminal.stderr().print(
+            "nothing is answered yet: the next run may bring more facts of the last tick; --close"
+            " ends the stream"
+        )
+    if totals.get("dead") and not used and log.now.get("tin") is None:
         terminal.stderr().print("error: no row could be used")
         sys.exit(1)
 

@@ -16,10 +16,10 @@ from tidelog.data.letters import DeadLetter
 from tidelog.data.loader import Loader
 from tidelog.data.packed import CHUNK, chunk
 from tidelog.data.readers.places import FactsLike
-from tidelog.data.schema import resolve_and_check
+from tidelog.data.schema import expect_facts, resolve_and_check
 from tidelog.data.ticks import EMPTY, Range, Ticks
 from tidelog.data.writers import timestamps
-from tidelog.errors import DataError, warn_left_out, warn_missing
+from tidelog.errors import DataError, warn_left_out
 from tidelog.evaluation.database import NO_EXTENSIONS, Database
 from tidelog.evaluation.engine import Evaluated, Question
 from tidelog.evaluation.interrupts import interruptible
@@ -100,7 +100,7 @@ class Engine(Database):
         for predicate in needed:
             name, loaded = predicate.base, self.loaded.get(predicate.base)
             if loaded is not None and not loaded.sources and name not in self.program.heads:
-                warn_missing(name, self.queries)
+                expect_facts(name, self.program, self.queries)
 
     # Queries
 
@@ -124,7 +124,8 @@ class Engine(Database):
         high = span.high if to is None else to
         asked = Range(low, high)
         queries = tuple(queries)
-        return united(self.plan_core(passes(self.typed, queries).reduced, queries, asked))
+        core = passes(self.typed, queries).reduced
+        return united(self.plan_core(core, queries, asked, windows_at_once=True))
 
     def ends(
         self, queries: Iterable[str], from_: float | None, to: float | None
@@ -146,11 +147,18 @@ class Engine(Database):
         return (0, -1) if hull.empty else (int(hull.low), int(hull.high))
 
     def plan_core(
-        self, whole: Core, queries: Iterable[str], asked: Range, until: int | None = None
+        self,
+        whole: Core,
+        queries: Iterable[str],
+        asked: Range,
+        until: int | None = None,
+        *,
+        windows_at_once: bool = False,
     ) -> Plan:
         """The plan of queries of a core; facts after the tick `until` are not looked at."""
         data = {p.name: self.loaded[p.base].range for p in whole.inputs if p.temporal}
-        return plan(dependencies(whole, queries), data, EMPTY if asked.empty else asked, until)
+        deps, within = dependencies(whole, queries), EMPTY if asked.empty else asked
+        return plan(deps, data, within, until, windows_at_once=windows_at_once)
 
     def query(
         self, queries: Iterable[str], from_: int | None = None, to: int | None = None

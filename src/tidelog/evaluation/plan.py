@@ -17,7 +17,7 @@ from tidelog.data.ticks import ALWAYS, EMPTY, Range
 from tidelog.evaluation.ranges import ranges
 from tidelog.language.program import Comparison, Constant, Term, Variable
 from tidelog.logic.clause import AT_HEAD, Clause, Free, Head, Offset, Over, Premise, Sign
-from tidelog.logic.core import Predicate
+from tidelog.logic.core import Predicate, Role
 from tidelog.logic.windows import window_of
 
 
@@ -175,13 +175,13 @@ def plan(
     until: int | None = None,
     within: Range = ALWAYS,
     *,
-    written_out: bool = False,
+    windows_at_once: bool = False,
 ) -> Plan:
     """The plan of the queries of `deps` over data at given times, for answers at `asked`.
 
     Facts after the tick `until` are left out, whatever the data holds. Facts outside `within` need
     not be looked at nor derived: what is found then holds, and what is not found may hold too.
-    Windows are done in one step, unless all that they are `written_out` in is asked for.
+    Windows may be done in a step each, if nobody asks for what they are written out in.
     Raises Unbounded when a recursive predicate would have to be evaluated for ever.
     """
     history = ALWAYS if until is None else Range(-math.inf, until)
@@ -191,7 +191,8 @@ def plan(
         if name in deps.recursive and name in needed and not needed[name].finite:
             base = deps.core.predicates[name].base
             raise Unbounded(_carrier(deps, name), base, needed[name])
-    return _Planner(deps, needed, dict(data), asked, {} if written_out else _windows(deps)).plan()
+    windows = _windows(deps) if windows_at_once else {}
+    return _Planner(deps, needed, dict(data), asked, windows).plan()
 
 
 def _windows(deps: Dependencies) -> dict[str, Premise | None]:
@@ -200,13 +201,16 @@ def _windows(deps: Dependencies) -> dict[str, Premise | None]:
     Those on a cycle are not among them: their clauses are repeated with the others.
     """
     core = deps.core
-    windows = {
-        name: window
-        for name in core.predicates
-        if name not in deps.recursive and (window := window_of(core, name)) is not None
+    parts = {
+        name
+        for name, predicate in core.predicates.items()
+        if predicate.role is Role.WINDOW and name not in deps.recursive
     }
-    used = {e.body for e in deps.edges if e.head not in windows} | set(deps.queries)
-    return {name: window if name in used else None for name, window in windows.items()}
+    used = {e.body for e in deps.edges if e.head not in parts and e.body in parts}
+    asked = {name: window_of(core, name) for name in used}
+    if None in asked.values():
+        return {}  # a pass has changed their clauses: these are what is done
+    return {name: asked.get(name) for name in parts}
 
 
 def stream_plan(deps: Dependencies) -> Plan:

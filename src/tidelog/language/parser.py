@@ -79,6 +79,10 @@ def parse_source(source: Source) -> Parsed:
 _AFTER_NOT = (Kind.NAME, Kind.INT, Kind.DECIMAL, Kind.TEXT)
 
 
+# The words that quantifiers begin with, where a name follows.
+_QUANTIFIERS = ("some", "always", "at")
+
+
 class _GiveUp(Exception):
     """The current statement cannot be read; its error is already reported."""
 
@@ -295,6 +299,11 @@ class _Parser:
         if self.token.text == "not" and self.peek().kind is Kind.NAME:
             hint = "a head says what holds; `not` stands in bodies"
             raise self.unexpected("a rule, a fact or a declaration", hint)
+        if self.token.text in _QUANTIFIERS and self.peek().kind is Kind.NAME:
+            hint = (
+                f"a head holds at every tick of its interval; `{self.token.text}` stands in bodies"
+            )
+            raise self.unexpected("a rule, a fact or a declaration", hint)
         head = self.atom("a rule, a fact or a declaration")
         if isinstance(head.time, Interval):
             self.ordered(head.time)
@@ -340,7 +349,10 @@ class _Parser:
         """An atom of a body: at a tick, or after a quantifier over an interval."""
         start, words = self.token.start, self.source.origin(self.token.start, self.token.end)
         quantifier, least = self.quantifier()
-        atom = self.atom("an atom" if quantifier else wanted)
+        if quantifier is not None:
+            wanted = f"an atom after `{quantifier}`"
+            self.one_atom(wanted)
+        atom = self.atom(wanted)
         time = atom.time
         if not isinstance(time, Interval):
             if quantifier is not None:
@@ -356,6 +368,20 @@ class _Parser:
             self.within_reach(least, time.ticks, self.origin(start))
         asked = replace(time, quantifier=quantifier, least=least)
         return replace(atom, time=asked, origin=self.origin(start))
+
+    def one_atom(self, wanted: str) -> None:
+        """Refuses what people write after a quantifier and what does not belong there."""
+        nxt = self.peek()
+        if nxt.kind is Kind.SYMBOL and nxt.text in _OPERATORS:
+            raise self.unexpected(wanted, "a comparison has no ticks")
+        if self.token.text == "not" and nxt.kind is Kind.NAME:
+            raise self.unexpected(
+                wanted, "`some not P` is `not always P`, `always not P` is `not some P`"
+            )
+        if self.token.text in _QUANTIFIERS and nxt.kind is Kind.NAME:
+            raise self.unexpected(
+                wanted, "one quantifier is enough; another needs a rule of its own"
+            )
 
     def within_reach(self, least: int, ticks: int, origin: Origin) -> None:
         if not 1 <= least <= ticks:
@@ -377,6 +403,9 @@ class _Parser:
             if self.token.kind is not Kind.INT:
                 raise self.unexpected("a number of ticks", "as in `at least 3 Trip(X) @ [T-59, T]`")
             return Quantifier.AT_LEAST, self.tick()
+        if self.token.text == "at" and nxt.text == "most" and nxt.kind is Kind.NAME:
+            self.advance()
+            raise self.unexpected("`least`", "`at most 2 P` is `not at least 3 P`")
         return None, 0
 
     def ordered(self, interval: Interval) -> bool:
@@ -415,7 +444,15 @@ class _Parser:
         if not self.take("["):
             return self.instant()
         low = self.instant()
-        self.expect(",", "`,` and the end of the interval", "an interval is written `[T-4, T]`")
+        wanted, hint = "`,` and the end of the interval", "an interval is written `[T-4, T]`"
+        if self.is_symbol(".") and self.peek().text == ".":
+            # A dot ends a statement: what follows two of them would be read as another one.
+            self.advance()
+            origin = self.source.origin(self.tokens[self.at - 1].start, self.token.end)
+            self.report(Code.SYNTAX, f"expected {wanted}, found `..`", origin, hint)
+            self.advance()
+        else:
+            self.expect(",", wanted, hint)
         high = self.instant()
         self.expect("]", "`]`", "both ends belong to an interval: `[T-4, T]`")
         return Interval(low, high, origin=self.origin(start))
@@ -435,6 +472,8 @@ class _Parser:
                 offset = sign * self.tick()
             return TimeOffset(variable, offset, self.origin(token.start))
         sign = -1 if self.take("-") else 1
+        if self.is_symbol("("):
+            raise self.unexpected(wanted, "both ends belong to an interval: `[T-4, T]`")
         if self.token.kind is not Kind.INT:
             raise self.unexpected(wanted, "times are whole numbers of ticks")
         return TimePoint(sign * self.tick(), self.origin(token.start))

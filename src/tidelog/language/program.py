@@ -6,7 +6,7 @@ same order, wherever they were read from.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -184,6 +184,17 @@ def time_variable_of(time: Time | None) -> Variable | None:
     """The variable that a time hangs on."""
     offsets = (end for end in ends(time) if isinstance(end, TimeOffset))
     return next((end.variable for end in offsets), None)
+
+
+def fixed_ticks(time: Time | None) -> range:
+    """The ticks that a time without a variable stands for.
+
+    >>> fixed_ticks(Interval(TimePoint(3), TimePoint(5)))
+    range(3, 6)
+    """
+    if time is None or time_variable_of(time) is not None:
+        return range(0)
+    return range(ticks_of(ends(time)[0]), ticks_of(ends(time)[-1]) + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,6 +382,21 @@ class Program:
     def predicates(self) -> tuple[str, ...]:
         """What can be asked for: heads, inputs and clocks."""
         return tuple(dict.fromkeys([*self.heads, *self.inputs, *self.clocks]))
+
+    def needing(self, name: str, queries: Iterable[str]) -> list[str]:
+        """Those of some queries whose rules lead to a predicate, in their order; all, if none does:
+
+        where there is a clock, an input may be needed for the tick at which that starts.
+        """
+        bodies: dict[str, set[str]] = {}
+        for rule in self.rules:
+            bodies.setdefault(rule.head.predicate, set()).update(a.predicate for a in rule.atoms)
+        leading, before = {name}, 0
+        while len(leading) > before:
+            before = len(leading)
+            leading |= {head for head, body in bodies.items() if not leading.isdisjoint(body)}
+        asked = list(queries)
+        return [query for query in asked if query in leading] or asked
 
     @cached_property
     def outputs(self) -> tuple[str, ...]:

@@ -17,7 +17,14 @@ from tidelog.analysis.dependencies import Class, Dependencies
 from tidelog.analysis.passes import passes
 from tidelog.data import writers
 from tidelog.data.readers.memory import RowsLike
-from tidelog.data.schema import expect_program, expect_queries, resolve, schema_of, schemas
+from tidelog.data.schema import (
+    expect_facts,
+    expect_program,
+    expect_queries,
+    resolve,
+    schema_of,
+    schemas,
+)
 from tidelog.data.ticks import Duration, Range, Ticks, time_text
 from tidelog.data.types import arrow_type
 from tidelog.errors import DataError, TidelogWarning, warn, warn_missing
@@ -159,7 +166,7 @@ class Stream:
         self._clocks = [p.name for p in temporal if p.base in clocks]
         for predicate in self.deps.core.inputs:
             if not predicate.temporal and predicate.base not in (*self._rigid, *program.heads):
-                warn_missing(predicate.base, self.queries)
+                expect_facts(predicate.base, program, self.queries)
         options = self.options
         self._pace = Pace(tuple(self._sources), options.lateness, from_=options.from_)
         numbering = Numbering()
@@ -223,7 +230,7 @@ class Stream:
         self.closed = True
         for name in self._sources if self._came is not None else ():
             if name not in (*(self._came or ()), *self.program.heads):
-                warn_missing(name, self.queries)
+                warn_missing(name, self.program.needing(name, self.queries))
         if self._last is None:
             return Step(self._tables(self._timeless()), None, None, 0)
         before = self.tin
@@ -307,7 +314,7 @@ class Stream:
 
     def __repr__(self) -> str:
         """What it answers, and how far it has come, in a line."""
-        told = "closed" if self.closed else stands(self.tin, self._tout(), self.options.ticks)
+        told = "closed" if self.closed else stands(self.tin, self.tout, self.options.ticks)
         names = ", ".join(self.queries)
         return f"<{self.options.mode} stream of {names}: {told}; {self.history} facts kept>"
 
@@ -335,6 +342,7 @@ class Stream:
 
     def _state(self) -> State:
         return {
+            "rules": print_program(self.program),
             "tin": self.tin,
             "closed": self.closed,
             "first": self._first,
@@ -444,7 +452,7 @@ class Stream:
     def _step(self, answers: AnswerRows, late: dict[str, Late]) -> Step:
         tables, changed = self._tables(answers), self._could_change(late)
         ticks = self.options.ticks
-        return Step(tables, self.tin, self._tout(), self.history, late, changed, ticks)
+        return Step(tables, self.tin, self.tout, self.history, late, changed, ticks)
 
     @cached_property
     def _apart(self) -> dict[str, Dependencies]:
@@ -469,7 +477,9 @@ class Stream:
                 )
         return {name: queries for name, queries in changed.items() if queries}
 
-    def _tout(self) -> int | None:
+    @property
+    def tout(self) -> int | None:
+        """The tick up to which everything is answered; None while nothing is."""
         if self.tin is None or self._first is None or self._low() > self.tin:
             return None
         tout = self._algorithm.tout()
