@@ -25,7 +25,7 @@ from tidelog.data.schema import (
     schema_of,
     schemas,
 )
-from tidelog.data.ticks import Duration, Range, Ticks, time_text
+from tidelog.data.ticks import Duration, Range, Ticks, length_given, time_text
 from tidelog.data.types import arrow_type
 from tidelog.errors import DataError, TidelogWarning, warn, warn_missing
 from tidelog.evaluation.engine import Moment, as_tick
@@ -135,7 +135,7 @@ class Stream:
     ) -> None:
         expect_program(program)
         self.options = StreamOptions.of(
-            tick,
+            length_given(program, tick),
             origin,
             lateness,
             max_jump,
