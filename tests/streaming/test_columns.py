@@ -178,7 +178,7 @@ def _steps(folder: Path, **how: Any) -> list[object]:
     return seen
 
 
-@pytest.mark.parametrize("many", [1, 30])
+@pytest.mark.parametrize("many", [pytest.param(1, marks=pytest.mark.deep), 30])
 @pytest.mark.parametrize(
     "how",
     [{"mode": "online"}, {"mode": "online", "emit": "eager", "lateness": 1}, {}, {"emit": "eager"}],
