@@ -209,7 +209,7 @@ tests:
     )
     assert run().output == "rules.test.yaml: 1 passed\n1 passed in 1 file\n"
     write('tests:\n- {name: a, facts: "Temp(a) @ [1, 9000000].", expect: {Hot: []}}\n')
-    assert "`Temp` has a fact for each of 9,000,000 ticks; 1,000,000 are the most" in run().output
+    assert "`Temp` has a fact for each of 9,000,000 ticks\n" in run().output
 
 
 def test_what_cannot_be_streamed_is_skipped(rules: Path) -> None:
