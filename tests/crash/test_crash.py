@@ -164,7 +164,7 @@ def test_a_dozen_tables_are_gone_on_with(
     spark: SparkSession, tmp_path: Path, undisturbed: Callable[[str], Undisturbed]
 ) -> None:
     facts(tmp_path / "facts")
-    assert not victim.run(spark, tmp_path, undisturbed("many").writes[2] + 3, ["many"])
+    assert not victim.run(spark, tmp_path, undisturbed("many").writes[7] + 3, ["many"])
     commits = (tmp_path / "checkpoint" / "commits").glob("*.json")
     state = [part for path in commits for part in json.loads(path.read_text())["state"]]
     assert max(len(part["tables"]) for part in state) >= victim.TABLES

@@ -168,7 +168,7 @@ def test_nothing_fails_on_any_text(text: str, at: int, units: Units) -> None:
 
 WINDOWS = """input Hot(unit: text) @ time.
 Often(X) @ [T, T+9] :- not some Hot(X) @ [T-4, S], at least 3
-Hot(X) @ [5, 9], always(X) @ T, some @ T, at least(X) @ T.
+Hot(X) @ [5, 9], always(X) @ T, some @ T, at @ T, least(X) @ T.
 """
 
 
@@ -178,7 +178,7 @@ def test_quantifiers_and_intervals() -> None:
     words = words[words.index(("Often", WordRole.PREDICATE)) :]
     keywords = [text for text, role in words if role is WordRole.KEYWORD]
     assert keywords == ["not", "some", "at", "least"]
-    assert [text for text, role in words if role is WordRole.TIME] == [*"TTTSTTT"]
+    assert [text for text, role in words if role is WordRole.TIME] == [*"TTTSTTTT"]
     predicates = [text for text, role in words if role is WordRole.PREDICATE]
     assert predicates == ["Often", "Hot", "Hot", "always", "some", "at", "least"]
 

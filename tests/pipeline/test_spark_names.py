@@ -168,7 +168,9 @@ def test_a_backslash_below_a_wildcard(spark: SparkSession, tmp_path: Path) -> No
     other.mkdir(parents=True)
     (other / "slash1.csv").write_text("x,time\nb,0\n")
     for engine in ("duckdb", "spark"):
-        with pytest.raises(DataError, match="a backslash and one of .+ in its path cannot be read"):
+        with pytest.raises(
+            DataError, match=r"a backslash and one of .+ in its path cannot be read"
+        ):
             evaluate(RULES, ["P"], str(tmp_path / "[x]*"), engine=engine)
 
 

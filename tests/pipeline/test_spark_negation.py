@@ -18,7 +18,6 @@ from oracle import naive
 from oracle.generate import Case
 from oracle.keyed import keyed
 from oracle.negation import programs_with_not
-from oracle.wide import wide
 from pyspark.sql import SparkSession
 from support.counterexamples import counterexample
 from support.deep import examples
@@ -55,7 +54,6 @@ def test_offline(
 ) -> None:
     chosen = random.choice((case, keyed(case, random), keyed(case, random)))
     if can_be_answered(chosen):
-        chosen = random.choice((chosen, chosen, wide(chosen)))
         check(spark, chosen, late, partitions, "offline", eager, random)
 
 
@@ -66,7 +64,6 @@ def test_online(
 ) -> None:
     chosen = random.choice((case, keyed(case, random), keyed(case, random)))
     if can_be_answered(chosen):
-        chosen = random.choice((chosen, chosen, wide(chosen)))
         check(spark, chosen, late, partitions, "online", eager, random)
 
 

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracle.generate import Case, programs_and_facts
 from oracle.keyed import keyed
-from oracle.wide import wide
 from pyspark.sql import SparkSession
 from support.deep import examples
 from support.spark_streams import check, check_batch
@@ -28,7 +27,6 @@ def test_spark_offline_equals_naive_evaluation(
     spark: SparkSession, case: Case, lateness: int, partitions: int, eager: bool, random: Random
 ) -> None:
     chosen = random.choice((case, case, keyed(case, random)))
-    chosen = random.choice((chosen, chosen, wide(chosen)))
     check(spark, chosen, lateness, partitions, "offline", eager, random)
 
 
@@ -38,7 +36,6 @@ def test_spark_online_equals_naive_evaluation(
     spark: SparkSession, case: Case, lateness: int, partitions: int, eager: bool, random: Random
 ) -> None:
     chosen = random.choice((case, keyed(case, random), keyed(case, random)))
-    chosen = random.choice((chosen, chosen, wide(chosen)))
     check(spark, chosen, lateness, partitions, "online", eager, random)
 
 

@@ -14,8 +14,10 @@ import pyarrow.parquet as pq
 from hypothesis import currently_in_test_context, event
 from oracle import naive
 from oracle.generate import Case
+from oracle.wide import wide
 from pyspark.sql import DataFrame, SparkSession
 
+from support.deep import DEEP
 from tidelog.data.schema import Schema, resolve, schemas
 from tidelog.data.types import arrow_type
 from tidelog.evaluation.layout import Layout
@@ -62,7 +64,11 @@ def check(
     random: Random,
     little: int | None = None,
 ) -> None:
-    """A stream over all temporal inputs, stopped and started again on the way at times."""
+    """A stream over all temporal inputs, stopped and started again on the way at times.
+
+    `make test-deep` has many tables of state at times; the crash tests have them always.
+    """
+    case = wide(case) if DEEP > 1 and random.random() < 0.2 else case
     program = resolve(case.program, {})
     layout = schemas(program)
     needed = {p.base for p in core(program, case.queries).below(case.queries).inputs}

@@ -27,6 +27,7 @@ from tidelog.cli.common import (
 from tidelog.cli.running import RunLog, StreamTask
 from tidelog.data.secrets import without_secrets
 from tidelog.language.diagnostics import visible
+from tidelog.language.program import Program
 from tidelog.streaming.sinks import usages
 from tidelog.views import terminal
 
@@ -159,13 +160,13 @@ def run_command(
 
     here = _is_in_process(facts, rules, engine)
     spark_only = {name: given.pop(name) for name in _SPARK_ONLY}
-    options = _options(pending, **given)
+    program = accepted(rules, strict=strict).program
+    options = _options(program, pending, **given)
     published = metrics if metrics is not None and is_prometheus(metrics) else None
     if here:
         _refuse_in_process({f"metrics {metrics}, for Prometheus,": published, **spark_only})
     if closing and (pending or spark_only["follow"]):
         raise click.UsageError("--close goes without --pending and --follow: both leave it open")
-    program = accepted(rules, strict=strict).program
     asked = chosen_queries(program, queries)
     lines_to = _lines_to(None if published else metrics)
     with data_errors(), lines_to as lines, terminal.Progress() as progress:
@@ -214,6 +215,7 @@ def _is_in_process(facts: str | tuple[str, ...], rules: str, engine: str | None)
 
 
 def _options(
+    program: Program,
     pending: bool,
     mode: StreamMode,
     emit: Emit,
@@ -231,7 +233,7 @@ def _options(
     from tidelog.evaluation.engine import as_tick
     from tidelog.streaming.options import StreamOptions
 
-    ticks = ticks_of(tick, origin, as_ticks)
+    ticks = ticks_of(program, tick, origin, as_ticks)
     option = "--from"
     try:
         first: Any = as_tick(from_, ticks)
@@ -247,7 +249,10 @@ def _options(
         raise click.UsageError("--pending goes with --mode online")
     if history == "strict" and mode == "online":
         raise click.UsageError("--history strict goes with --mode offline")
-    return StreamOptions(mode, emit, history, late, sparse, jump, first, tick, origin, not as_ticks)
+    length = tick or program.tick
+    return StreamOptions(
+        mode, emit, history, late, sparse, jump, first, length, origin, not as_ticks
+    )
 
 
 def _refuse_in_process(spark_only: dict[str, object]) -> None:

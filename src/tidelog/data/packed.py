@@ -129,8 +129,8 @@ def pack_sql(
 ) -> str:
     """Facts as packed rows: `values`, named `names`, from a source with ticks t.
 
-    Unless `merged`, a row for each fact is left, with one bit. In place of b there may be several
-    columns, `each` with the bits of those facts that meet a condition on the source.
+    Unless `merged`, a row for each fact is left, with one bit and its tick t. In place of b there
+    may be several columns, `each` with the bits of those facts that meet a condition on the source.
     """
     chosen = each or {}
     inner = _list(
@@ -141,8 +141,9 @@ def pack_sql(
     bits = {name: f"CASE WHEN {name}_is THEN {one} ELSE 0 END" for name in chosen} or {"b": one}
     if merged:
         bits = {name: f"bit_or({value})" for name, value in bits.items()}
-    made = _list([*names, "t - i AS c"], *(f"{value} AS {name}" for name, value in bits.items()))
-    rows = f"SELECT {made}\nFROM (SELECT {inner} FROM {source}) AS x"
+    told = () if merged else ("t",)
+    made = [*names, "t - i AS c", *(f"{value} AS {name}" for name, value in bits.items()), *told]
+    rows = f"SELECT {_list(made)}\nFROM (SELECT {inner} FROM {source}) AS x"
     return f"{rows}\nGROUP BY {_list(names, 't - i')}" if merged else rows
 
 
@@ -151,6 +152,18 @@ def density_sql(values: Sequence[str], names: Sequence[str], source: str) -> str
     inner = f"SELECT {_list(values, f't // {CHUNK} AS c')} FROM {source}"
     grouped = f"SELECT count(*) AS n FROM ({inner}) AS x GROUP BY {_list(names, 'c')}"
     return f"SELECT CAST(coalesce(sum(n), 0) AS BIGINT), count(*) FROM ({grouped}) AS g"
+
+
+def first_facts_sql(values: Sequence[str], names: Sequence[str], source: str, most: int) -> str:
+    """Of some facts of a source: their number, packed rows, objects, and ticks (DuckDB only)."""
+    inner = f"SELECT {_list(values, 't')} FROM {source} LIMIT {most}"
+    packed = f"SELECT {_list(names, 'count(*) AS n', 'min(t) AS low', 'max(t) AS high')}"
+    grouped = f"{packed} FROM ({inner}) AS x GROUP BY {_list(names, f't // {CHUNK}')}"
+    objects = f"count(DISTINCT ({', '.join(names)}))" if names else "1"
+    return (
+        f"SELECT CAST(coalesce(sum(n), 0) AS BIGINT), count(*), {objects},"
+        f" coalesce(max(high) - min(low), 0) FROM ({grouped}) AS g"
+    )
 
 
 def in_chunks_sql(chunks: Iterable[int]) -> str:

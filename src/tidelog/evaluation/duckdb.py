@@ -34,10 +34,10 @@ from tidelog.logic.core import Core, Predicate
 # The column that says how an answer without end repeats, in ticks.
 PERIOD_COLUMN = "period"
 # Facts a packed row must take for packing to pay, chunks of data that make it worth a look, and
-# facts of a chunk that make it tell enough by itself.
+# facts that are looked at first.
 _DENSE = 1.25
 _WORTH_A_LOOK = 12
-_TELLING = 50_000
+_SAMPLE = 50_000
 
 
 @dataclass
@@ -124,7 +124,8 @@ class Engine(Database):
         high = span.high if to is None else to
         asked = Range(low, high)
         queries = tuple(queries)
-        return united(self.plan_core(passes(self.typed, queries).reduced, queries, asked))
+        core = passes(self.typed, queries).reduced
+        return united(self.plan_core(core, queries, asked, windows_at_once=True))
 
     def ends(
         self, queries: Iterable[str], from_: float | None, to: float | None
@@ -146,11 +147,18 @@ class Engine(Database):
         return (0, -1) if hull.empty else (int(hull.low), int(hull.high))
 
     def plan_core(
-        self, whole: Core, queries: Iterable[str], asked: Range, until: int | None = None
+        self,
+        whole: Core,
+        queries: Iterable[str],
+        asked: Range,
+        until: int | None = None,
+        *,
+        windows_at_once: bool = False,
     ) -> Plan:
         """The plan of queries of a core; facts after the tick `until` are not looked at."""
         data = {p.name: self.loaded[p.base].range for p in whole.inputs if p.temporal}
-        return plan(dependencies(whole, queries), data, EMPTY if asked.empty else asked, until)
+        deps, within = dependencies(whole, queries), EMPTY if asked.empty else asked
+        return plan(deps, data, within, until, windows_at_once=windows_at_once)
 
     def query(
         self, queries: Iterable[str], from_: int | None = None, to: int | None = None
@@ -220,11 +228,17 @@ class Engine(Database):
         range_ = writer.plan.ranges.get(name, EMPTY) & writer.plan.data.get(name, EMPTY)
         if range_.empty or range_.high - range_.low < _WORTH_A_LOOK * CHUNK:
             return False
-        loaded = self.loaded[scans[0].predicate.base]
-        whole = 1 if loaded.range.empty else int(loaded.range.high - loaded.range.low) // CHUNK + 1
-        places = (2,) if loaded.rows // whole > _TELLING else (1, 2, 3)
+        # The first facts that are read tell most: those of some ticks in data ordered by time,
+        # the histories of some objects in data ordered by objects.
+        facts, rows, keys, ticks = self.one(writer.first_facts(scans, _SAMPLE))
+        if facts >= _DENSE * rows:
+            return False
+        known = self.loaded[scans[0].predicate.base].rows
+        if 2 * ticks > range_.high - range_.low and facts**2 > 2 * (facts - keys + 1) * known:
+            # From any time, and hardly an object twice: each has about one fact in all.
+            return bool(facts)
         quarter = int(range_.high - range_.low) // 4
-        chunks = [chunk(int(range_.low) + quarter * i) for i in places]
+        chunks = [chunk(int(range_.low) + quarter * i) for i in (1, 2, 3)]
         facts, rows = self.one(writer.density(scans, chunks))
         return bool(0 < facts < _DENSE * rows)
 

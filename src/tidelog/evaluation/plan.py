@@ -175,13 +175,13 @@ def plan(
     until: int | None = None,
     within: Range = ALWAYS,
     *,
-    written_out: bool = False,
+    windows_at_once: bool = False,
 ) -> Plan:
     """The plan of the queries of `deps` over data at given times, for answers at `asked`.
 
     Facts after the tick `until` are left out, whatever the data holds. Facts outside `within` need
     not be looked at nor derived: what is found then holds, and what is not found may hold too.
-    Windows are done in one step, unless all that they are `written_out` in is asked for.
+    Windows may be done in a step each, if nobody asks for what they are written out in.
     Raises Unbounded when a recursive predicate would have to be evaluated for ever.
     """
     history = ALWAYS if until is None else Range(-math.inf, until)
@@ -191,7 +191,8 @@ def plan(
         if name in deps.recursive and name in needed and not needed[name].finite:
             base = deps.core.predicates[name].base
             raise Unbounded(_carrier(deps, name), base, needed[name])
-    return _Planner(deps, needed, dict(data), asked, {} if written_out else _windows(deps)).plan()
+    windows = _windows(deps) if windows_at_once else {}
+    return _Planner(deps, needed, dict(data), asked, windows).plan()
 
 
 def _windows(deps: Dependencies) -> dict[str, Premise | None]:

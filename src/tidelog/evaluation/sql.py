@@ -18,14 +18,17 @@ from typing import TypeAlias, assert_never
 from tidelog.data.packed import (
     COUNT,
     bit,
+    bit_sql,
     chunk,
     columns,
     density_sql,
     fill_sql,
+    first_facts_sql,
     holds_at_sql,
     in_chunks_sql,
     merge_sql,
     pack_sql,
+    place_sql,
     restrict_sql,
     shift_sql,
     unpack_sql,
@@ -144,13 +147,20 @@ class Writer:
     def scan_of_group(self, scan: Scan, group: ScanGroup) -> str:
         """One scan of those that were packed together."""
         bits = group.bits(scan)
-        names = _list(columns(len(scan.columns)), "c", f"{bits} AS b")
+        tick = ("t",) if scan.name in self.unpacked else ()
+        names = _list(columns(len(scan.columns)), "c", f"{bits} AS b", *tick)
         return f"SELECT {names} FROM {group.table} WHERE {bits} <> 0"
 
     def density(self, scans: Sequence[Scan], chunks: Iterable[int]) -> str:
         """How many facts scans of the same columns select in some chunks, and in how many rows."""
         names = columns(len(scans[0].columns))
         return density_sql(_kept(scans[0]), names, self._taken(scans, in_chunks_sql(chunks)))
+
+    def first_facts(self, scans: Sequence[Scan], most: int) -> str:
+        """Of some facts that scans of the same columns select: how many there are, in how many
+        packed rows, of how many objects, and over how many ticks (DuckDB only)."""
+        names = columns(len(scans[0].columns))
+        return first_facts_sql(_kept(scans[0]), names, self._taken(scans), most)
 
     def _taken(self, scans: Sequence[Scan], *more: str) -> str:
         """The input of some scans, with the conditions for a row to be taken by one of them."""
@@ -245,22 +255,40 @@ class Writer:
         bound: dict[str, str] = {}
         where: list[str] = []
         tables: list[str] = []
+        read = [(replaced or {}).get(i, o.table) for i, o in enumerate(join.operands)]
+        times: dict[str | None, tuple[str, str]] = {}
+        meeting: list[str] = []
+        as_they_are: set[int] = set()
+        for group, members in by_time.items():
+            if self.unpacked.issuperset(read[i] for i in members):
+                # A row for each fact: ticks are compared, and nothing is moved.
+                as_they_are.update(members)
+                times[group] = self._tick(join, members, by_time)
+                meeting += _same_tick(join, members, by_time)
+            else:
+                times[group] = (f"x{members[0]}.c", " & ".join(f"x{i}.b" for i in members))
+                meeting += _overlap(members)
         for i, operand in enumerate(join.operands):
-            table = (replaced or {}).get(i, operand.table)
-            shift = _shift(join, operand, by_time)
-            tables.append(f"{self.shifted(table, len(operand.args), shift)} AS x{i}")
+            shift = 0 if i in as_they_are else _shift(join, operand, by_time)
+            tables.append(f"{self.shifted(read[i], len(operand.args), shift)} AS x{i}")
             where += self._matched(operand, f"x{i}", bound)
-        for members in by_time.values():
-            where += _overlap(members)
+        where += meeting
         where += [self.compare(test, bound) for test in join.tests]
-        times = {
-            group: (f"x{members[0]}.c", " & ".join(f"x{i}.b" for i in members))
-            for group, members in by_time.items()
-        }
         from_ = f"\nFROM {', '.join(tables)}" if tables else ""
         if join.absent:
             return self._without(join, by_time, times, bound, f"{from_}{_where(where)}")
         return f"{self._head(join.clause.head, bound, times)}{from_}{_where(where)}"
+
+    def _tick(
+        self, join: Join, members: Sequence[int], by_time: Mapping[str | None, list[int]]
+    ) -> tuple[str, str]:
+        """The chunk and the bit of the tick at which operands with a row for each fact meet."""
+        operand = join.operands[members[0]]
+        shift = _shift(join, operand, by_time)
+        low = self.plan.ranges[operand.premise.predicate].low + shift
+        tick = f"(x{members[0]}.t + {shift})" if shift else f"x{members[0]}.t"
+        place = place_sql(tick, below_zero=low < 0)
+        return f"{tick} - {place}", bit_sql(place)
 
     def _head(self, head: Head, bound: Mapping[str, str], times: _Times) -> str:
         """The columns of what a clause derives."""
@@ -702,6 +730,15 @@ def _shift(join: Join, operand: Operand, by_time: Mapping[str | None, list[int]]
             return 0
         case _:
             assert_never(when)
+
+
+def _same_tick(
+    join: Join, members: Sequence[int], by_time: Mapping[str | None, list[int]]
+) -> list[str]:
+    """Conditions that operands with a row for each fact hold at a tick together."""
+    shifts = [_shift(join, join.operands[i], by_time) for i in members]
+    pairs = zip(members[1:], shifts[1:], strict=True)
+    return [f"x{i}.t = x{members[0]}.t + {shifts[0] - shift}" for i, shift in pairs]
 
 
 def _overlap(members: Sequence[int]) -> list[str]:

@@ -19,6 +19,7 @@ from tidelog.language.program import (
     Rule,
     Statement,
     Term,
+    TickLength,
     Time,
     TimeOffset,
     TimePoint,
@@ -50,6 +51,8 @@ def print_statement(statement: Statement) -> str:
             return f"output {', '.join(items)}."
         case Clock():
             return f"clock {statement.predicate}."
+        case TickLength():
+            return f"tick {statement.length}."
         case Rule():
             return print_rule(statement)
         case _:

@@ -333,7 +333,15 @@ class Clock:
     origin: Origin = field(default=NOWHERE, compare=False, repr=False)
 
 
-Statement: TypeAlias = Input | Outputs | Clock | Rule
+@dataclass(frozen=True, slots=True)
+class TickLength:
+    """`tick 1m.`: how long a tick is, so that rules may be written with lengths of time."""
+
+    length: str
+    origin: Origin = field(default=NOWHERE, compare=False, repr=False)
+
+
+Statement: TypeAlias = Input | Outputs | Clock | TickLength | Rule
 
 
 @dataclass(frozen=True)
@@ -377,6 +385,11 @@ class Program:
     def clocks(self) -> dict[str, Clock]:
         """The declared clocks; the first one where a name is declared twice."""
         return _by_predicate(s for s in self.statements if isinstance(s, Clock))
+
+    @cached_property
+    def tick(self) -> str | None:
+        """How long a tick is, if the rules say so."""
+        return next((s.length for s in self.statements if isinstance(s, TickLength)), None)
 
     @cached_property
     def predicates(self) -> tuple[str, ...]:

@@ -110,6 +110,7 @@ def _suggested(
         yield Completion("input", Sort.KEYWORD, "input ${1:P}(${2:a: text}) @ time.", "a stream")
         yield Completion("output", Sort.KEYWORD, "output ${1:P}.", "what is asked for")
         yield Completion("clock", Sort.KEYWORD, "clock ${1:Tick}.", "every tick of the data")
+        yield Completion("tick", Sort.KEYWORD, "tick ${1:1m}.", "how long a tick is")
         yield from _predicates(document, names)
     elif scanner.part is StatementPart.OUTPUT:
         for name in names:

@@ -36,7 +36,7 @@ ASSUMED = Range(0, 599)
 def assumed_plan(deps: Dependencies) -> Plan:
     lean = passes(deps.core.program, deps.queries).lean
     data = {p.name: ASSUMED for p in lean.core.inputs if p.temporal}
-    return united(plan(lean, data, ASSUMED))
+    return united(plan(lean, data, ASSUMED, windows_at_once=True))
 
 
 def plan_lines(deps: Dependencies) -> list[str]:
@@ -51,7 +51,9 @@ def plan_lines(deps: Dependencies) -> list[str]:
             case Scan():
                 lines.append(_scan_line(step))
             case Derive():
-                lines.append(f"derive  {step.table}")
+                over = "" if step.over is None else f", at {step.over.least} of the last"
+                over += "" if step.over is None else f" {step.over.ticks} ticks"
+                lines.append(f"derive  {step.table}{over}")
                 lines += [f"          {rule}" for join in step.joins for rule in _rules(join)]
             case Fixpoint():
                 lines += _fixpoint_lines(step, shown)

@@ -77,7 +77,7 @@ def answer_frame(
     known = {p.name: data.get(p.base, EMPTY) for p in split.deps.core.inputs if p.temporal}
     asked = Range(low, high)
     try:
-        made = plan(split.deps, known, EMPTY if asked.empty else asked)
+        made = plan(split.deps, known, EMPTY if asked.empty else asked, windows_at_once=True)
     except Unbounded:
         return _in_process(spark, question, name, given, facts)
     job = FiniteJob(Layout(made, split.stages))
