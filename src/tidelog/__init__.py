@@ -106,6 +106,7 @@ class Program(_program.Program):
         from_: Moment | EllipsisType | None = ...,
         to: Moment | EllipsisType | None = ...,
         engine: str = "duckdb",
+        intervals: bool = False,
         tick: str | timedelta | None = None,
         origin: str | datetime | None = None,
         budget: float = 60.0,
@@ -120,6 +121,7 @@ class Program(_program.Program):
         from_: Moment | EllipsisType | None = ...,
         to: Moment | EllipsisType | None = ...,
         engine: str = "duckdb",
+        intervals: bool = False,
         tick: str | timedelta | None = None,
         origin: str | datetime | None = None,
         budget: float = 60.0,
@@ -133,6 +135,7 @@ class Program(_program.Program):
         from_: Moment | EllipsisType | None = ...,
         to: Moment | EllipsisType | None = ...,
         engine: str = "duckdb",
+        intervals: bool = False,
         tick: str | timedelta | None = None,
         origin: str | datetime | None = None,
         budget: float = 60.0,
@@ -148,7 +151,8 @@ class Program(_program.Program):
         column `period` says how each answer repeats. With `tick="10m"` times are timestamps, and
         tick 0 starts at `origin` (by default 1970-01-01T00:00Z). `budget` bounds the seconds that
         programs may take which only the timeline can evaluate. The `engine` is "duckdb", in this
-        process, or "spark", in the session that is active or a new one on this machine.
+        process, or "spark", in the session that is active or a new one on this machine. With
+        `intervals` answers have `from` and `to`, a row for each stretch at which they hold.
 
         >>> import tidelog
         >>> program = tidelog.parse("Hot(X) @ T+1 :- Temp(X, high) @ T, Temp(X, high) @ T+1.")
@@ -159,9 +163,10 @@ class Program(_program.Program):
         from tidelog.data.schema import expect_queries
         from tidelog.data.ticks import Ticks
         from tidelog.evaluation.engine import evaluate
+        from tidelog.evaluation.stretches import as_intervals
         from tidelog.views.notebook import show_answers
 
-        ticks = None if tick is None else Ticks.of(tick, origin)
+        ticks = Ticks.given(self, tick, origin)
         low = None if isinstance(from_, EllipsisType) else -math.inf if from_ is None else from_
         high = None if isinstance(to, EllipsisType) else math.inf if to is None else to
         names = expect_queries(self, query)
@@ -169,7 +174,10 @@ class Program(_program.Program):
             self, names, facts, from_=low, to=high, engine=engine, ticks=ticks, budget=budget
         )
         show_answers()
-        return evaluated.answers[query] if isinstance(query, str) else evaluated.answers
+        answers = evaluated.answers
+        if intervals:
+            answers = as_intervals(answers, ticks)
+        return answers[query] if isinstance(query, str) else answers
 
     def why(
         self,
@@ -211,7 +219,7 @@ class Program(_program.Program):
         attach(Why)
         if all < 1:
             raise ValueError("ask for one proof or more")
-        ticks = None if tick is None else Ticks.of(tick, origin)
+        ticks = Ticks.given(self, tick, origin)
         streamed = hasattr(facts, "push")  # a stream, which is not imported for the question
         given = cast("FactsLike", facts)
         if streamed:
@@ -273,7 +281,7 @@ class Program(_program.Program):
         from tidelog.evaluation.engine import as_tick
         from tidelog.views.report import Looked, report_page
 
-        ticks = None if tick is None else Ticks.of(tick, origin)
+        ticks = Ticks.given(self, tick, origin)
         low, high = as_tick(from_, ticks), as_tick(to, ticks)
         if isinstance(low, float) or isinstance(high, float):
             raise ValueError("a page has an end: from_ and to are finite")

@@ -282,7 +282,7 @@ def test_sinks_get_the_same_answers(
         heard.append((batch, sorted(tuple(row) for row in frame.collect())))
 
     want = [(text, 10.0, 1), (text, 11.0, 2)]
-    for kind in ("parquet", "csv", "json"):
+    for kind in ("parquet", "csv", "json") if little > 0 else ("parquet",):
         out = tmp_path / kind
         run(
             spark,

@@ -206,7 +206,7 @@ def test_an_input_without_files(spark: SparkSession, folder: Path) -> None:
     found = run(folder, "--query", "Both")
     assert (found.exit_code, found.stdout) == (0, ANSWER)
     assert found.stderr == (
-        "warning: no facts for input `F`, which P, Both needs\n"
+        "warning: no facts for input `F`, which Both needs\n"
         "2 facts in 2 batches, 1 answer; complete up to 1, answered up to 1\n"
     )
 
@@ -220,7 +220,7 @@ def test_rigid_answers_need_no_facts_with_a_time(
     assert found.exit_code == 0, found.output
     assert found.stdout == '{"predicate": "Near", "x": "r"}\n'
     assert found.stderr == (
-        "warning: no facts for input `E`, which P, Near needs\n"
+        "warning: no facts for input `E`, which P needs\n"
         "0 facts in 1 batch, 1 answer; complete up to nothing yet, answered up to nothing yet\n"
     )
 

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 from support.chaos import NAMES
+from support.deep import DEEP
 
 import tidelog
 from tidelog.errors import DataError
@@ -37,11 +38,15 @@ FOLDERS = (
 
 
 def facts(folder: Path) -> list[tuple[str, int]]:
-    """A file of every format under every name, each with a fact of its own and a bad row."""
+    """Files under every name, each with a fact of its own and a bad row.
+
+    Formats take turns; `make test-deep` has all of them under every name.
+    """
     (folder / "E").mkdir(parents=True)
     rows = []
+    formats = ("csv", "jsonl", "parquet")
     for i, name in enumerate(NAMES):
-        for j, ending in enumerate(("csv", "jsonl", "parquet")):
+        for j, ending in enumerate(formats if DEEP > 1 else formats[i % 3 :][:1]):
             path, fact = folder / "E" / f"{name}.{ending}", (f"{i}{ending}", 3 * i + j)
             rows.append(fact)
             if ending == "csv":
@@ -67,6 +72,7 @@ def tuples(table: pa.Table) -> list[tuple[object, ...]]:
     return [tuple(row.values()) for row in table.to_pylist()]
 
 
+@pytest.mark.grows
 @pytest.mark.parametrize("engine", ["duckdb", "spark"])
 def test_files_of_any_name(spark: SparkSession, tmp_path: Path, engine: str) -> None:
     rows = good(tmp_path / "facts")
@@ -74,7 +80,9 @@ def test_files_of_any_name(spark: SparkSession, tmp_path: Path, engine: str) -> 
     assert sorted(tuples(answers)) == sorted(rows)
 
 
-@pytest.mark.parametrize("name", FOLDERS)
+@pytest.mark.parametrize(
+    "name", ["/".join(FOLDERS), *(pytest.param(n, marks=pytest.mark.deep) for n in FOLDERS)]
+)
 @pytest.mark.parametrize("engine", ["duckdb", "spark"])
 def test_a_folder_of_any_name(spark: SparkSession, tmp_path: Path, name: str, engine: str) -> None:
     folder = tmp_path / name / "E"
@@ -86,6 +94,7 @@ def test_a_folder_of_any_name(spark: SparkSession, tmp_path: Path, name: str, en
     assert tuples(answers) == [("a", 0), ("b", 1), ("c", 2)]
 
 
+@pytest.mark.grows
 @pytest.mark.parametrize("there", [False, True])
 def test_a_stream_over_files_of_any_name(spark: SparkSession, tmp_path: Path, there: bool) -> None:
     """In the driver and in the partitions; dead letters name the file as it is called."""
@@ -111,12 +120,10 @@ def test_a_stream_over_files_of_any_name(spark: SparkSession, tmp_path: Path, th
 
 
 # Those that a stream treats in a way of their own; the others are more of the same.
-OWN = ("*?[x]{y}:z", "two\nlines")
+OWN = "two\nlines/*?[x]{y}:z"
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[] if n in OWN else [pytest.mark.deep]) for n in FOLDERS]
-)
+@pytest.mark.parametrize("name", [OWN, *(pytest.param(n, marks=pytest.mark.deep) for n in FOLDERS)])
 def test_a_stream_between_folders_of_any_name(
     spark: SparkSession, tmp_path: Path, name: str
 ) -> None:

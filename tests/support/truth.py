@@ -22,9 +22,12 @@ from collections.abc import Set as AbstractSet
 from functools import cache
 from typing import NamedTuple, TypeAlias
 
+from oracle.unfold import unfolded
+
 from tidelog.language.program import (
     Atom,
     Constant,
+    Interval,
     Program,
     Rule,
     Term,
@@ -118,7 +121,7 @@ class Ground:
     """All rule instances over some facts that may be there, within some ticks."""
 
     def __init__(self, program: Program, facts: Iterable[Fact], first: int, last: int) -> None:
-        self.program, self.first, self.last = program, first, last
+        self.program, self.first, self.last = unfolded(program), first, last
         self.inputs = {f for f in facts if f.time is None or first <= f.time <= last}
         self.instances: dict[Fact, list[Instance]] = defaultdict(list)
         self.by_name: dict[str, list[Fact]] = defaultdict(list)
@@ -281,6 +284,8 @@ def _time(atom: Atom, binding: Binding) -> int | None:
         case TimeOffset(variable_, offset):
             known = binding.get(f"@{variable_.name}")
             return None if known is None else int(known) + offset
+        case Interval():
+            raise AssertionError("intervals are unfolded first")
 
 
 def _fits(term: Term, value: Value, binding: Binding) -> bool:

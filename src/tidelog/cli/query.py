@@ -50,6 +50,9 @@ if TYPE_CHECKING:
 @click.option("--out", metavar="FILE|DIR", help="Write there; a folder when there are several.")
 @tick_option
 @origin_option
+@click.option(
+    "--intervals", is_flag=True, help="From when to when, instead of a row for every tick."
+)
 @click.option("--ticks", "as_ticks", is_flag=True, help="With --tick, give times as whole ticks.")
 @strict_option
 def query_command(
@@ -66,6 +69,7 @@ def query_command(
     out: str | None,
     tick: str | None,
     origin: str | None,
+    intervals: bool,
     as_ticks: bool,
     strict: bool,
 ) -> None:
@@ -75,12 +79,12 @@ def query_command(
 
     if out == "":  # which would be the current folder
         raise click.UsageError("--out names no file or folder")
-    ticks = ticks_of(tick, origin, as_ticks)
+    report = accepted(rules, strict=strict)
+    ticks = ticks_of(report.program, tick, origin, as_ticks)
     try:
         low, high = as_tick(from_, ticks), as_tick(to, ticks)
     except ValueError as error:
         raise click.UsageError(f"--from and --to: {error}") from error
-    report = accepted(rules, strict=strict)
     asked = chosen_queries(report.program, queries)
     chosen = _format(format_, as_json, out, len(asked))
     with data_errors(), terminal.Progress() as progress:
@@ -94,8 +98,12 @@ def query_command(
         else:
             common |= {"from_": low, "to": high, "ticks": ticks, "progress": progress}
             evaluated = evaluate(report.program, asked, facts, **common)
+        tables = {query: evaluated.answers[query] for query in asked}
+        if intervals:
+            from tidelog.evaluation.stretches import as_intervals
+
+            tables = as_intervals(tables, ticks)
     _print_notes(evaluated)
-    tables = {query: evaluated.answers[query] for query in asked}
     if out is not None:
         _write(out, tables, chosen)
         return

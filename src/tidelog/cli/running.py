@@ -47,6 +47,7 @@ class RunLog:
     totals: dict[str, int] = field(default_factory=dict)
     now: dict[str, Any] = field(default_factory=dict)
     unused: list[dict[str, Any]] = field(default_factory=list)  # the first dead letters
+    held: bool = False  # facts were read that wait for the next run
 
     def batch(self, now: dict[str, Any], **counts: int) -> None:
         moment = time.monotonic()

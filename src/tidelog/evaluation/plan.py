@@ -16,8 +16,9 @@ from tidelog.analysis.dependencies import Dependencies, refuse_blocking_cycles
 from tidelog.data.ticks import ALWAYS, EMPTY, Range
 from tidelog.evaluation.ranges import ranges
 from tidelog.language.program import Comparison, Constant, Term, Variable
-from tidelog.logic.clause import AT_HEAD, Clause, Free, Head, Offset, Premise, Sign
-from tidelog.logic.core import Predicate
+from tidelog.logic.clause import AT_HEAD, Clause, Free, Head, Offset, Over, Premise, Sign
+from tidelog.logic.core import Predicate, Role
+from tidelog.logic.windows import window_of
 
 
 class Unbounded(Exception):
@@ -34,6 +35,14 @@ class Unbounded(Exception):
 
 
 @dataclass(frozen=True)
+class Selection:
+    """A way for a row of an input to be taken: it matches a premise and passes some tests."""
+
+    premise: Premise
+    tests: tuple[Comparison, ...]
+
+
+@dataclass(frozen=True)
 class Scan:
     """An input, selected and projected: its variables in order, packed when it is temporal."""
 
@@ -42,6 +51,11 @@ class Scan:
     premise: Premise
     tests: tuple[Comparison, ...]
     columns: tuple[int, ...]  # positions kept
+    others: tuple[Selection, ...] = ()  # rows that one of these takes are taken too
+
+    @property
+    def selections(self) -> tuple[Selection, ...]:
+        return (Selection(self.premise, self.tests), *self.others)
 
 
 @dataclass(frozen=True)
@@ -61,6 +75,7 @@ class Join:
     operands: tuple[Operand, ...]
     tests: tuple[Comparison, ...]
     absent: tuple[Operand, ...] = ()
+    also: tuple[Clause, ...] = ()  # clauses that do the same with rows of the scan's other ways
 
     @property
     def reads(self) -> tuple[Operand, ...]:
@@ -105,11 +120,15 @@ class Fill:
 
 @dataclass(frozen=True)
 class Derive:
-    """A predicate that does not depend on itself."""
+    """A predicate that does not depend on itself.
+
+    With `over`, its join gives what must hold at so many of the ticks up to the head's.
+    """
 
     predicate: Predicate
     table: str
     joins: tuple[Join, ...]
+    over: Over | None = None
 
 
 @dataclass(frozen=True)
@@ -155,11 +174,14 @@ def plan(
     asked: Range,
     until: int | None = None,
     within: Range = ALWAYS,
+    *,
+    windows_at_once: bool = False,
 ) -> Plan:
     """The plan of the queries of `deps` over data at given times, for answers at `asked`.
 
     Facts after the tick `until` are left out, whatever the data holds. Facts outside `within` need
     not be looked at nor derived: what is found then holds, and what is not found may hold too.
+    Windows may be done in a step each, if nobody asks for what they are written out in.
     Raises Unbounded when a recursive predicate would have to be evaluated for ever.
     """
     history = ALWAYS if until is None else Range(-math.inf, until)
@@ -169,7 +191,26 @@ def plan(
         if name in deps.recursive and name in needed and not needed[name].finite:
             base = deps.core.predicates[name].base
             raise Unbounded(_carrier(deps, name), base, needed[name])
-    return _Planner(deps, needed, dict(data), asked).plan()
+    windows = _windows(deps) if windows_at_once else {}
+    return _Planner(deps, needed, dict(data), asked, windows).plan()
+
+
+def _windows(deps: Dependencies) -> dict[str, Premise | None]:
+    """Windows that are done in one step, by predicate; None for what only these would need.
+
+    Those on a cycle are not among them: their clauses are repeated with the others.
+    """
+    core = deps.core
+    parts = {
+        name
+        for name, predicate in core.predicates.items()
+        if predicate.role is Role.WINDOW and name not in deps.recursive
+    }
+    used = {e.body for e in deps.edges if e.head not in parts and e.body in parts}
+    asked = {name: window_of(core, name) for name in used}
+    if None in asked.values():
+        return {}  # a pass has changed their clauses: these are what is done
+    return {name: asked.get(name) for name in parts}
 
 
 def stream_plan(deps: Dependencies) -> Plan:
@@ -187,9 +228,15 @@ def _carrier(deps: Dependencies, name: str) -> Clause:
 
 class _Planner:
     def __init__(
-        self, deps: Dependencies, ranges_: dict[str, Range], data: dict[str, Range], asked: Range
+        self,
+        deps: Dependencies,
+        ranges_: dict[str, Range],
+        data: dict[str, Range],
+        asked: Range,
+        windows: Mapping[str, Premise | None] | None = None,
     ) -> None:
         refuse_blocking_cycles(deps)
+        self.windows = windows or {}
         self.deps = deps
         self.core = deps.core
         self.ranges = ranges_
@@ -202,7 +249,7 @@ class _Planner:
         for name, predicate in self.core.predicates.items():
             if predicate.input:
                 self.inputs[name] = table_name("in", len(self.inputs) + 1, predicate.base)
-            else:
+            elif name not in self.windows or self.windows[name] is not None:
                 self.tables[name] = table_name("p", len(self.tables) + 1, name)
 
     def plan(self) -> Plan:
@@ -212,9 +259,7 @@ class _Planner:
             if component[0] in self.deps.recursive:
                 self.fixpoint(component)
             else:
-                (name,) = component
-                joins = tuple(self.join(c) for c in self.core.clauses_for.get(name, ()))
-                self.steps.append(Derive(self.core.predicates[name], self.tables[name], joins))
+                self.derive(*component)
         return Plan(
             self.deps,
             tuple(self.steps),
@@ -224,6 +269,17 @@ class _Planner:
             self.data,
             self.asked,
         )
+
+    def derive(self, name: str) -> None:
+        if name not in self.tables:
+            return
+        clauses = self.core.clauses_for.get(name, ())
+        window = self.windows.get(name)
+        over = None if window is None else window.over
+        if window is not None:
+            clauses = (replace(clauses[0], premises=(replace(window, over=None),)),)
+        joins = tuple(self.join(clause) for clause in clauses)
+        self.steps.append(Derive(self.core.predicates[name], self.tables[name], joins, over))
 
     def fixpoint(self, component: tuple[str, ...]) -> None:
         inside = set(component)
@@ -430,11 +486,11 @@ def tables_of(step: PlanStep) -> tuple[str, ...]:
             assert_never(step)
 
 
-def uses(plan: Plan, table: str) -> int:
-    """How often a table is read; twice at least where rounds repeat."""
+def uses(plan: Plan, table: str, rounds: int = 2) -> int:
+    """How often a table is read; where rounds repeat, in each of so many."""
     count = 0
     for step in plan.steps:
-        times = 2 if isinstance(step, Fixpoint) else 1
+        times = rounds if isinstance(step, Fixpoint) else 1
         tables = [operand.table for join in joins_of(step) for operand in join.reads]
         count += times * tables.count(table)
     return count
@@ -444,8 +500,8 @@ def constants(steps: Iterable[PlanStep]) -> list[Constant]:
     """Every constant of the plan, once, in order of appearance."""
     terms: list[Term] = []
     for step in steps:
-        if isinstance(step, Scan):
-            terms += (*step.premise.args, *_sides(step.tests))
+        for selection in step.selections if isinstance(step, Scan) else ():
+            terms += (*selection.premise.args, *_sides(selection.tests))
         for join in joins_of(step):
             terms += join.clause.head.args
             terms += (term for operand in join.reads for term in operand.args)

@@ -10,14 +10,18 @@ from tidelog.language.program import (
     Comparison,
     Constant,
     Input,
+    Interval,
     Literal,
     Negated,
     Outputs,
     Program,
+    Quantifier,
     Rule,
     Statement,
     Term,
+    TickLength,
     Time,
+    TimeOffset,
     TimePoint,
     Type,
     Value,
@@ -47,6 +51,8 @@ def print_statement(statement: Statement) -> str:
             return f"output {', '.join(items)}."
         case Clock():
             return f"clock {statement.predicate}."
+        case TickLength():
+            return f"tick {statement.length}."
         case Rule():
             return print_rule(statement)
         case _:
@@ -68,7 +74,9 @@ def print_literal(literal: Literal) -> str:
     match literal:
         case Atom():
             time = "" if literal.time is None else f" @ {print_time(literal.time)}"
-            return f"{literal.predicate}{_args(', '.join(map(print_term, literal.args)))}{time}"
+            words = quantifier(literal.time)
+            args = _args(", ".join(map(print_term, literal.args)))
+            return f"{words}{literal.predicate}{args}{time}"
         case Negated():
             return f"not {print_literal(literal.atom)}"
         case Comparison():
@@ -104,11 +112,30 @@ def print_value(value: Value) -> str:
             return value if bare and value not in ("true", "false") else quote(value)
 
 
+def quantifier(time: Time | None) -> str:
+    """The words before an atom that is asked for over an interval: `some `, `at least 3 `."""
+    if not isinstance(time, Interval) or time.quantifier is None:
+        return ""
+    least = f" {time.least}" if time.quantifier is Quantifier.AT_LEAST else ""
+    return f"{time.quantifier}{least} "
+
+
 def print_time(time: Time) -> str:
-    if isinstance(time, TimePoint):
-        return str(time.tick)
-    name = print_term(time.variable)
-    return f"{name}{time.offset:+d}" if time.offset else name
+    """
+    >>> at = Variable("T")
+    >>> print_time(Interval(TimeOffset(at, -4), TimeOffset(at)))
+    '[T-4, T]'
+    """
+    match time:
+        case TimePoint(tick):
+            return str(tick)
+        case TimeOffset(variable, offset):
+            name = print_term(variable)
+            return f"{name}{offset:+d}" if offset else name
+        case Interval(low, high):
+            return f"[{print_time(low)}, {print_time(high)}]"
+        case _:
+            assert_never(time)
 
 
 def _column(name: str) -> str:
@@ -121,3 +148,17 @@ def _args(text: str) -> str:
 
 def print_type(type_: Type | None) -> str:
     return type_.value if type_ else "any"
+
+
+def changed(was: str, now: str) -> str:
+    """The first line of printed rules that is gone, and the first that is new.
+
+    >>> changed("a.\\nb.", "a.\\nc.")
+    'there was b., and now there is c.'
+    """
+    old, new = was.splitlines(), now.splitlines()
+    gone = next((line for line in old if line not in new), None)
+    added = next((line for line in new if line not in old), None)
+    parts = [f"there was {gone}"] if gone else []
+    parts += [f"now there is {added}"] if added else []
+    return ", and ".join(parts) or "their order is another"

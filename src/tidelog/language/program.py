@@ -6,7 +6,7 @@ same order, wherever they were read from.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -111,7 +111,90 @@ class TimeOffset:
     origin: Origin = field(default=NOWHERE, compare=False, repr=False)
 
 
-Time: TypeAlias = TimePoint | TimeOffset
+Instant: TypeAlias = TimePoint | TimeOffset
+
+
+class Quantifier(StrEnum):
+    """At how many ticks of an interval an atom must hold."""
+
+    SOME = "some"
+    ALWAYS = "always"
+    AT_LEAST = "at least"
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Every tick from `low` to `high`: `[T-4, T]`, both ends on one variable or both fixed.
+
+    In a body a quantifier says at how many of them the atom holds, `least` being the number after
+    `at least`. A head has none: it holds at each of them.
+    """
+
+    low: Instant
+    high: Instant
+    quantifier: Quantifier | None = None
+    least: int = 0
+    origin: Origin = field(default=NOWHERE, compare=False, repr=False)
+
+    @property
+    def ticks(self) -> int:
+        """How many ticks it has.
+
+        >>> Interval(TimePoint(3), TimePoint(5)).ticks
+        3
+        """
+        return ticks_of(self.high) - ticks_of(self.low) + 1
+
+    @property
+    def fewest(self) -> int:
+        """At how many ticks of it the atom must hold."""
+        match self.quantifier:
+            case Quantifier.SOME:
+                return 1
+            case Quantifier.ALWAYS | None:
+                return self.ticks
+            case Quantifier.AT_LEAST:
+                return self.least
+            case _:
+                assert_never(self.quantifier)
+
+
+def ticks_of(instant: Instant) -> int:
+    """The tick, or the ticks after the variable."""
+    return instant.tick if isinstance(instant, TimePoint) else instant.offset
+
+
+Time: TypeAlias = Instant | Interval
+
+
+def ends(time: Time | None) -> tuple[Instant, ...]:
+    """The ticks that a time names: one, the two ends of an interval, or none."""
+    match time:
+        case Interval(low, high):
+            return (low, high)
+        case TimePoint() | TimeOffset():
+            return (time,)
+        case None:
+            return ()
+        case _:
+            assert_never(time)
+
+
+def time_variable_of(time: Time | None) -> Variable | None:
+    """The variable that a time hangs on."""
+    offsets = (end for end in ends(time) if isinstance(end, TimeOffset))
+    return next((end.variable for end in offsets), None)
+
+
+def fixed_ticks(time: Time | None) -> range:
+    """The ticks that a time without a variable stands for.
+
+    >>> fixed_ticks(Interval(TimePoint(3), TimePoint(5)))
+    range(3, 6)
+    """
+    if time is None or time_variable_of(time) is not None:
+        return range(0)
+    return range(ticks_of(ends(time)[0]), ticks_of(ends(time)[-1]) + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +333,15 @@ class Clock:
     origin: Origin = field(default=NOWHERE, compare=False, repr=False)
 
 
-Statement: TypeAlias = Input | Outputs | Clock | Rule
+@dataclass(frozen=True, slots=True)
+class TickLength:
+    """`tick 1m.`: how long a tick is, so that rules may be written with lengths of time."""
+
+    length: str
+    origin: Origin = field(default=NOWHERE, compare=False, repr=False)
+
+
+Statement: TypeAlias = Input | Outputs | Clock | TickLength | Rule
 
 
 @dataclass(frozen=True)
@@ -296,9 +387,29 @@ class Program:
         return _by_predicate(s for s in self.statements if isinstance(s, Clock))
 
     @cached_property
+    def tick(self) -> str | None:
+        """How long a tick is, if the rules say so."""
+        return next((s.length for s in self.statements if isinstance(s, TickLength)), None)
+
+    @cached_property
     def predicates(self) -> tuple[str, ...]:
         """What can be asked for: heads, inputs and clocks."""
         return tuple(dict.fromkeys([*self.heads, *self.inputs, *self.clocks]))
+
+    def needing(self, name: str, queries: Iterable[str]) -> list[str]:
+        """Those of some queries whose rules lead to a predicate, in their order; all, if none does:
+
+        where there is a clock, an input may be needed for the tick at which that starts.
+        """
+        bodies: dict[str, set[str]] = {}
+        for rule in self.rules:
+            bodies.setdefault(rule.head.predicate, set()).update(a.predicate for a in rule.atoms)
+        leading, before = {name}, 0
+        while len(leading) > before:
+            before = len(leading)
+            leading |= {head for head, body in bodies.items() if not leading.isdisjoint(body)}
+        asked = list(queries)
+        return [query for query in asked if query in leading] or asked
 
     @cached_property
     def outputs(self) -> tuple[str, ...]:

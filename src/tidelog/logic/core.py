@@ -29,6 +29,8 @@ class Role(Enum):
     USED = "used"  # what a possible answer rests on
     FUTURE = "future"  # every tick after the last one that is known
     DUE = "due"  # every tick still to be answered
+    WINDOW = "window"  # that an atom holds at some of the ticks up to now
+    BEGUN = "begun"  # that a predicate holds from now on for a stretch
     ABSENT = "absent"  # that facts of a predicate are not there, taken as an input of its own
 
 
@@ -42,6 +44,8 @@ _KEYS = {
     Role.USED: "{name}!",
     Role.FUTURE: "[future]",
     Role.DUE: "[due]",
+    Role.WINDOW: "{name}[at {label} ticks]",
+    Role.BEGUN: "{name}[for {label} ticks]",
     Role.ABSENT: "not {name}{label}",
 }
 
@@ -73,7 +77,12 @@ class Predicate:
 
     @property
     def shown(self) -> str:
-        """What people read: the user's own name; `given E` is the part of E that comes in."""
+        """What people read: the user's own name; `given E` is the part of E that comes in.
+
+        Windows are shown where the steps of a plan are: `Hot[at 2 of 4 ticks]`.
+        """
+        if self.role is Role.WINDOW:
+            return self.name
         return f"given {self.base}" if self.role is Role.GIVEN else self.base
 
     def made(

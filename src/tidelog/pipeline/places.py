@@ -53,7 +53,7 @@ class Arrived:
         self.facts += facts
         self.late += late
         self.dead += rows - facts - late
-        if not facts + late:
+        if name and not facts + late:
             self.useless[name] = rows
         if first is not None and last is not None:
             self.seen[name] = last

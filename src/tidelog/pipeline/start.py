@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from tidelog.data.readers.places import FactsPath, PathText, paths_of
-from tidelog.errors import DataError, warn_missing
+from tidelog.data.schema import expect_facts
+from tidelog.errors import DataError, need
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.spark.given import Given
 from tidelog.evaluation.spark.kernel import Kernel
@@ -85,10 +86,11 @@ def source_of(
         files = Files(spark, plan.program, paths, inputs, files_per_batch)
         for name in files.missing():
             if name not in seen:
-                warn_missing(name, plan.queries)
+                expect_facts(name, plan.program, plan.queries)
         return files
     for name in sorted(set(plan.inputs) - set(frames)):
-        raise DataError(f"no stream for input `{name}`, which {', '.join(plan.queries)} needs")
+        needing = plan.program.needing(name, plan.queries)
+        raise DataError(f"no stream for input `{name}`, which {need(needing)}")
     return Frames(frames, inputs)
 
 
@@ -102,7 +104,6 @@ def start(
     *,
     partitions: int | None,
     memory: str,
-    finite: bool = False,
 ) -> AnyPipeline:
     """A pipeline that is ready for its next batch; Refused, with nothing touched, if it is not."""
     try:
@@ -114,7 +115,7 @@ def start(
     count = partitions or spark.sparkContext.defaultParallelism
     inputs = Inputs(plan.inputs, plan.options.ticks)
     state = StateFiles(point.store, plan.rows)
-    rest = (inputs, state, point, sink, _constant(plan, given), told, count, finite)
+    rest = (inputs, state, point, sink, _constant(plan, given), told, count)
     match plan.work:
         case OfflineWork() as work:
             sent = {n: table for n, table in given.rigid.items() if n in work.layout.rigid}

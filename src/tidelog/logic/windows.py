@@ -1,0 +1,201 @@
+"""Windows over time: `some`, `always`, `at least K`, and heads that hold for a stretch.
+
+A window is a predicate of its own: `W(X) @ T` holds where, of so many ticks that end with T, an
+atom holds at K or more. Literals that ask the same of the same atom share one, wherever their
+interval lies: `some Jam(R) @ [T-5, T-1]` is the window of five ticks at T-1. Its arguments are the
+named variables of the atom; `_` may differ from tick to tick.
+
+Here a window is written out in clauses that double: of 2, 4, 8 .. ticks, each from two windows half
+as long. They are as good as any other clause to every analysis and engine. For a window of n ticks
+there are about log2 n of them, and K times as many steps of a count for `at least K`. Each clause
+says what window its head is, so that a plan can do all of it in one step (`window_of`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tidelog.language.printer import print_term
+from tidelog.language.program import Term, Value, Variable
+from tidelog.logic.clause import AT_HEAD, ONE_TICK, Clause, Head, Offset, Over, Premise, Sign
+from tidelog.logic.core import Core, Predicate, Role
+
+
+def window_of(core: Core, name: str) -> Premise | None:
+    """What the predicate of a window asks for, over its ticks; None for any other predicate.
+
+    Also for one whose clauses a pass has changed: then it is no more than what they say.
+    """
+    asked = _said(core, name)
+    return asked if asked is not None and _intact(core, name, asked, set()) else None
+
+
+def _said(core: Core, name: str) -> Premise | None:
+    """What the clauses of a predicate say it is a window of."""
+    windows = {clause.window for clause in core.clauses_for.get(name, ())}
+    return windows.pop() if len(windows) == 1 else None
+
+
+def quantified(over: Over) -> str:
+    """
+    >>> quantified(Over(5, 1)), quantified(Over(5, 5)), quantified(Over(5, 3))
+    ('some', 'always', 'at least 3')
+    """
+    if over.least in (1, over.ticks):
+        return "some" if over.least == 1 else "always"
+    return f"at least {over.least}"
+
+
+def pattern(
+    core: Core, name: str, args: Sequence[Value | None]
+) -> tuple[Premise, tuple[Value | None, ...]]:
+    """What a window's predicate asks for, and the arguments of that: None for any value."""
+    asked = _said(core, name)
+    assert asked is not None, "a window says what it is"
+    values = dict(zip(names_of(asked), args, strict=True))
+    terms = asked.args
+    return asked, tuple(values.get(t) if isinstance(t, Variable) else t.value for t in terms)
+
+
+def _intact(core: Core, name: str, asked: Premise, seen: set[str]) -> bool:
+    """Whether the clauses of a window, and of those it is made from, are as they were written."""
+    if asked.over is None or asked.predicate not in core.predicates:
+        return False
+    seen.add(name)
+    ways = Windows(dict(core.predicates)).ways(replace(asked, over=None), asked.over)
+    if {clause.premises for clause in core.clauses_for[name]} != set(ways):
+        return False
+    for part in {p.predicate for way in ways for p in way} - seen - {asked.predicate}:
+        below = _said(core, part)
+        if below is None or below.predicate != asked.predicate or below.args != asked.args:
+            return False
+        if not _intact(core, part, below, seen):
+            return False
+    return True
+
+
+def folded(core: Core) -> Core:
+    """The core as people think of it: premises over intervals in place of windows' predicates.
+
+    A head that lasts is looked at from any of its ticks: its premises lie so many ticks further
+    back, too.
+    """
+    if all(p.role not in (Role.WINDOW, Role.BEGUN) for p in core.predicates.values()):
+        return core
+    clauses: list[Clause] = []
+    for clause in core.clauses:
+        if not clause.made:
+            premises = tuple(_folded(core, premise) for premise in clause.premises)
+            clauses.append(_as_lasting(core, replace(clause, premises=premises)))
+    own = {n: p for n, p in core.predicates.items() if p.role not in (Role.WINDOW, Role.BEGUN)}
+    return Core(core.program, tuple(clauses), own)
+
+
+def _folded(core: Core, premise: Premise) -> Premise:
+    asked = _said(core, premise.predicate)
+    if asked is None:
+        return premise
+    terms: dict[Term, Term] = dict(zip(names_of(asked), premise.args, strict=True))
+    args = tuple(terms.get(term, term) for term in asked.args)
+    return replace(premise, predicate=asked.predicate, args=args, over=asked.over)
+
+
+def _as_lasting(core: Core, clause: Clause) -> Clause:
+    """A clause for the beginning of something that lasts, as one for the thing itself."""
+    began = core.predicates[clause.head.predicate]
+    if began.role is not Role.BEGUN:
+        return clause
+    windows = (c.window for c in core.clauses if c.window is not None)
+    lasts = max(w.over.ticks for w in windows if w.predicate == began.name and w.over is not None)
+    premises: list[Premise] = []
+    for premise in clause.premises:
+        ticks = lasts - 1 + (1 if premise.over is None else premise.over.ticks)
+        over = replace(premise.over or ONE_TICK, ticks=ticks)
+        premises.append(replace(premise, over=over) if premise.offset is not None else premise)
+    head = replace(clause.head, predicate=began.base)
+    return replace(clause, head=head, premises=tuple(premises))
+
+
+class Windows:
+    """The windows of a program: predicates and clauses to add to it, each made once."""
+
+    def __init__(self, predicates: dict[str, Predicate]) -> None:
+        self.predicates = predicates
+        self.clauses: list[Clause] = []
+
+    def without(self, clause: Clause) -> Clause:
+        """The clause with a window's predicate for each of its premises over an interval."""
+        if all(premise.over is None for premise in clause.premises):
+            return clause
+        premises = tuple(map(self._asked, clause.premises))
+        return replace(clause, premises=premises)
+
+    def _asked(self, premise: Premise) -> Premise:
+        if premise.over is None:
+            return premise
+        names = names_of(premise)
+        window = self._window(premise, names, premise.over)
+        return replace(premise, predicate=window.name, args=names, over=None)
+
+    def lasting(self, head: Predicate, over: Over) -> Predicate:
+        """The predicate whose facts make the head hold at so many ticks, beginning with theirs."""
+        began = head.made(Role.BEGUN, str(over.ticks))
+        if began.name not in self.predicates:
+            self.predicates[began.name] = began
+            args = tuple(Variable(f"X{i}") for i in range(1, len(head.types) + 1))
+            window = self._window(Premise(began.name, args, AT_HEAD), args, over)
+            asked = Premise(window.name, args, AT_HEAD)
+            self.clauses.append(Clause(Head(head.name, args, AT_HEAD), (asked,), made=True))
+        return began
+
+    def _window(self, atom: Premise, names: tuple[Variable, ...], over: Over) -> Predicate:
+        """The predicate of a window, with its clauses."""
+        below = self.predicates[atom.predicate]
+        plain = [isinstance(t, Variable) and not t.anonymous for t in atom.args]
+        if over == ONE_TICK and all(plain) and len(names) == len(atom.args):
+            return below
+        numbers = {variable: i for i, variable in enumerate(names)}
+        pattern = ",".join(
+            f"#{numbers[term]}" if term in numbers else print_term(term) for term in atom.args
+        )
+        types = {t: below.types[i] for i, t in enumerate(atom.args)}
+        label = f"{over.least} of {over.ticks}"
+        if not all(plain) or len(names) < len(atom.args):
+            label += f" ({pattern})"
+        window = below.made(Role.WINDOW, label, tuple(types[v] for v in names))
+        if window.name not in self.predicates:
+            self.predicates[window.name] = window
+            here = replace(atom, when=AT_HEAD, sign=Sign.POSITIVE, over=None)
+            for premises in self.ways(here, over):
+                head = Head(window.name, names, AT_HEAD)
+                asked = replace(here, over=over)
+                self.clauses.append(Clause(head, premises, made=True, window=asked))
+        return window
+
+    def ways(self, atom: Premise, over: Over) -> list[tuple[Premise, ...]]:
+        """The bodies of a window's clauses, over shorter windows."""
+        ticks, least, names = over.ticks, over.least, names_of(atom)
+        if ticks == 1:
+            return [(atom,)]
+
+        def part(ticks: int, least: int, before: int) -> tuple[Premise, ...]:
+            if not least:
+                return ()
+            window = self._window(atom, names, Over(ticks, least))
+            return (Premise(window.name, names, Offset(-before)),)
+
+        half = 1 << (ticks - 1).bit_length() - 1
+        if least == 1:
+            return [part(half, 1, 0), part(half, 1, ticks - half)]
+        # Parts that do not overlap: no tick is counted twice, in a proof neither.
+        rest = ticks - half
+        return [
+            part(half, now, 0) + part(rest, least - now, half)
+            for now in range(max(0, least - rest), min(least, half) + 1)
+        ]
+
+
+def names_of(atom: Premise) -> tuple[Variable, ...]:
+    """The variables that have one value for the whole stretch."""
+    return tuple(dict.fromkeys(v for v in atom.variables if not v.anonymous))
