@@ -141,8 +141,14 @@ class Client:
         """Have the broker delete messages before an offset, as retention does."""
         kafka = self._jvm.org.apache.kafka
         at = kafka.common.TopicPartition(topic, partition)
-        before_ = kafka.clients.admin.RecordsToDelete.beforeOffset(before)
-        self._admin.deleteRecords({at: before_}).all().get()
+        # Java has an instance method of the same name, which hides it from Python.
+        kinds = self._gateway.new_array(self._jvm.java.lang.Class, 1)
+        kinds[0] = self._jvm.java.lang.Long.TYPE
+        values = self._gateway.new_array(self._jvm.java.lang.Object, 1)
+        values[0] = self._jvm.java.lang.Long(before)
+        kind = self._jvm.java.lang.Class.forName("org.apache.kafka.clients.admin.RecordsToDelete")
+        until = kind.getMethod("beforeOffset", kinds).invoke(None, values)
+        self._admin.deleteRecords({at: until}).all().get()
 
     def send(
         self,

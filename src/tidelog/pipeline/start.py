@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from os import PathLike
 from typing import Protocol, TypeAlias, assert_never
 
@@ -11,10 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
+from tidelog.data.kafka import MessageFormat, Topics
 from tidelog.data.readers.places import FactsPath, PathText, paths_of
 from tidelog.errors import DataError, warn_missing
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.spark.given import Given
+from tidelog.evaluation.spark.kafka import Messages, is_messages, open_topics
 from tidelog.evaluation.spark.kernel import Kernel
 from tidelog.evaluation.spark.shipping import check_shared, prepare
 from tidelog.evaluation.spark.sources import Files, Frames, Inputs, TimeLimits
@@ -43,15 +45,28 @@ class FactSource(Protocol):
 
 def streams_of(
     inputs: Mapping[str, DataFrame | PathText] | PathText | Sequence[PathText],
-) -> tuple[Mapping[str, DataFrame], tuple[FactsPath, ...]]:
-    """Streaming DataFrames by input, or files and folders of facts; DataError for a finite one."""
+) -> tuple[Mapping[str, DataFrame], tuple[FactsPath, ...], tuple[Topics, ...]]:
+    """Streaming DataFrames by input, or files and folders of facts, or topics of Kafka.
+
+    DataError for a finite one, and for some of each.
+    """
     if not isinstance(inputs, Mapping):
-        return {}, paths_of(inputs)
+        several = [inputs] if isinstance(inputs, (str, PathLike)) else inputs
+        topics = tuple(Topics.of(str(text)) for text in several if Topics.is_one(text))
+        if topics and len(topics) < len(several):
+            raise DataError(
+                "facts come from files or from Kafka, not from both at once: files with facts"
+                " without time go into --rigid, and --then goes on with Kafka after files"
+            )
+        return ({}, (), topics) if topics else ({}, paths_of(inputs), ())
     paths = {name: path for name, path in inputs.items() if isinstance(path, (str, PathLike))}
     if paths and len(paths) < len(inputs):
         raise DataError("inputs are streaming DataFrames or paths, not some of both")
     if paths:
-        return {}, paths_of(paths)
+        named = {n: Topics.of(str(p), n) for n, p in paths.items() if Topics.is_one(p)}
+        if named and len(named) < len(paths):
+            raise DataError("inputs are paths or topics of Kafka, not some of both")
+        return ({}, (), tuple(named.values())) if named else ({}, paths_of(paths), ())
     frames: dict[str, DataFrame] = {}
     for name, frame in inputs.items():
         if not isinstance(frame, DataFrame):
@@ -65,7 +80,7 @@ def streams_of(
                 f"input `{name}` is not a streaming DataFrame: read it with spark.readStream, or"
                 " ask `query` for finite facts"
             )
-    return frames, ()
+    return frames, (), ()
 
 
 def source_of(
@@ -75,6 +90,8 @@ def source_of(
     paths: tuple[FactsPath, ...],
     files_per_batch: int | None,
     seen: Container[str],
+    topics: Sequence[Topics] = (),
+    kafka: Mapping[str, str] | None = None,
 ) -> FactSource:
     """Where a plan's facts come from; DataError when an input that it needs has no stream.
 
@@ -87,8 +104,18 @@ def source_of(
             if name not in seen:
                 warn_missing(name, plan.queries)
         return files
+    others = frozenset(plan.program.inputs) - inputs.schemas.keys()
+    if topics:
+        return Messages(open_topics(spark, topics, kafka or {}), inputs, others)
     for name in sorted(set(plan.inputs) - set(frames)):
         raise DataError(f"no stream for input `{name}`, which {', '.join(plan.queries)} needs")
+    if any(map(is_messages, frames.values())):
+        if not all(map(is_messages, frames.values())):
+            raise DataError(
+                "of these DataFrames some hold messages of Kafka and some hold facts: decode all of"
+                " them, or none"
+            )
+        return Messages([(f, MessageFormat(n)) for n, f in sorted(frames.items())], inputs, others)
     return Frames(frames, inputs)
 
 
@@ -103,10 +130,11 @@ def start(
     partitions: int | None,
     memory: str,
     finite: bool = False,
+    topics: Sequence[Topics] = (),
 ) -> AnyPipeline:
     """A pipeline that is ready for its next batch; Refused, with nothing touched, if it is not."""
     try:
-        given = replace(given, rigid=_recognised(spark, plan, given, point, sink))
+        given = replace(given, rigid=_recognised(spark, plan, given, point, sink, topics))
     except BaseException:
         point.release()
         sink.close()
@@ -131,10 +159,17 @@ def start(
 
 
 def _recognised(
-    spark: SparkSession, plan: PipelinePlan, given: Given, point: Checkpoint, sink: Sink
+    spark: SparkSession,
+    plan: PipelinePlan,
+    given: Given,
+    point: Checkpoint,
+    sink: Sink,
+    topics: Sequence[Topics],
 ) -> dict[str, pa.Table]:
     """Write what a new stream is, or see that it is the one there was; its rigid facts."""
     identity = plan.identity(sink.name)
+    if topics:  # brokers may move
+        identity["topics"] = [[*part.topics, asdict(part.format)] for part in topics]
     prepare(spark)
     point.take()
     point.recognise(identity)
