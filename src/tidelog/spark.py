@@ -77,10 +77,11 @@ def stream(
     folder there may be topics, `kafka://HOST:PORT/TOPIC`; `kafka` are their options.
 
     `rigid` are facts without time, as DataFrames, rows or a folder; they are copied at the first
-    start. The sink is `parquet:DIR`, `csv:DIR`, `json:DIR`, `jsonl:FILE`, `console`, `memory` or a
-    function of batch number and DataFrames of answers. `trigger` is what Spark's `trigger` takes.
-    `told` hears of every commit. `metrics` is where numbers for Prometheus go: `FILE.prom`, or a
-    port, which is served on 127.0.0.1 unless `HOST:PORT` says otherwise.
+    start. The sink is `parquet:DIR`, `csv:DIR`, `json:DIR`, `jsonl:FILE`, `console`, `memory`,
+    `kafka://HOST:PORT/TOPIC` or a function of batch number and DataFrames of answers. `trigger` is
+    what Spark's `trigger` takes. `told` hears of every commit. `metrics` is where numbers for
+    Prometheus go: `FILE.prom`, or a port, which is served on 127.0.0.1 unless `HOST:PORT` says
+    otherwise.
     """
     _expect_session(spark)
     expect_program(program)
@@ -119,7 +120,7 @@ def stream(
     )
     _warn(plan)
     source = source_of(spark, plan, frames, paths, files_per_batch, point.seen(), topics, kafka)
-    arriving, target = source.stream(), _sink(spark, sink)
+    arriving, target = source.stream(), _sink(spark, sink, kafka or {})
     published = None if metrics is None else publisher(metrics)
     with _closed_on_error(published):
         pipeline = start(
@@ -170,13 +171,13 @@ def _temporary() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="tidelog-checkpoint-")
 
 
-def _sink(spark: SparkSession, sink: Any) -> Sink:
+def _sink(spark: SparkSession, sink: Any, kafka: Mapping[str, str]) -> Sink:
     """A sink, a function to tell, or a text that names a sink."""
     if isinstance(sink, Sink):
         return sink
     if callable(sink):
         return FunctionSink(sink)
-    return sink_of(str(sink), lambda root: Store(spark, root))
+    return sink_of(str(sink), lambda root: Store(spark, root), spark, kafka)
 
 
 def query(

@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidelog.cli.common import FactPaths
 from tidelog.cli.running import RunLog, StreamTask, starting
+from tidelog.data.kafka import Topics, kafka_options
 from tidelog.data.letters import SHOWN
 from tidelog.data.readers.places import paths_of
 from tidelog.errors import DataError
@@ -26,12 +28,21 @@ if TYPE_CHECKING:
 
 
 def on_spark(
-    task: StreamTask, log: RunLog, *, follow: bool, master: str, **spark_options: Any
+    task: StreamTask,
+    log: RunLog,
+    *,
+    follow: bool,
+    master: str,
+    jars: tuple[str, ...] = (),
+    kafka_option: tuple[str, ...] = (),
+    **spark_options: Any,
 ) -> list[Pending] | None:
     """Run to the end; what is pending then, if that is asked for."""
-    for path in paths_of(task.facts):
+    facts = (task.facts,) if isinstance(task.facts, str) else task.facts
+    for path in paths_of([text for text in facts if not Topics.is_one(text)]):
         path.matches()  # before Spark is started
-    spark = started(master, log.show)
+    kafka = kafka_options(kafka_option)
+    spark = started(master, log.show, [*facts, task.sink], jars)
     from tidelog.evaluation.spark.failures import SPARK_ERRORS, as_data_error
     from tidelog.spark import stream
 
@@ -60,6 +71,7 @@ def on_spark(
                 checkpoint=task.checkpoint,
                 trigger=trigger,
                 told=commit,
+                kafka=kafka,
                 **task.options.keywords(),
                 **spark_options,
             )
@@ -111,19 +123,33 @@ def query_on_spark(
     )
 
 
-def started(master: str, show: Callable[[str], None]) -> SparkSession:
-    """A Spark session, or one sentence on why there is none."""
+def started(
+    master: str,
+    show: Callable[[str], None],
+    addresses: Iterable[str] = (),
+    jars: tuple[str, ...] = (),
+) -> SparkSession:
+    """A Spark session with the connectors for some addresses, or one sentence on why there is none.
+
+    Those who bring their jars need no others.
+    """
     try:
         from pyspark.accumulators import AccumulatorTCPServer
 
+        from tidelog.evaluation.spark.jars import connectors_of
         from tidelog.spark import session
     except ImportError as error:
         raise DataError(
             f"Spark is not installed ({error.name} is missing): install pyspark,"
             " or use --engine duckdb"
         ) from None
+    for jar in jars:
+        if not Path(jar).is_file():
+            raise DataError(f"--jars {jar}: no such file")
+    connectors = [] if jars else connectors_of(addresses)
     show("starting Spark")
-    spark = session(master)
+    options = {"spark.jars": ",".join(jars)} if jars else {}
+    spark = session(master, connectors=connectors, **options)
     # A server of PySpark's would print a traceback if Spark's process were killed, and so would
     # the connection to it; what they have to say is raised, too.
     AccumulatorTCPServer.handle_error = lambda *_: None  # type: ignore[method-assign]

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 # Options that a stream has on Spark only.
-_SPARK_ONLY = ("follow", "partitions", "memory", "files_per_batch")
+_SPARK_ONLY = ("follow", "partitions", "memory", "files_per_batch", "jars", "kafka_option")
 
 
 def _choice(name: str, values: tuple[str, ...], help_: str) -> Callable[[_Command], _Command]:
@@ -52,7 +52,8 @@ def _choice(name: str, values: tuple[str, ...], help_: str) -> Callable[[_Comman
 @click.argument("rules", type=RULES)
 @paths_option(
     "--facts",
-    "A folder or file of facts, NAME=FILE, or a pattern; repeatable. - for JSON lines.",
+    "A folder or file of facts, NAME=FILE, or a pattern; repeatable. - for JSON lines,"
+    " kafka://HOST:PORT/TOPIC for messages.",
     required=True,
 )
 @paths_option("--rigid", "Facts without time, where --facts has none; repeatable.")
@@ -83,7 +84,7 @@ def _choice(name: str, values: tuple[str, ...], help_: str) -> Callable[[_Comman
     "--sink",
     default="console",
     show_default=True,
-    metavar="|".join(usages(in_process=True)),
+    metavar="|".join(usages(in_process=True)) + "|kafka://HOST:PORT/TOPIC",
     help="Where answers go.",
 )
 @click.option("--checkpoint", metavar="DIR", help="To go on from after a stop or a crash.")
@@ -108,7 +109,20 @@ def _choice(name: str, values: tuple[str, ...], help_: str) -> Callable[[_Comman
 @tick_option
 @origin_option
 @click.option("--ticks", "as_ticks", is_flag=True, help="With --tick, give times as whole ticks.")
-@click.option("--follow", is_flag=True, help="Wait for new files until interrupted.")
+@click.option("--follow", is_flag=True, help="Wait for new facts until interrupted.")
+@click.option(
+    "--kafka-option",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Of Kafka or of Spark's connector, such as startingOffsets=latest; =@FILE reads the value"
+    " from a file. Repeatable.",
+)
+@click.option(
+    "--jars",
+    multiple=True,
+    metavar="PATH",
+    help="The connector's jars, where Maven shall not fetch them; repeatable.",
+)
 @click.option(
     "--close/--keep-open",
     "closing",

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidelog.analysis.definitive import Pending
 from tidelog.data.letters import refuse_useless
+from tidelog.data.ticks import time_text
 from tidelog.errors import DataError
 from tidelog.evaluation.spark.sources import NO_PATTERNS, Inputs, TimeLimits
 from tidelog.pipeline.commit import Checkpoint, Commit, StatePart
@@ -81,6 +82,7 @@ class Pipeline(Generic[S]):
             if self.finite and last is None:
                 refuse_useless(arrived.useless, unused)
             counts = self._write_answers(place, number)
+            self._tell_final(number, last, derived.clock)
             state = self._write_state(place, number, parts, derived)
         finally:
             place.release()
@@ -224,6 +226,13 @@ class Pipeline(Generic[S]):
             answers = self._read_back(number, answers)
         self.sink.write(number, answers)
         return counts
+
+    def _tell_final(self, number: int, last: Commit | None, clock: Clock) -> None:
+        """Tell the sink up to which time all answers are there, if more are than before."""
+        tout, options = self.mode.tout(clock), self.plan.options
+        if tout is not None and (last is None or tout != last.tout):
+            stamped = options.ticks is not None and options.timestamps
+            self.sink.final(number, time_text(tout, options.ticks) if stamped else tout)
 
     def _read_back(self, number: int, answers: dict[str, BatchAnswers]) -> dict[str, BatchAnswers]:
         """The same answers, from files of the checkpoint."""

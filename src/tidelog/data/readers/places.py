@@ -11,12 +11,14 @@ from os import PathLike
 from pathlib import Path
 from typing import TypeAlias
 
+from tidelog.data.kafka import Topics
 from tidelog.data.letters import DeadLetter
 from tidelog.data.readers.files import FORMATS, HIDDEN, format_of, named_in_unicode, stem_of
 from tidelog.data.readers.json import read_json_lines
 from tidelog.data.readers.memory import RowsLike, Table, in_memory
 from tidelog.data.readers.rules import read_rules
 from tidelog.data.schema import Schema, schema_of, schemas
+from tidelog.data.secrets import without_secrets
 from tidelog.data.ticks import Ticks
 from tidelog.errors import DataError, warn
 from tidelog.language.program import Program
@@ -50,6 +52,10 @@ class FactsPath:
     def of(text: PathText, input_: str | None = None) -> FactsPath:
         """A path as users write it: `facts/`, `metrics=data.csv`, `days/*/metrics.csv.gz`."""
         written = str(text)
+        if Topics.is_one(written):
+            raise DataError(
+                f"{without_secrets(written)}: topics of Kafka are read by `tidelog run`, on Spark"
+            )
         path = named_in_unicode(Path(written))
         named = re.fullmatch(r"(\w+)=(.+)", written, re.DOTALL)
         if input_ is None and named and not path.exists():

@@ -53,6 +53,19 @@ JARS = {
     ),
 }
 
+# How an address of a user's shows which connector it needs.
+_SIGNS = {"kafka": r"(\w+=)?kafka://"}
+
+
+def connectors_of(addresses: Iterable[str]) -> list[str]:
+    """The connectors that some addresses need.
+
+    >>> connectors_of(["facts/", "Temp=kafka://a:9092/temps"])
+    ['kafka']
+    """
+    given = list(addresses)
+    return [name for name, sign in _SIGNS.items() if any(re.match(sign, text) for text in given)]
+
 
 def jars_of(names: Iterable[str]) -> list[str]:
     """The jars of some connectors; DataError, in one sentence, where Maven cannot fetch them."""
