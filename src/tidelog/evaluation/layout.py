@@ -103,8 +103,8 @@ class Layout:
 
     def steps(self, stage: Stage) -> tuple[PlanStep, ...]:
         """What a stage does, in order: scans, what is known beforehand, its own predicates."""
-        elsewhere = {self.plan.tables[name] for other in self.stages for name in other.predicates}
-        todo = [self.plan.tables[name] for name in stage.predicates]
+        elsewhere = {table for other in self.stages for table in self._made(other)}
+        todo = self._made(stage)
         wanted: set[int] = set()
         while todo:
             step = self._steps[todo.pop()]
@@ -139,8 +139,13 @@ class Layout:
 
     def own(self, stage: Stage) -> dict[str, Relation]:
         """The temporal tables that a stage derives."""
-        names = {self.plan.tables[name] for name in stage.predicates}
+        names = self._made(stage)
         return {name: relation for name, relation in self.derived.items() if name in names}
+
+    def _made(self, stage: Stage) -> list[str]:
+        """The tables of the predicates that a stage derives; parts of a window may have none."""
+        tables = self.plan.tables
+        return [tables[name] for name in stage.predicates if name in tables]
 
     def foreign(self, stage: Stage) -> dict[str, Relation]:
         """The derived tables that a stage looks at and does not derive."""

@@ -16,8 +16,9 @@ from tidelog.analysis.dependencies import Dependencies, refuse_blocking_cycles
 from tidelog.data.ticks import ALWAYS, EMPTY, Range
 from tidelog.evaluation.ranges import ranges
 from tidelog.language.program import Comparison, Constant, Term, Variable
-from tidelog.logic.clause import AT_HEAD, Clause, Free, Head, Offset, Premise, Sign
+from tidelog.logic.clause import AT_HEAD, Clause, Free, Head, Offset, Over, Premise, Sign
 from tidelog.logic.core import Predicate
+from tidelog.logic.windows import window_of
 
 
 class Unbounded(Exception):
@@ -105,11 +106,15 @@ class Fill:
 
 @dataclass(frozen=True)
 class Derive:
-    """A predicate that does not depend on itself."""
+    """A predicate that does not depend on itself.
+
+    With `over`, its join gives what must hold at so many of the ticks up to the head's.
+    """
 
     predicate: Predicate
     table: str
     joins: tuple[Join, ...]
+    over: Over | None = None
 
 
 @dataclass(frozen=True)
@@ -155,11 +160,14 @@ def plan(
     asked: Range,
     until: int | None = None,
     within: Range = ALWAYS,
+    *,
+    written_out: bool = False,
 ) -> Plan:
     """The plan of the queries of `deps` over data at given times, for answers at `asked`.
 
     Facts after the tick `until` are left out, whatever the data holds. Facts outside `within` need
     not be looked at nor derived: what is found then holds, and what is not found may hold too.
+    Windows are done in one step, unless all that they are `written_out` in is asked for.
     Raises Unbounded when a recursive predicate would have to be evaluated for ever.
     """
     history = ALWAYS if until is None else Range(-math.inf, until)
@@ -169,7 +177,22 @@ def plan(
         if name in deps.recursive and name in needed and not needed[name].finite:
             base = deps.core.predicates[name].base
             raise Unbounded(_carrier(deps, name), base, needed[name])
-    return _Planner(deps, needed, dict(data), asked).plan()
+    return _Planner(deps, needed, dict(data), asked, {} if written_out else _windows(deps)).plan()
+
+
+def _windows(deps: Dependencies) -> dict[str, Premise | None]:
+    """Windows that are done in one step, by predicate; None for what only these would need.
+
+    Those on a cycle are not among them: their clauses are repeated with the others.
+    """
+    core = deps.core
+    windows = {
+        name: window
+        for name in core.predicates
+        if name not in deps.recursive and (window := window_of(core, name)) is not None
+    }
+    used = {e.body for e in deps.edges if e.head not in windows} | set(deps.queries)
+    return {name: window if name in used else None for name, window in windows.items()}
 
 
 def stream_plan(deps: Dependencies) -> Plan:
@@ -187,9 +210,15 @@ def _carrier(deps: Dependencies, name: str) -> Clause:
 
 class _Planner:
     def __init__(
-        self, deps: Dependencies, ranges_: dict[str, Range], data: dict[str, Range], asked: Range
+        self,
+        deps: Dependencies,
+        ranges_: dict[str, Range],
+        data: dict[str, Range],
+        asked: Range,
+        windows: Mapping[str, Premise | None] | None = None,
     ) -> None:
         refuse_blocking_cycles(deps)
+        self.windows = windows or {}
         self.deps = deps
         self.core = deps.core
         self.ranges = ranges_
@@ -202,7 +231,7 @@ class _Planner:
         for name, predicate in self.core.predicates.items():
             if predicate.input:
                 self.inputs[name] = table_name("in", len(self.inputs) + 1, predicate.base)
-            else:
+            elif name not in self.windows or self.windows[name] is not None:
                 self.tables[name] = table_name("p", len(self.tables) + 1, name)
 
     def plan(self) -> Plan:
@@ -212,9 +241,7 @@ class _Planner:
             if component[0] in self.deps.recursive:
                 self.fixpoint(component)
             else:
-                (name,) = component
-                joins = tuple(self.join(c) for c in self.core.clauses_for.get(name, ()))
-                self.steps.append(Derive(self.core.predicates[name], self.tables[name], joins))
+                self.derive(*component)
         return Plan(
             self.deps,
             tuple(self.steps),
@@ -224,6 +251,17 @@ class _Planner:
             self.data,
             self.asked,
         )
+
+    def derive(self, name: str) -> None:
+        if name not in self.tables:
+            return
+        clauses = self.core.clauses_for.get(name, ())
+        window = self.windows.get(name)
+        over = None if window is None else window.over
+        if window is not None:
+            clauses = (replace(clauses[0], premises=(replace(window, over=None),)),)
+        joins = tuple(self.join(clause) for clause in clauses)
+        self.steps.append(Derive(self.core.predicates[name], self.tables[name], joins, over))
 
     def fixpoint(self, component: tuple[str, ...]) -> None:
         inside = set(component)

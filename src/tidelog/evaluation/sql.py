@@ -31,6 +31,7 @@ from tidelog.data.packed import (
     unpack_sql,
 )
 from tidelog.data.types import SQL_TYPES
+from tidelog.data.windows import window_sql
 from tidelog.evaluation.plan import (
     Derive,
     Fill,
@@ -52,7 +53,7 @@ from tidelog.language.program import (
     Type,
     Variable,
 )
-from tidelog.logic.clause import FixedTick, Free, Head, Offset, Rigid
+from tidelog.logic.clause import FixedTick, Free, Head, Offset, Over, Rigid
 from tidelog.logic.core import Predicate
 
 # By the variable that a time hangs on (None: the head's time): the chunk and the bits of a match.
@@ -155,10 +156,28 @@ class Writer:
     # Rules
 
     def derive(self, step: Derive) -> str:
+        if step.over is not None:
+            return self._window(step, step.over)
         return self.union(step.predicate, step.joins, None)
+
+    def _window(self, step: Derive, over: Over) -> str:
+        """Where what the join gives holds at enough of the last ticks."""
+        clip = self.clip(step.predicate)
+        if clip is None or clip.empty:
+            return self.empty(step.predicate)
+        names = columns(len(step.predicate.types))
+        if self._renames(step):
+            source = step.joins[0].operands[0].table
+        else:
+            source = f"(\n{indent(self.union(step.predicate, step.joins, None), '  ')}\n)"
+        return window_sql(names, source, over.ticks, over.least, _ends(clip))
 
     def is_copy(self, step: Derive) -> bool:
         """Whether a predicate merely renames one table, so that nothing need be stored."""
+        return step.over is None and self._renames(step)
+
+    def _renames(self, step: Derive) -> bool:
+        """Whether all its joins do is to rename one table."""
         if len(step.joins) != 1:
             return False
         (join,) = step.joins
@@ -166,7 +185,7 @@ class Writer:
         head = join.clause.head
         return (
             operand is not None
-            and operand.table not in self.unpacked  # its rows are yet to be merged
+            and operand.table not in self.unpacked | self.unmerged  # its rows are yet to be merged
             and not more
             and not join.tests
             and not join.absent

@@ -81,7 +81,10 @@ class StepRunner:
         if not step.predicate.temporal:
             self.engine.table(step.table, writer.derive(step))
             return
-        now = writer.union(step.predicate, step.joins, writer.clip(step.predicate))
+        if step.over is not None:
+            now = writer.derive(step)
+        else:
+            now = writer.union(step.predicate, step.joins, writer.clip(step.predicate))
         if step.table not in state:
             self.engine.table(step.table, now)
             return

@@ -164,8 +164,8 @@ class Clause:
     `written` is the rule of the user's file that it comes from, for people to read; clauses that
     come from none have none. One that `copies_input` hands an input on to the predicate of the same
     base: it is ours, people are not shown it, and measures do not count it. One that is `made`
-    belongs to a window or to a head that lasts, as logic/windows writes them out. Only what it says
-    takes part in equality.
+    belongs to a window or to a head that lasts, as logic/windows writes them out; `window` is what
+    its head stands for. Only what it says takes part in equality.
     """
 
     head: Head
@@ -175,6 +175,7 @@ class Clause:
     written: Rule | None = field(default=None, compare=False, repr=False)
     copies_input: bool = field(default=False, compare=False, repr=False)
     made: bool = field(default=False, compare=False, repr=False)
+    window: Premise | None = field(default=None, compare=False, repr=False)
 
     @property
     def is_fact(self) -> bool:

@@ -7,24 +7,48 @@ named variables of the atom; `_` may differ from tick to tick.
 
 Here a window is written out in clauses that double: of 2, 4, 8 .. ticks, each from two windows half
 as long. They are as good as any other clause to every analysis and engine. For a window of n ticks
-there are about log2 n of them, and K times as many steps of a count for `at least K`.
+there are about log2 n of them, and K times as many steps of a count for `at least K`. Each clause
+says what window its head is, so that a plan can do all of it in one step (`window_of`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tidelog.language.program import Term, Variable
 from tidelog.logic.clause import AT_HEAD, Clause, Head, Offset, Over, Premise, Sign
-from tidelog.logic.core import Predicate, Role
+from tidelog.logic.core import Core, Predicate, Role
 
 
-@dataclass(frozen=True)
-class _Window:
-    """At least so many of the ticks that end now; `premise` is what holds at a tick of it."""
+def window_of(core: Core, name: str) -> Premise | None:
+    """What the predicate of a window asks for, over its ticks; None for any other predicate.
 
-    predicate: Predicate
-    premise: Premise
+    Also for one whose clauses a pass has changed: then it is no more than what they say.
+    """
+    asked = _said(core, name)
+    return asked if asked is not None and _intact(core, name, asked, set()) else None
+
+
+def _said(core: Core, name: str) -> Premise | None:
+    windows = {clause.window for clause in core.clauses_for.get(name, ())}
+    return windows.pop() if len(windows) == 1 else None
+
+
+def _intact(core: Core, name: str, asked: Premise, seen: set[str]) -> bool:
+    """Whether the clauses of a window, and of those it is made from, are as they were written."""
+    if asked.over is None or asked.predicate not in core.predicates:
+        return False
+    seen.add(name)
+    ways = Windows(dict(core.predicates)).ways(replace(asked, over=None), asked.over)
+    if {clause.premises for clause in core.clauses_for[name]} != set(ways):
+        return False
+    for part in {p.predicate for way in ways for p in way} - seen - {asked.predicate}:
+        below = _said(core, part)
+        if below is None or below.predicate != asked.predicate or below.args != asked.args:
+            return False
+        if not _intact(core, part, below, seen):
+            return False
+    return True
 
 
 class Windows:
@@ -44,9 +68,9 @@ class Windows:
     def _asked(self, premise: Premise) -> Premise:
         if premise.over is None:
             return premise
-        names = dict.fromkeys(v for v in premise.variables if not v.anonymous)
-        window = self._window(premise, tuple(names), premise.over)
-        return replace(premise, predicate=window.name, args=tuple(names), over=None)
+        names = _names(premise)
+        window = self._window(premise, names, premise.over)
+        return replace(premise, predicate=window.name, args=names, over=None)
 
     def lasting(self, head: Predicate, over: Over) -> Predicate:
         """The predicate whose facts make the head hold at so many ticks, beginning with theirs."""
@@ -75,16 +99,15 @@ class Windows:
         if window.name not in self.predicates:
             self.predicates[window.name] = window
             here = replace(atom, when=AT_HEAD, sign=Sign.POSITIVE, over=None)
-            for premises in self._ways(here, names, over):
+            for premises in self.ways(here, over):
                 head = Head(window.name, names, AT_HEAD)
-                self.clauses.append(Clause(head, premises, made=True))
+                asked = replace(here, over=over)
+                self.clauses.append(Clause(head, premises, made=True, window=asked))
         return window
 
-    def _ways(
-        self, atom: Premise, names: tuple[Variable, ...], over: Over
-    ) -> list[tuple[Premise, ...]]:
+    def ways(self, atom: Premise, over: Over) -> list[tuple[Premise, ...]]:
         """The bodies of a window's clauses, over shorter windows."""
-        ticks, least = over.ticks, over.least
+        ticks, least, names = over.ticks, over.least, _names(atom)
         if ticks == 1:
             return [(atom,)]
 
@@ -104,6 +127,11 @@ class Windows:
             part(half, now, 0) + part(rest, least - now, half)
             for now in range(max(0, least - rest), min(least, half) + 1)
         ]
+
+
+def _names(atom: Premise) -> tuple[Variable, ...]:
+    """The variables that have one value for the whole stretch."""
+    return tuple(dict.fromkeys(v for v in atom.variables if not v.anonymous))
 
 
 def _constant(term: Term) -> str:
