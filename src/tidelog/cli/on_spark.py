@@ -42,6 +42,7 @@ def on_spark(
             "tout": done.tout,
             "by_query": done.answers,
             "state_bytes": done.state_bytes,
+            **log.awaited(done.waits_for, done.clock),
         }
         log.unused += done.unused[: SHOWN - len(log.unused)]
         counts = {"facts": done.facts, "late": done.late, "dead": done.dead}

@@ -4,6 +4,7 @@ tidelog.json       program, queries, inputs, time: a restart with any difference
 rigid/             the rigid facts, copied at the first start
 state/N/           packed rows that batch N added; never changed afterwards
 dead_letters/      rows that are not used, with the reason
+idle/N.json        before batch N is committed: the inputs that are silent in it
 commits/N.json     the commit point of batch N
 spark/             Spark's own
 """
@@ -18,6 +19,7 @@ import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Any
 
 from tidelog.data.sealed import sealed, unsealed
@@ -73,6 +75,8 @@ class Commit:
     answered: dict[str, int] = field(default_factory=dict)  # by query, since the first batch
     pending: int | None = None  # answers that may still come, where the stream knows them
     unused: tuple[dict[str, Any], ...] = ()  # the first rows of this batch that are not used
+    waits_for: tuple[str, ...] = ()  # the inputs that hold time back
+    quiet: int = 0  # batches so far that are not Spark's: inputs were silent, and time went on
 
     @property
     def state_bytes(self) -> int:
@@ -81,11 +85,20 @@ class Commit:
     @staticmethod
     def of(value: dict[str, Any]) -> Commit:
         known = dict(value)
-        clock = {**value["clock"], "answered": tuple(value["clock"].get("answered", ()))}
+        lists = {name: tuple(value["clock"].get(name, ())) for name in ("answered", "idle")}
+        clock = {**value["clock"], **lists}
         known["clock"] = Clock(**clock)
-        known["unused"] = tuple(value.get("unused", ()))
+        known |= {name: tuple(value.get(name, ())) for name in ("unused", "waits_for")}
         known["state"] = tuple(StatePart.of(part) for part in value["state"])
         return Commit(**known)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What the clock on the wall said before a batch: which inputs are silent."""
+
+    idle: tuple[str, ...] = ()
+    quiet: bool = False  # whether the batch is done because of that alone
 
 
 class Checkpoint:
@@ -256,6 +269,22 @@ class Checkpoint:
         self.store.write(sealed(asdict(commit)), "commits", name)
         self.last = commit
 
+    @cached_property
+    def decisions(self) -> dict[int, Decision]:
+        """Of batches that are not committed."""
+        known: dict[int, Decision] = {}
+        for entry in self.store.entries("idle"):
+            number = entry.name.removesuffix(".json")
+            if number.isdecimal():
+                where = self.store.shown("idle", entry.name)
+                value = unsealed(self.store.read("idle", entry.name), where)
+                known[int(number)] = Decision(tuple(value["idle"]), bool(value["quiet"]))
+        return known
+
+    def decide(self, number: int, decision: Decision) -> None:
+        self.store.write(sealed(asdict(decision)), "idle", f"{number}.json")
+        self.decisions[number] = decision
+
     def sweep(self, *kept: Commit | None) -> None:
         """Delete the state files that none of some commits names, and commits of long ago."""
         commits = [commit for commit in kept if commit is not None]
@@ -263,7 +292,11 @@ class Checkpoint:
         for entry in self.store.entries("state"):
             if entry.name not in folders:
                 self.store.delete("state", entry.name)
-        oldest = max(commit.batch for commit in commits) - COMMITS
+        latest = max(commit.batch for commit in commits)
+        for number in [number for number in self.decisions if number <= latest]:
+            self.store.delete("idle", f"{number}.json")
+            del self.decisions[number]
+        oldest = latest - COMMITS
         if oldest >= 0:
             self.store.delete("commits", f"{oldest}.json")
 

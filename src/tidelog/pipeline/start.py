@@ -26,6 +26,7 @@ from tidelog.pipeline.plan import OfflineWork, OnlineWork, PipelinePlan
 from tidelog.pipeline.state import StateFiles
 from tidelog.pipeline.store import Store
 from tidelog.streaming.clock import Span, Turn
+from tidelog.streaming.silence import Silence
 from tidelog.streaming.sinks.sink import Sink
 
 AnyPipeline: TypeAlias = Pipeline[Span] | Pipeline[Turn]
@@ -114,7 +115,8 @@ def start(
     count = partitions or spark.sparkContext.defaultParallelism
     inputs = Inputs(plan.inputs, plan.options.ticks)
     state = StateFiles(point.store, plan.rows)
-    rest = (inputs, state, point, sink, _constant(plan, given), told, count, finite)
+    silence = Silence(plan.options.silence_limits(plan.pace.held))
+    rest = (inputs, state, point, sink, _constant(plan, given), told, count, silence, finite)
     match plan.work:
         case OfflineWork() as work:
             sent = {n: table for n, table in given.rigid.items() if n in work.layout.rigid}

@@ -3,7 +3,8 @@
 A row is `tag, <slots>, t, problem, file, came`: the input's number, its arguments in slots of their
 type, the tick, and why the row is not a fact, if it is not. Rows that may not be used, because of
 that or because of their time, have in `came` what they were before anything was read from them, as
-JSON: an object, or a text where not even that could be read.
+JSON: an object, or a text where not even that could be read. A heartbeat, which says that all facts
+before its tick have arrived, is a row with a tag of its own (`Inputs.beat`).
 """
 
 from __future__ import annotations
@@ -28,7 +29,14 @@ from tidelog.data.packed import slots_of
 from tidelog.data.readers import parquet
 from tidelog.data.readers.csv import facts_of_texts, read_header, read_texts, rows_as_json
 from tidelog.data.readers.files import format_of, named_in_unicode
-from tidelog.data.readers.json import line_as_json, parse_line, predicate_of, typed_values
+from tidelog.data.readers.json import (
+    is_heartbeat,
+    line_as_json,
+    parse_line,
+    predicate_of,
+    tick_value,
+    typed_values,
+)
 from tidelog.data.readers.places import FactsPath, is_hidden, is_input
 from tidelog.data.readers.rules import read_rules
 from tidelog.data.schema import Schema, positions, schemas
@@ -53,6 +61,8 @@ _PLAIN_FILES = {
 NO_PATTERNS = {"__globPaths__": "false"}
 
 
+# Tags up to this one are of heartbeats.
+BEAT = -2
 # How timestamps are written in JSON and CSV.
 STAMPS = "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]XXX"
 
@@ -83,6 +93,10 @@ class Inputs:
 
     def tag(self, name: str) -> int:
         return self.names.index(name)
+
+    def beat(self, name: str | None) -> int:
+        """The tag of a heartbeat: of one input, or of all."""
+        return BEAT if name is None else BEAT - 1 - self.tag(name)
 
     def slots(self, name: str) -> list[str]:
         """The column that holds each argument of an input."""
@@ -280,8 +294,12 @@ class _Lines:
         row: dict[str, Any] = {"tag": -1 if named is None else inputs.tag(named), "file": file}
         try:
             record = parse_line(text)
-            if list(record) == [TIME_COLUMN]:
-                return None  # all before has arrived: files say so by ending
+            if is_heartbeat(record, None if named is None else inputs.schemas[named]):
+                tick = tick_value(record[TIME_COLUMN], TIME_COLUMN, inputs.ticks)
+                row |= {"tag": inputs.beat(named), "t": tick}
+                if not limits.first <= tick <= limits.last:
+                    row["came"] = line_as_json(text)
+                return row
             name = predicate_of(record, named)
             if name in self.others:
                 return None
