@@ -13,9 +13,17 @@ from html import escape
 from typing import Any
 
 import pyarrow as pa
-from py4j.protocol import Py4JJavaError
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
+
+try:
+    from py4j.protocol import Py4JJavaError
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+except ImportError as error:
+    raise ImportError(
+        f"tidelog.spark needs Spark, and {error.name} is missing: pip install 'tidelog[spark]'"
+        " brings it",
+        name=error.name,
+    ) from None
 
 from tidelog.analysis.definitive import Pending
 from tidelog.analysis.passes import passes
@@ -41,8 +49,8 @@ from tidelog.streaming.sinks.functions import FunctionSink, MemorySink
 from tidelog.streaming.sinks.sink import Sink
 from tidelog.streaming.stream import warn_growing, warn_overtaken
 
-# Seconds between two looks at silent inputs, at least.
-SILENCE = 0.1
+# Seconds between two looks at silent inputs.
+SILENCE = 0.25
 
 __all__ = ["Commit", "Refused", "Running", "query", "session", "stream"]
 
@@ -133,9 +141,10 @@ def stream(
             partitions=partitions,
             memory=memory,
             finite=files_per_batch is None and _is_finite(trigger),
+            ends=_is_finite(trigger),
         )
     running = Running(pipeline, source, arriving, trigger, temporary, published)
-    if pipeline.silence.limits and not _is_finite(trigger):
+    if pipeline.silence.limits:
         running.listen()
     return running
 
@@ -271,9 +280,8 @@ class Running:
         self._listener.start()
 
     def _listen(self) -> None:
-        silence = self._pipeline.silence
         try:
-            while not self._hushed.wait(max(silence.next(silence.silent()) or 0, SILENCE)):
+            while not self._hushed.wait(SILENCE):
                 with self._one_at_a_time:
                     if self._pipeline.is_held_up and self.query.isActive:
                         self._pipeline.quiet()

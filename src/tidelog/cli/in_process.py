@@ -199,7 +199,7 @@ class _InProcess:
             "history": step.history,
         }
         if self.task.facts == "-":
-            clock = replace(self.lines.clock, closed=self.stream.closed)
+            clock = replace(self.lines.clock, tin=step.tin, closed=self.stream.closed)
             now |= self.log.awaited(self.lines.pace.waits_for(clock), clock)
         count = sum(table.num_rows for table in answers.values())
         self.log.batch(now, facts=size - late, late=late, dead=unused - late, answers=count)

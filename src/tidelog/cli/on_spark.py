@@ -13,7 +13,7 @@ from tidelog.cli.common import FactPaths
 from tidelog.cli.running import RunLog, StreamTask, starting
 from tidelog.data.letters import SHOWN
 from tidelog.data.readers.places import paths_of
-from tidelog.errors import DataError
+from tidelog.errors import NoSpark
 from tidelog.language.program import Program
 
 if TYPE_CHECKING:
@@ -119,10 +119,7 @@ def started(master: str, show: Callable[[str], None]) -> SparkSession:
 
         from tidelog.spark import session
     except ImportError as error:
-        raise DataError(
-            f"Spark is not installed ({error.name} is missing): install pyspark,"
-            " or use --engine duckdb"
-        ) from None
+        raise NoSpark(error.name, "use --engine duckdb") from None
     show("starting Spark")
     spark = session(master)
     # A server of PySpark's would print a traceback if Spark's process were killed, and so would

@@ -79,8 +79,10 @@ class RunLog:
         ticks = {**clock.told, **clock.seen}
         ticks |= {name: max(tick, ticks[name]) for name, tick in clock.told.items()}
         last = max((ticks[name] for name in waits_for if name in ticks), default=-math.inf)
-        is_behind = any(tick > last for name, tick in ticks.items() if name not in waits_for)
-        self.blamed = waits_for if is_behind else ()
+        others = [tick for name, tick in ticks.items() if name not in waits_for]
+        furthest = max(others, default=-math.inf)
+        is_open = clock.tin is None or clock.tin < furthest  # at its end an input is all there
+        self.blamed = waits_for if is_open and furthest > last else ()
         return {"waits_for": list(waits_for), "idle": list(clock.idle)}
 
     def time(self, tick: int | None) -> str:

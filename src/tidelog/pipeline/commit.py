@@ -11,7 +11,6 @@ spark/             Spark's own
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import time
@@ -20,13 +19,17 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from tidelog.data.locks import owner_of, take_lock
 from tidelog.data.sealed import sealed, unsealed
 from tidelog.errors import Refused
 from tidelog.evaluation.spark.failures import SPARK_ERRORS
 from tidelog.pipeline.store import Store
 from tidelog.streaming.clock import Clock
+
+if TYPE_CHECKING:
+    from filelock import FileLock
 
 FORMAT = 2
 COMMITS = 100  # so many are kept, for people to look at
@@ -108,7 +111,7 @@ class Checkpoint:
         self.store = store
         self.id = ""
         self.last: Commit | None = None
-        self._lock: int | None = None  # a file that is locked while it is open
+        self._lock: FileLock | None = None
         self._held: Any = None  # one that Spark's process has locked
         self._made: tuple[str, ...] = ()  # what there was not before
         self._renewed = False  # started with other times before, without a single commit
@@ -162,22 +165,16 @@ class Checkpoint:
             paths = (*(os.path.join(folder, name) for name in ("lock", SPARKS_LOCK)), folder)
             made = tuple(path for path in paths if not os.path.exists(path))
             os.makedirs(folder, exist_ok=True)
-            lock = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_CREAT, 0o644)
+            lock = take_lock(paths[0])
         except OSError as error:
             said = error.strerror or error
             raise Refused(f"{folder} cannot be a checkpoint: {said}; name another folder") from None
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            owner = os.read(lock, 100).decode(errors="replace").strip()
-            os.close(lock)
+        if lock is None:
             raise Refused(
-                f"{folder} is in use by process {owner or 'unknown'}:"
+                f"{folder} is in use by process {owner_of(paths[0]) or 'unknown'}:"
                 " stop that one first, or name another checkpoint"
-            ) from None
+            )
         self._made = made
-        os.ftruncate(lock, 0)
-        os.write(lock, f"{os.getpid()}\n".encode())
         self._lock = lock
         self._held = self._hold()
 
@@ -203,8 +200,9 @@ class Checkpoint:
             self._held = None
         if not self.id:
             for path in filter(os.path.exists, self._made):
-                os.rmdir(path) if os.path.isdir(path) else os.unlink(path)
-        os.close(self._lock)
+                with suppress(PermissionError):  # Windows keeps what is open
+                    os.rmdir(path) if os.path.isdir(path) else os.unlink(path)
+        self._lock.release()
         self._lock = None
 
     def _recognise(self, identity: dict[str, Any]) -> bool:

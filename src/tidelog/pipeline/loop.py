@@ -54,6 +54,7 @@ class Pipeline(Generic[S]):
     partitions: int
     silence: Silence
     finite: bool = False  # all input is there from the start, and comes in one batch
+    _listening: bool = False  # whether silence counts: a batch was done
 
     def of_spark(self, rows: DataFrame, number: int) -> None:
         """Do a batch of Spark's; those that silence brought about are counted besides."""
@@ -114,7 +115,9 @@ class Pipeline(Generic[S]):
         commit = replace(commit, quiet=commit.quiet + quiet)
         self.checkpoint.write(commit)
         self.checkpoint.sweep(commit, last)
-        self.silence.hear(arrived.heard)
+        # The first batch may bring what has waited for long, of some inputs before others.
+        self.silence.hear(arrived.heard if self._listening else self.silence.limits)
+        self._listening = True
         if self.sink.reads_back:
             self.checkpoint.store.delete("answers", str(number))
         self.told(commit)

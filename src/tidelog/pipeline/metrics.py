@@ -20,7 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tidelog.evaluation.spark.shipping import version
 from tidelog.pipeline.commit import Commit
-from tidelog.pipeline.publishing import Metric, Publisher, exposition
+from tidelog.pipeline.publishing import Metric, Publisher
 from tidelog.pipeline.start import AnyPipeline
 
 
@@ -83,7 +83,7 @@ class Board:
     def _publish(self) -> None:
         with self._lock:
             if not self.closed:
-                self.publisher.publish(exposition(self._metrics()))
+                self.publisher.publish(tuple(self._metrics()))
 
     def _metrics(self) -> Iterator[Metric]:
         of = {"stream": self.id}
