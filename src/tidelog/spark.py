@@ -34,6 +34,7 @@ from tidelog.errors import DataError, Refused, first_line
 from tidelog.evaluation.engine import Moment, Question, as_tick
 from tidelog.evaluation.spark.failures import SPARK_ERRORS, clear
 from tidelog.evaluation.spark.given import Given
+from tidelog.evaluation.spark.kafka import is_messages, topics_by_input
 from tidelog.evaluation.spark.query import answer_frame
 from tidelog.evaluation.spark.session import session
 from tidelog.language.program import Program
@@ -81,8 +82,12 @@ def stream(
     trigger: Mapping[str, Any] | None = None,
     told: Callable[[Commit], None] = lambda _: None,
     metrics: str | int | os.PathLike[str] | None = None,
+    kafka: Mapping[str, str] | None = None,
 ) -> Running:
     """Run the rules over streaming DataFrames, one for each temporal input, or a folder of facts.
+
+    A DataFrame holds facts, or messages as Spark's connector for Kafka reads them. Instead of a
+    folder there may be topics, `kafka://HOST:PORT/TOPIC`; `kafka` are their options.
 
     `rigid` are facts without time, as DataFrames, rows or a folder; they are copied at the first
     start. The sink is `parquet:DIR`, `csv:DIR`, `json:DIR`, `jsonl:FILE`, `console`, `memory` or a
@@ -108,7 +113,8 @@ def stream(
         timestamps=timestamps,
     )
     asked = expect_queries(program, queries)
-    frames, paths = streams_of(inputs)
+    frames, paths, topics = streams_of(inputs)
+    topics = tuple(topics_by_input(topics, program))
     if rigid is None and paths:
         known = schemas(program)
         rigid = (
@@ -116,7 +122,8 @@ def stream(
             if isinstance(inputs, Mapping)
             else [str(path) for path in paths]
         )
-    given = Given.of(program, asked, frames, paths, rigid)
+    facts = {name: frame for name, frame in frames.items() if not is_messages(frame)}
+    given = Given.of(program, asked, facts, paths, rigid)
     temporary = _temporary() if checkpoint is None else None
     point = Checkpoint(Store(spark, str(checkpoint) if temporary is None else temporary.name))
     plan = pipeline_plan(
@@ -127,7 +134,7 @@ def stream(
         settled=point.identity(),
     )
     _warn(plan)
-    source = source_of(spark, plan, frames, paths, files_per_batch, point.seen())
+    source = source_of(spark, plan, frames, paths, files_per_batch, point.seen(), topics, kafka)
     arriving, target = source.stream(), _sink(spark, sink)
     published = None if metrics is None else publisher(metrics)
     with _closed_on_error(published):
@@ -140,8 +147,9 @@ def stream(
             told,
             partitions=partitions,
             memory=memory,
-            finite=files_per_batch is None and _is_finite(trigger),
+            finite=not topics and files_per_batch is None and _is_finite(trigger),
             ends=_is_finite(trigger),
+            topics=topics,
         )
     running = Running(pipeline, source, arriving, trigger, temporary, published)
     if pipeline.silence.limits:

@@ -17,6 +17,7 @@ from tidelog.language.program import (
     Atom,
     Comparison,
     Constant,
+    Interval,
     Literal,
     Negated,
     Program,
@@ -137,6 +138,8 @@ class _Translation:
                     return [str(tick)]
                 case TimeOffset(name, offset):
                     return [f"{variable(name.name)}{offset:+d}"]
+                case Interval():
+                    raise AssertionError("intervals are unfolded first")
 
         def argument(t: Term) -> str:
             # Clingo reads `not p(_)` as we do: no fact at all.

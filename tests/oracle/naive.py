@@ -19,6 +19,7 @@ from tidelog.language.program import (
     Atom,
     Comparison,
     Constant,
+    Interval,
     Operator,
     Program,
     Rule,
@@ -165,6 +166,8 @@ def _terms(atom: Atom) -> tuple[_Term, ...]:
             return (*atom.args, Constant.of(tick))
         case TimeOffset(variable, offset):
             return (*atom.args, _Shifted(variable.name, offset))
+        case Interval():
+            raise AssertionError("intervals are unfolded first")
 
 
 def _value(term: _Term, binding: Binding) -> Value:

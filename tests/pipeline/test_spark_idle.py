@@ -52,7 +52,7 @@ def started(spark: SparkSession, folder: Path, **options: Any) -> Running:
 
 
 def wait(running: Running, until: Callable[[Commit], bool]) -> Commit:
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300
     while True:
         commit = running.committed
         if commit is not None and until(commit):

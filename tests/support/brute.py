@@ -208,6 +208,7 @@ def _when(atom: Atom, rule: Rule, time: int | None) -> int | None:
     if atom.time is None:
         return None
     assert isinstance(rule.head.time, TimeOffset)
+    assert isinstance(atom.time, TimeOffset)
     assert time is not None
     return time - rule.head.time.offset + atom.time.offset
 

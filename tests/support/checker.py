@@ -5,7 +5,16 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from tidelog.language.program import Atom, Constant, Program, Rule, TimeOffset, TimePoint, Value
+from tidelog.language.program import (
+    Atom,
+    Constant,
+    Interval,
+    Program,
+    Rule,
+    TimeOffset,
+    TimePoint,
+    Value,
+)
 
 COMPARE = {
     "=": operator.eq,
@@ -51,6 +60,8 @@ def unify(atom: Atom, fact: Fact, binding: dict[str, Any]) -> bool:
                 return False
             base = time - offset
             return bool(binding.setdefault(f"time {variable.name}", base) == base)
+        case Interval():
+            raise AssertionError("intervals are unfolded first")
 
 
 def applies(rule: Rule, head: Fact, premises: list[Fact]) -> dict[str, Any] | None:

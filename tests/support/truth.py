@@ -25,6 +25,7 @@ from typing import NamedTuple, TypeAlias
 from tidelog.language.program import (
     Atom,
     Constant,
+    Interval,
     Program,
     Rule,
     Term,
@@ -281,6 +282,8 @@ def _time(atom: Atom, binding: Binding) -> int | None:
         case TimeOffset(variable_, offset):
             known = binding.get(f"@{variable_.name}")
             return None if known is None else int(known) + offset
+        case Interval():
+            raise AssertionError("intervals are unfolded first")
 
 
 def _fits(term: Term, value: Value, binding: Binding) -> bool:

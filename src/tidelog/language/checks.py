@@ -32,6 +32,8 @@ from tidelog.language.program import (
     TimeOffset,
     Variable,
     atom_of,
+    ends,
+    time_variable_of,
 )
 from tidelog.language.reach import check_reach
 from tidelog.language.strata import check_strata
@@ -293,9 +295,10 @@ class _Uses:
             for variable in here:
                 uses.objects.setdefault(variable.name, variable)
             atom = atom_of(literal)
-            if atom is not None and isinstance(atom.time, TimeOffset):
-                uses.times.setdefault(atom.time.variable.name, atom.time)
-                here.append(atom.time.variable)
+            for end in ends(atom.time if atom is not None else None):
+                if isinstance(end, TimeOffset):
+                    uses.times.setdefault(end.variable.name, end)
+                    here.append(end.variable)
             if isinstance(literal, Atom) and literal is not rule.head:
                 uses.bound.update(variable.name for variable in here)
             uses.order += here
@@ -349,8 +352,9 @@ def _times_as_objects(uses: _Uses) -> Iterator[Diagnostic]:
 
 def _unsafe_head(rule: Rule, uses: _Uses) -> Iterator[tuple[Diagnostic, Variable]]:
     head = [*rule.head.variables]
-    if isinstance(rule.head.time, TimeOffset):
-        head.append(rule.head.time.variable)
+    time = time_variable_of(rule.head.time)
+    if time is not None:
+        head.append(time)
     for variable in head:
         if variable.name not in uses.bound:
             what = ": a fact has no variables" if not rule.body else ""
@@ -395,18 +399,18 @@ def _unsafe_negations(rule: Rule, uses: _Uses) -> Iterator[tuple[Diagnostic, Var
                     ),
                     variable,
                 )
-        time = atom.time
-        if isinstance(time, TimeOffset) and time.variable.name not in uses.bound:
-            name = print_term(time.variable)
+        time = time_variable_of(atom.time)
+        if time is not None and time.name not in uses.bound:
+            name = print_term(time)
             yield (
                 Diagnostic(
                     Code.UNSAFE_NEGATION,
                     f"the time `{name}` stands under `not` only, so that it has no value",
-                    time.origin,
+                    time.origin if atom.time is None else atom.time.origin,
                     hint="say from when on, as in `Beat(X) @ T-10, not Beat(X) @ T`, or declare"
                     f" `clock Tick.` and add `Tick @ {name}`",
                 ),
-                time.variable,
+                time,
             )
 
 
@@ -443,7 +447,7 @@ def _bind(variable: Variable) -> str:
 
 
 def _fact_hint(variable: Variable, head: Atom) -> str:
-    if isinstance(head.time, TimeOffset) and head.time.variable is variable:
+    if time_variable_of(head.time) is variable:
         return "a fact holds at a time point such as `@ 0`"
     return "constants start with a lower-case letter or are quoted"
 

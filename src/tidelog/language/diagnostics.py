@@ -32,6 +32,7 @@ class Code(Enum):
     UNSAFE_COMPARISON = ("E102", "unsafe comparison variable")
     TIME_AS_OBJECT = ("E103", "variable used for time and for objects")
     UNSAFE_NEGATION = ("E104", "variable only under `not`")
+    INTERVAL = ("E105", "interval that says nothing")
     ARITY = ("E201", "arity clash")
     SORT = ("E202", "temporal and rigid")
     TYPE = ("E203", "type clash")

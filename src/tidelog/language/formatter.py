@@ -12,7 +12,7 @@ from tidelog.language.tokens import Kind, Token, tokenize
 
 WIDTH = 100
 _INDENT = "    "
-_TIGHT_BEFORE = {",", ")", ".", ":"}
+_TIGHT_BEFORE = {",", ")", "]", ".", ":"}
 _OPERATORS = {"=", "==", "!=", "<", "<=", ">", ">="}
 
 
@@ -92,7 +92,7 @@ def _broken(tokens: list[Token], source: Source) -> list[str]:
             else:
                 line += _gap(before, token) + token.text
             before = token
-            depth += (token.text == "(") - (token.text == ")") if token.kind is Kind.SYMBOL else 0
+            depth += (token.text in "([") - (token.text in ")]") if token.kind is Kind.SYMBOL else 0
             if token.kind is Kind.SYMBOL and depth == 0 and token.text in (":-", ","):
                 lines.append(line)
                 line, before = "", None
@@ -108,7 +108,7 @@ def _gap(before: Token | None, token: Token) -> str:
         return ""
     symbol = token.text if token.kind is Kind.SYMBOL else ""
     last = before.text if before.kind is Kind.SYMBOL else ""
-    if symbol in _TIGHT_BEFORE or last in ("(", "+", "-"):
+    if symbol in _TIGHT_BEFORE or last in ("(", "[", "+", "-"):
         return ""
     if symbol == "(" or (symbol in ("+", "-") and before.kind is Kind.NAME):
         return ""

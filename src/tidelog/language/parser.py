@@ -6,9 +6,10 @@ where a new statement usually starts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidelog.language.diagnostics import Code, Diagnostic, Note, Source
+from tidelog.language.printer import print_time
 from tidelog.language.program import (
     INT_MAX,
     INT_MIN,
@@ -19,6 +20,8 @@ from tidelog.language.program import (
     Comparison,
     Constant,
     Input,
+    Instant,
+    Interval,
     Literal,
     Negated,
     Operator,
@@ -26,6 +29,7 @@ from tidelog.language.program import (
     Output,
     Outputs,
     Program,
+    Quantifier,
     Rule,
     Statement,
     Term,
@@ -34,6 +38,7 @@ from tidelog.language.program import (
     TimePoint,
     Type,
     Variable,
+    time_variable_of,
 )
 from tidelog.language.tokens import Kind, Token, habit, is_variable_name, shorten, tokenize, unquote
 
@@ -291,6 +296,8 @@ class _Parser:
             hint = "a head says what holds; `not` stands in bodies"
             raise self.unexpected("a rule, a fact or a declaration", hint)
         head = self.atom("a rule, a fact or a declaration")
+        if isinstance(head.time, Interval):
+            self.ordered(head.time)
         body: list[Literal] = []
         if self.take(":-"):
             body.append(self.literal())
@@ -311,7 +318,7 @@ class _Parser:
         ):
             if self.token.text == "not" and nxt.kind in _AFTER_NOT:
                 return self.negated()
-            return self.atom("an atom or a comparison")
+            return self.asked("an atom or a comparison")
         left = self.term("an atom or a comparison")
         if not (self.token.kind is Kind.SYMBOL and self.token.text in _OPERATORS):
             raise self.unexpected("a comparison such as `<=`")
@@ -327,7 +334,64 @@ class _Parser:
         if nxt.kind is Kind.SYMBOL and nxt.text in _OPERATORS:
             hint = "a comparison is negated by its operator: `!=` for `=`, `>=` for `<`"
             raise self.unexpected("an atom after `not`", hint)
-        return Negated(self.atom("an atom after `not`"), self.origin(start))
+        return Negated(self.asked("an atom after `not`"), self.origin(start))
+
+    def asked(self, wanted: str) -> Atom:
+        """An atom of a body: at a tick, or after a quantifier over an interval."""
+        start, words = self.token.start, self.source.origin(self.token.start, self.token.end)
+        quantifier, least = self.quantifier()
+        atom = self.atom("an atom" if quantifier else wanted)
+        time = atom.time
+        if not isinstance(time, Interval):
+            if quantifier is not None:
+                message = f"`{quantifier}` asks about an interval, and `{atom.predicate}` has none"
+                hint = "write the ticks that are meant, as in `@ [T-4, T]`"
+                self.report(Code.INTERVAL, message, words, hint)
+            return atom
+        if quantifier is None:
+            message = "at how many ticks of this interval must it hold?"
+            hint = f"write `some {atom.predicate}`, `always {atom.predicate}` or `at least 2 ..`"
+            self.report(Code.INTERVAL, message, time.origin, hint)
+        elif self.ordered(time) and quantifier is Quantifier.AT_LEAST:
+            self.within_reach(least, time.ticks, self.origin(start))
+        asked = replace(time, quantifier=quantifier, least=least)
+        return replace(atom, time=asked, origin=self.origin(start))
+
+    def within_reach(self, least: int, ticks: int, origin: Origin) -> None:
+        if not 1 <= least <= ticks:
+            how = "always" if least < 1 else "never"
+            message = f"at least {least} of {ticks} ticks is {how} true"
+            hint = f"the interval has {ticks} ticks: ask for 1 to {ticks} of them"
+            self.report(Code.INTERVAL, message, origin, hint)
+
+    def quantifier(self) -> tuple[Quantifier | None, int]:
+        """`some`, `always` or `at least 3`, if one stands here; they are words of this place only,
+        where a name follows.
+        """
+        nxt = self.peek()
+        if self.token.text in ("some", "always") and nxt.kind is Kind.NAME:
+            return Quantifier(self.advance().text), 0
+        if self.token.text == "at" and nxt.text == "least" and nxt.kind is Kind.NAME:
+            self.advance()
+            self.advance()
+            if self.token.kind is not Kind.INT:
+                raise self.unexpected("a number of ticks", "as in `at least 3 Trip(X) @ [T-59, T]`")
+            return Quantifier.AT_LEAST, self.tick()
+        return None, 0
+
+    def ordered(self, interval: Interval) -> bool:
+        """Whether an interval has its ends on one variable, and the earlier one first."""
+        low, high = interval.low, interval.high
+        if time_variable_of(low) != time_variable_of(high):
+            message = "the ends of an interval are told from one time"
+            hint = "write both with the same variable, as in `[T-4, T]`, or both as whole numbers"
+        elif interval.ticks < 1:
+            message = "this interval ends before it begins"
+            hint = f"the earlier end comes first: `[{print_time(high)}, {print_time(low)}]`"
+        else:
+            return True
+        self.report(Code.INTERVAL, message, interval.origin, hint)
+        return False
 
     def atom(self, wanted: str) -> Atom:
         if self.token.kind is not Kind.NAME:
@@ -347,6 +411,16 @@ class _Parser:
         return Atom(token.text, tuple(args), time, self.origin(token.start))
 
     def time(self) -> Time:
+        start = self.token.start
+        if not self.take("["):
+            return self.instant()
+        low = self.instant()
+        self.expect(",", "`,` and the end of the interval", "an interval is written `[T-4, T]`")
+        high = self.instant()
+        self.expect("]", "`]`", "both ends belong to an interval: `[T-4, T]`")
+        return Interval(low, high, origin=self.origin(start))
+
+    def instant(self) -> Instant:
         token = self.token
         wanted = "a time: `T`, `T+1`, `T-1` or a whole number"
         if token.kind is Kind.NAME:

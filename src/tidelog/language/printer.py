@@ -10,14 +10,17 @@ from tidelog.language.program import (
     Comparison,
     Constant,
     Input,
+    Interval,
     Literal,
     Negated,
     Outputs,
     Program,
+    Quantifier,
     Rule,
     Statement,
     Term,
     Time,
+    TimeOffset,
     TimePoint,
     Type,
     Value,
@@ -68,7 +71,9 @@ def print_literal(literal: Literal) -> str:
     match literal:
         case Atom():
             time = "" if literal.time is None else f" @ {print_time(literal.time)}"
-            return f"{literal.predicate}{_args(', '.join(map(print_term, literal.args)))}{time}"
+            words = quantifier(literal.time)
+            args = _args(", ".join(map(print_term, literal.args)))
+            return f"{words}{literal.predicate}{args}{time}"
         case Negated():
             return f"not {print_literal(literal.atom)}"
         case Comparison():
@@ -104,11 +109,30 @@ def print_value(value: Value) -> str:
             return value if bare and value not in ("true", "false") else quote(value)
 
 
+def quantifier(time: Time | None) -> str:
+    """The words before an atom that is asked for over an interval: `some `, `at least 3 `."""
+    if not isinstance(time, Interval) or time.quantifier is None:
+        return ""
+    least = f" {time.least}" if time.quantifier is Quantifier.AT_LEAST else ""
+    return f"{time.quantifier}{least} "
+
+
 def print_time(time: Time) -> str:
-    if isinstance(time, TimePoint):
-        return str(time.tick)
-    name = print_term(time.variable)
-    return f"{name}{time.offset:+d}" if time.offset else name
+    """
+    >>> at = Variable("T")
+    >>> print_time(Interval(TimeOffset(at, -4), TimeOffset(at)))
+    '[T-4, T]'
+    """
+    match time:
+        case TimePoint(tick):
+            return str(tick)
+        case TimeOffset(variable, offset):
+            name = print_term(variable)
+            return f"{name}{offset:+d}" if offset else name
+        case Interval(low, high):
+            return f"[{print_time(low)}, {print_time(high)}]"
+        case _:
+            assert_never(time)
 
 
 def _column(name: str) -> str:

@@ -13,6 +13,7 @@ from tidelog.language.program import (
     Atom,
     Comparison,
     Constant,
+    Interval,
     Literal,
     Negated,
     Rule,
@@ -20,6 +21,7 @@ from tidelog.language.program import (
     Time,
     TimeOffset,
     Variable,
+    ends,
 )
 from tidelog.language.reach import reach_of
 from tidelog.language.strata import Use, uses
@@ -88,13 +90,15 @@ def canonical(rule: Rule) -> object:
             shift.setdefault(t.variable.name, t.offset)
             name = names.setdefault(t.variable.name, len(names))
             return (name, t.offset - shift[t.variable.name])
+        if isinstance(t, Interval):
+            return (time(t.low, shift), time(t.high, shift), t.quantifier and t.fewest)
         return t
 
     def shape(literal: Literal) -> tuple[str, str, int, tuple[str, ...]]:
         if isinstance(literal, Comparison):
             return ("~", literal.operator, 0, ())
         atom = literal.atom if isinstance(literal, Negated) else literal
-        offset = atom.time.offset if isinstance(atom.time, TimeOffset) else 0
+        offset = next((e.offset for e in ends(atom.time) if isinstance(e, TimeOffset)), 0)
         constants = tuple(repr(t) if isinstance(t, Constant) else "" for t in atom.args)
         return ("not" if atom is not literal else "", atom.predicate, offset, constants)
 

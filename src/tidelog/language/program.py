@@ -111,7 +111,79 @@ class TimeOffset:
     origin: Origin = field(default=NOWHERE, compare=False, repr=False)
 
 
-Time: TypeAlias = TimePoint | TimeOffset
+Instant: TypeAlias = TimePoint | TimeOffset
+
+
+class Quantifier(StrEnum):
+    """At how many ticks of an interval an atom must hold."""
+
+    SOME = "some"
+    ALWAYS = "always"
+    AT_LEAST = "at least"
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Every tick from `low` to `high`: `[T-4, T]`, both ends on one variable or both fixed.
+
+    In a body a quantifier says at how many of them the atom holds, `least` being the number after
+    `at least`. A head has none: it holds at each of them.
+    """
+
+    low: Instant
+    high: Instant
+    quantifier: Quantifier | None = None
+    least: int = 0
+    origin: Origin = field(default=NOWHERE, compare=False, repr=False)
+
+    @property
+    def ticks(self) -> int:
+        """How many ticks it has.
+
+        >>> Interval(TimePoint(3), TimePoint(5)).ticks
+        3
+        """
+        return ticks_of(self.high) - ticks_of(self.low) + 1
+
+    @property
+    def fewest(self) -> int:
+        """At how many ticks of it the atom must hold."""
+        match self.quantifier:
+            case Quantifier.SOME:
+                return 1
+            case Quantifier.ALWAYS | None:
+                return self.ticks
+            case Quantifier.AT_LEAST:
+                return self.least
+            case _:
+                assert_never(self.quantifier)
+
+
+def ticks_of(instant: Instant) -> int:
+    """The tick, or the ticks after the variable."""
+    return instant.tick if isinstance(instant, TimePoint) else instant.offset
+
+
+Time: TypeAlias = Instant | Interval
+
+
+def ends(time: Time | None) -> tuple[Instant, ...]:
+    """The ticks that a time names: one, the two ends of an interval, or none."""
+    match time:
+        case Interval(low, high):
+            return (low, high)
+        case TimePoint() | TimeOffset():
+            return (time,)
+        case None:
+            return ()
+        case _:
+            assert_never(time)
+
+
+def time_variable_of(time: Time | None) -> Variable | None:
+    """The variable that a time hangs on."""
+    offsets = (end for end in ends(time) if isinstance(end, TimeOffset))
+    return next((end.variable for end in offsets), None)
 
 
 @dataclass(frozen=True, slots=True)

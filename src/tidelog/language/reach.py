@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tidelog.language.diagnostics import Code, Diagnostic
 from tidelog.language.graph import components
-from tidelog.language.program import REACH_MAX, Atom, Program, Rule, Time, TimeOffset
+from tidelog.language.program import REACH_MAX, Atom, Program, Rule, TimeOffset, ends
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,13 @@ def reach_of(rule: Rule) -> int:
 
 def _steps(rule: Rule) -> Iterator[_Step]:
     """The atoms of a rule, each from the head; those at another time from the first of these."""
-    first: dict[object, Time | None] = {}
+    first: dict[object, int] = {}
     for atom in (rule.head, *rule.atoms):
-        if isinstance(atom.time, TimeOffset):
-            start = first.setdefault(atom.time.variable, atom.time)
-            assert isinstance(start, TimeOffset)
-            if atom is not rule.head:
-                yield _Step(rule.head.predicate, atom, atom.time.offset - start.offset)
+        for end in ends(atom.time):
+            if isinstance(end, TimeOffset):
+                start = first.setdefault(end.variable, end.offset)
+                if end.offset != start or atom is not rule.head:
+                    yield _Step(rule.head.predicate, atom, end.offset - start)
 
 
 def _reach(steps: list[_Step]) -> dict[str, int]:

@@ -14,7 +14,16 @@ from dataclasses import dataclass
 from tidelog.language.diagnostics import Code, Diagnostic, Note
 from tidelog.language.graph import Arc, components, longest
 from tidelog.language.printer import print_time
-from tidelog.language.program import Atom, Negated, Rule, Time, TimeOffset, atom_of
+from tidelog.language.program import (
+    Atom,
+    Negated,
+    Rule,
+    Time,
+    atom_of,
+    ends,
+    ticks_of,
+    time_variable_of,
+)
 
 _EVERY_WAY = "a cycle through `not` must look strictly back, as in `not P @ T-1`"
 
@@ -60,9 +69,10 @@ def uses(rule: Rule) -> Iterator[Use]:
 
 
 def _offset(head: Time | None, body: Time | None) -> int | None:
-    if not isinstance(head, TimeOffset) or not isinstance(body, TimeOffset):
+    """How far a body may lie from the head; of intervals the earliest head and the last tick."""
+    if time_variable_of(head) is None or time_variable_of(head) != time_variable_of(body):
         return None
-    return body.offset - head.offset if head.variable == body.variable else None
+    return ticks_of(ends(body)[-1]) - ticks_of(ends(head)[0])
 
 
 def _component(names: list[str], uses: list[Use]) -> Iterator[Diagnostic]:
@@ -125,7 +135,7 @@ def _way(uses: list[Use], start: str, goal: str) -> list[Use]:
 def _finding(cycle: list[Use], hint: str) -> Diagnostic:
     at: int | None = 0
     first = cycle[0].rule.head
-    told = first.predicate + (" @ T" if isinstance(first.time, TimeOffset) else "")
+    told = first.predicate + (" @ T" if time_variable_of(first.time) else "")
     for use in cycle:
         at = None if at is None or use.offset is None else at + use.offset
         time = f" @ T{at:+d}" if at else " @ T"

@@ -27,6 +27,7 @@ from tidelog.language.program import (
     TimeOffset,
     TimePoint,
     Variable,
+    ends,
 )
 
 
@@ -55,6 +56,14 @@ class Free:
 
     variable: str
     ticks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """At `least` so many of some `ticks`, the last of which is the premise's time."""
+
+    ticks: int
+    least: int
 
 
 When: TypeAlias = Offset | FixedTick | Rigid | Free
@@ -115,13 +124,18 @@ class Head(_Part):
 
 @dataclass(frozen=True, slots=True)
 class Premise(_Part):
-    """A fact that must be there (or must not be) for a clause to fire."""
+    """A fact that must be there (or must not be) for a clause to fire.
+
+    One that is asked for `over` some ticks becomes a predicate of its own before anything works
+    with the clauses (logic/windows).
+    """
 
     predicate: str
     args: tuple[Term, ...] = ()
     when: When = RIGID
     sign: Sign = Sign.POSITIVE
     origin: Origin = field(default=NOWHERE, compare=False, repr=False)
+    over: Over | None = None
 
     def tick(self, head: int | None) -> int | None:
         """When it must hold, given the tick of the head; None without a time.
@@ -149,8 +163,9 @@ class Clause:
 
     `written` is the rule of the user's file that it comes from, for people to read; clauses that
     come from none have none. One that `copies_input` hands an input on to the predicate of the same
-    base: it is ours, people are not shown it, and measures do not count it. Only what it says takes
-    part in equality.
+    base: it is ours, people are not shown it, and measures do not count it. One that is `made`
+    belongs to a window or to a head that lasts, as logic/windows writes them out. Only what it says
+    takes part in equality.
     """
 
     head: Head
@@ -159,6 +174,7 @@ class Clause:
     origin: Origin = field(default=NOWHERE, compare=False, repr=False)
     written: Rule | None = field(default=None, compare=False, repr=False)
     copies_input: bool = field(default=False, compare=False, repr=False)
+    made: bool = field(default=False, compare=False, repr=False)
 
     @property
     def is_fact(self) -> bool:
@@ -273,8 +289,9 @@ class Clause:
 
     def _clock(self) -> TimeOffset:
         """How the head's time is written."""
-        if self.written is not None and isinstance(self.written.head.time, TimeOffset):
-            return self.written.head.time
+        written = () if self.written is None else ends(self.written.head.time)
+        if written and isinstance(written[0], TimeOffset):
+            return written[0]
         taken = {*self.free_times, *(t.name for t in self.terms if isinstance(t, Variable))}
         names = ("T" if n == 1 else f"T{n}" for n in count(1))
         return TimeOffset(Variable(next(name for name in names if name not in taken)))

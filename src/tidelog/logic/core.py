@@ -29,6 +29,8 @@ class Role(Enum):
     USED = "used"  # what a possible answer rests on
     FUTURE = "future"  # every tick after the last one that is known
     DUE = "due"  # every tick still to be answered
+    WINDOW = "window"  # that an atom holds at some of the ticks up to now
+    BEGUN = "begun"  # that a predicate holds from now on for a stretch
     ABSENT = "absent"  # that facts of a predicate are not there, taken as an input of its own
 
 
@@ -42,6 +44,8 @@ _KEYS = {
     Role.USED: "{name}!",
     Role.FUTURE: "[future]",
     Role.DUE: "[due]",
+    Role.WINDOW: "{name}[window {label}]",
+    Role.BEGUN: "{name}[for {label}]",
     Role.ABSENT: "not {name}{label}",
 }
 

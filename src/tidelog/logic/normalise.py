@@ -14,6 +14,7 @@ from tidelog.language.program import (
     NOWHERE,
     Atom,
     Comparison,
+    Interval,
     Negated,
     Program,
     Rule,
@@ -22,6 +23,9 @@ from tidelog.language.program import (
     TimePoint,
     Type,
     Variable,
+    ends,
+    ticks_of,
+    time_variable_of,
 )
 from tidelog.language.types import Types, infer, widen
 from tidelog.logic.clause import (
@@ -32,11 +36,13 @@ from tidelog.logic.clause import (
     Free,
     Head,
     Offset,
+    Over,
     Premise,
     Sign,
     When,
 )
 from tidelog.logic.core import Core, Predicate, Role
+from tidelog.logic.windows import Windows
 
 
 def core(program: Program, queries: Iterable[str] = ()) -> Core:
@@ -69,7 +75,19 @@ def core(program: Program, queries: Iterable[str] = ()) -> Core:
         predicates[first.name] = first
         predicates[name] = Predicate(name, True, (), Role.DERIVED, name)
         clauses += [replace(made, origin=clock.origin) for made in _ticking(first, name)]
-    return Core(program, tuple(clauses), predicates)
+    windows = Windows(predicates)
+    clauses = [windows.without(_lasting(clause, windows)) for clause in clauses]
+    return Core(program, (*clauses, *windows.clauses), predicates)
+
+
+def _lasting(clause: Clause, windows: Windows) -> Clause:
+    """The clause; if its head holds at an interval, with the predicate that begins it."""
+    time = None if clause.written is None else clause.written.head.time
+    if not isinstance(time, Interval):
+        return clause
+    head = windows.predicates[clause.head.predicate]
+    began = windows.lasting(head, Over(time.ticks, 1))
+    return replace(clause, head=replace(clause.head, predicate=began.name))
 
 
 def _ticking(first: Predicate, name: str) -> tuple[Clause, Clause]:
@@ -101,10 +119,7 @@ def _typed(clause: Clause, types: Types) -> Clause:
                 variables[term.name] = type_
     h = clause.head
     head = Head(h.predicate, types.fit(h.predicate, h.args), h.when, h.origin)
-    premises = tuple(
-        Premise(p.predicate, types.fit(p.predicate, p.args), p.when, p.sign, p.origin)
-        for p in clause.premises
-    )
+    premises = tuple(replace(p, args=types.fit(p.predicate, p.args)) for p in clause.premises)
     tests = tuple(_typed_comparison(test, variables) for test in clause.tests)
     return Clause(head, premises, tests, clause.origin, clause.written)
 
@@ -130,28 +145,39 @@ def clause_of(rule: Rule) -> Clause:
     for literal in rule.body:
         match literal:
             case Atom(predicate, args, time):
-                when = _when(time, head.time)
-                premises.append(Premise(predicate, args, when, origin=literal.origin))
+                when, over = _when(time, head.time), _over(time)
+                asked = Premise(predicate, args, when, origin=literal.origin, over=over)
+                premises.append(asked)
             case Negated(Atom(predicate, args, time)):
-                when = _when(time, head.time)
-                absent = Premise(predicate, args, when, Sign.NEGATIVE, literal.origin)
+                when, over = _when(time, head.time), _over(time)
+                absent = Premise(predicate, args, when, Sign.NEGATIVE, literal.origin, over)
                 premises.append(absent)
             case Comparison():
                 tests.append(literal)
             case _:
                 assert_never(literal)
-    at = _when(head.time, head.time)
+    at = _when(ends(head.time)[0] if head.time else None, head.time)
     assert not isinstance(at, Free)
     made = Head(head.predicate, head.args, at, head.origin)
     return Clause(made, tuple(premises), tuple(tests), rule.origin, rule)
 
 
+def _over(time: Time | None) -> Over | None:
+    return Over(time.ticks, time.fewest) if isinstance(time, Interval) else None
+
+
 def _when(time: Time | None, head: Time | None) -> When:
+    """When a premise holds, told from the head's time; the last tick of an interval.
+
+    A head that holds at an interval is derived at the first tick of it.
+    """
     match time:
         case TimeOffset(variable, offset):
-            if isinstance(head, TimeOffset) and head.variable == variable:
-                return Offset(offset - head.offset)
+            if time_variable_of(head) == variable:
+                return Offset(offset - ticks_of(ends(head)[0]))
             return Free(variable.name, offset)
+        case Interval(_, high):
+            return _when(high, head)
         case TimePoint(tick):
             return FixedTick(tick)
         case None:

@@ -302,6 +302,7 @@ class Checkpoint:
 def _difference(name: str, was: Any, now: Any, store: Store) -> str:
     """One sentence on what has changed since the checkpoint was started."""
     what = {"program": "the rules are", "queries": "the queries are", "inputs": "the inputs are"}
+    what["topics"] = "the topics are"
     remedy = "start with a new checkpoint, or go back"
     if name == "program":
         return f"{store.name} was started with other rules: {changed(str(was), str(now))}; {remedy}"

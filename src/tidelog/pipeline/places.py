@@ -245,6 +245,14 @@ class _AsLines:
             yield pa.RecordBatch.from_arrays([pa.array(lines, pa.string())], names=["value"])
 
 
+def _letters_as_lines(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Dead letters of a partition as lines, the same as in the driver."""
+    for batch in batches:
+        letters = zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        lines = [DeadLetter(*letter).line().decode().rstrip("\n") for letter in letters]
+        yield pa.RecordBatch.from_arrays([pa.array(lines, pa.string())], names=["value"])
+
+
 class Driver:
     """A batch done in this process: the only job of Spark's is to fetch its rows."""
 
@@ -434,23 +442,13 @@ class Executors:
         predicate: Column = F.lit(None)
         for name in self.inputs.names:
             predicate = F.when(F.col("tag") == self.inputs.tag(name), name).otherwise(predicate)
-        came, is_text = F.parse_json("came"), F.col("came").startswith('"')
         letters = self.rows.where(self.test.unused).select(
-            predicate.alias("predicate"),
-            F.expr(self.test.reason).alias("reason"),
-            "file",
-            F.when(~is_text, came).alias("row"),
-            F.when(is_text, F.variant_get(came, "$", "string")).alias("text"),
+            predicate, F.expr(self.test.reason), "file", "came"
         )
-        letters.write.option("ignoreNullFields", "false").json(self.store.path(*place))
+        lines = letters.mapInArrow(_letters_as_lines, "value STRING")
+        lines.write.text(self.store.path(*place))
         _tidy(self.store, place, "json")
-        return [
-            DeadLetter(name, reason, file, came).as_json()
-            for name, reason, file, came in self.rows.where(self.test.unused)
-            .select(predicate, F.expr(self.test.reason), "file", "came")
-            .limit(SHOWN)
-            .collect()
-        ]
+        return [DeadLetter(*letter).as_json() for letter in letters.limit(SHOWN).collect()]
 
     def release(self) -> None:
         """Nothing of it is needed any more."""

@@ -1,0 +1,214 @@
+"""Starting a stream: where its facts come from, and whether checkpoint and sink are its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import asdict, replace
+from os import PathLike
+from typing import Protocol, TypeAlias, assert_never
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+
+from tidelog.data.kafka import MessageFormat, Topics
+from tidelog.data.readers.places import FactsPath, PathText, paths_of
+from tidelog.errors import DataError, warn_missing
+from tidelog.evaluation.duckdb import Engine
+from tidelog.evaluation.spark.given import Given
+from tidelog.evaluation.spark.kafka import Messages, is_messages, open_topics
+from tidelog.evaluation.spark.kernel import Kernel
+from tidelog.evaluation.spark.shipping import check_shared, prepare
+from tidelog.evaluation.spark.sources import Files, Frames, Inputs, TimeLimits
+from tidelog.language.program import Row
+from tidelog.pipeline.commit import Checkpoint, Commit
+from tidelog.pipeline.loop import Pipeline
+from tidelog.pipeline.modes import OfflineMode, OnlineMode
+from tidelog.pipeline.plan import OfflineWork, OnlineWork, PipelinePlan
+from tidelog.pipeline.state import StateFiles
+from tidelog.pipeline.store import Store
+from tidelog.streaming.clock import Span, Turn
+from tidelog.streaming.silence import Silence
+from tidelog.streaming.sinks.sink import Sink
+
+AnyPipeline: TypeAlias = Pipeline[Span] | Pipeline[Turn]
+
+
+class FactSource(Protocol):
+    """Where the facts of a stream come from."""
+
+    def stream(self) -> DataFrame:
+        """The streaming DataFrame that Spark cuts into batches."""
+
+    def batch(self, frame: DataFrame, limits: TimeLimits) -> DataFrame:
+        """The rows of one of its batches; those that may not be used are kept as they came."""
+
+
+def streams_of(
+    inputs: Mapping[str, DataFrame | PathText] | PathText | Sequence[PathText],
+) -> tuple[Mapping[str, DataFrame], tuple[FactsPath, ...], tuple[Topics, ...]]:
+    """Streaming DataFrames by input, or files and folders of facts, or topics of Kafka.
+
+    DataError for a finite one, and for some of each.
+    """
+    if not isinstance(inputs, Mapping):
+        several = [inputs] if isinstance(inputs, (str, PathLike)) else inputs
+        topics = tuple(Topics.of(str(text)) for text in several if Topics.is_one(text))
+        if topics and len(topics) < len(several):
+            raise DataError(
+                "facts come from files or from Kafka, not from both at once: files with facts"
+                " without time go into --rigid, and --then goes on with Kafka after files"
+            )
+        return ({}, (), topics) if topics else ({}, paths_of(inputs), ())
+    paths = {name: path for name, path in inputs.items() if isinstance(path, (str, PathLike))}
+    if paths and len(paths) < len(inputs):
+        raise DataError("inputs are streaming DataFrames or paths, not some of both")
+    if paths:
+        named = {n: Topics.of(str(p), n) for n, p in paths.items() if Topics.is_one(p)}
+        if named and len(named) < len(paths):
+            raise DataError("inputs are paths or topics of Kafka, not some of both")
+        return ({}, (), tuple(named.values())) if named else ({}, paths_of(paths), ())
+    frames: dict[str, DataFrame] = {}
+    for name, frame in inputs.items():
+        if not isinstance(frame, DataFrame):
+            raise DataError(
+                f"input `{name}` is {type(frame).__name__}: a streaming DataFrame or a path is"
+                " expected"
+            )
+        frames[name] = frame
+        if not frame.isStreaming:
+            raise DataError(
+                f"input `{name}` is not a streaming DataFrame: read it with spark.readStream, or"
+                " ask `query` for finite facts"
+            )
+    return frames, (), ()
+
+
+def source_of(
+    spark: SparkSession,
+    plan: PipelinePlan,
+    frames: Mapping[str, DataFrame],
+    paths: tuple[FactsPath, ...],
+    files_per_batch: int | None,
+    seen: Container[str],
+    topics: Sequence[Topics] = (),
+    kafka: Mapping[str, str] | None = None,
+) -> FactSource:
+    """Where a plan's facts come from; DataError when an input that it needs has no stream.
+
+    A warning names an input that has no file, unless facts of it were seen before.
+    """
+    inputs = Inputs(plan.inputs, plan.options.ticks)
+    if paths:
+        files = Files(spark, plan.program, paths, inputs, files_per_batch)
+        for name in files.missing():
+            if name not in seen:
+                warn_missing(name, plan.queries)
+        return files
+    others = frozenset(plan.program.inputs) - inputs.schemas.keys()
+    if topics:
+        return Messages(open_topics(spark, topics, kafka or {}), inputs, others)
+    for name in sorted(set(plan.inputs) - set(frames)):
+        raise DataError(f"no stream for input `{name}`, which {', '.join(plan.queries)} needs")
+    if any(map(is_messages, frames.values())):
+        if not all(map(is_messages, frames.values())):
+            raise DataError(
+                "of these DataFrames some hold messages of Kafka and some hold facts: decode all of"
+                " them, or none"
+            )
+        return Messages([(f, MessageFormat(n)) for n, f in sorted(frames.items())], inputs, others)
+    return Frames(frames, inputs)
+
+
+def start(
+    spark: SparkSession,
+    plan: PipelinePlan,
+    given: Given,
+    point: Checkpoint,
+    sink: Sink,
+    told: Callable[[Commit], None],
+    *,
+    partitions: int | None,
+    memory: str,
+    finite: bool = False,
+    ends: bool = False,
+    topics: Sequence[Topics] = (),
+) -> AnyPipeline:
+    """A pipeline that is ready for its next batch; Refused, with nothing touched, if it is not.
+
+    A stream that `ends` takes what there is when it starts; a `finite` one does so in one batch.
+    """
+    try:
+        given = replace(given, rigid=_recognised(spark, plan, given, point, sink, topics))
+    except BaseException:
+        point.release()
+        sink.close()
+        raise
+    count = partitions or spark.sparkContext.defaultParallelism
+    inputs = Inputs(plan.inputs, plan.options.ticks)
+    state = StateFiles(point.store, plan.rows)
+    # A stream that ends with what is there waits for nobody.
+    silence = Silence({} if ends else plan.options.silence_limits(plan.pace.held))
+    rest = (inputs, state, point, sink, _constant(plan, given), told, count, silence, finite)
+    match plan.work:
+        case OfflineWork() as work:
+            sent = {n: table for n, table in given.rigid.items() if n in work.layout.rigid}
+            kernel = Kernel.of(point.id, work.job, sent, count, memory)
+            offline = OfflineMode(work, plan.pace, inputs, state, kernel, given.rigid, plan.clocks)
+            return Pipeline(spark, plan, offline, *rest)
+        case OnlineWork(shards=shards) as work:
+            needed = {predicate.name for predicate in work.core.inputs}
+            rows = {name: _tuples(t) for name, t in given.rigid.items() if name in needed}
+            online = OnlineMode(shards, plan.pace, inputs, state, count, rows)
+            return Pipeline(spark, plan, online, *rest)
+        case _ as never:
+            assert_never(never)
+
+
+def _recognised(
+    spark: SparkSession,
+    plan: PipelinePlan,
+    given: Given,
+    point: Checkpoint,
+    sink: Sink,
+    topics: Sequence[Topics],
+) -> dict[str, pa.Table]:
+    """Write what a new stream is, or see that it is the one there was; its rigid facts."""
+    identity = plan.identity(sink.name)
+    if topics:  # brokers may move
+        identity["topics"] = [[*part.topics, asdict(part.format)] for part in topics]
+    prepare(spark)
+    point.take()
+    point.recognise(identity)
+    fresh = point.last is None
+    sink.check(point.id, fresh=fresh)
+    sink.prepare(plan.queries, fresh=fresh)
+    point.start(identity, lambda: _copy(given.rigid, point.store))
+    sink.mark(point.id)
+    check_shared(spark, point.store.here("lock"), sink.shared_file)
+    return {
+        name: pq.read_table(pa.BufferReader(point.store.read("rigid", f"{i}.parquet")))
+        for i, name in enumerate(given.rigid)
+    }
+
+
+def _copy(rigid: dict[str, pa.Table], store: Store) -> None:
+    for i, table in enumerate(rigid.values()):
+        buffer = pa.BufferOutputStream()
+        pq.write_table(table, buffer)
+        store.write(bytes(buffer.getvalue()), "rigid", f"{i}.parquet")
+
+
+def _constant(plan: PipelinePlan, given: Given) -> dict[str, pa.Table]:
+    """The answers of queries that no stream changes."""
+    if not plan.constant:
+        return {}
+    with Engine(plan.program, given.rigid_facts()) as engine:
+        return engine.query(plan.constant)
+
+
+def _tuples(table: pa.Table) -> set[Row]:
+    """Rigid facts as rows; a fact without arguments has a column that means nothing."""
+    if table.column_names == ["z"]:
+        return {()} if table.num_rows else set()
+    return set(zip(*(column.to_pylist() for column in table.columns), strict=True))

@@ -40,7 +40,7 @@ from tidelog.data.readers.json import (
 from tidelog.data.readers.places import FactsPath, is_hidden, is_input
 from tidelog.data.readers.rules import read_rules
 from tidelog.data.schema import Schema, positions, schemas
-from tidelog.data.ticks import GIVE_TICK, Ticks
+from tidelog.data.ticks import GIVE_TICK, Ticks, time_text
 from tidelog.data.types import ANY_VALUE, SQL_TYPES, arrow_type
 from tidelog.errors import DataError
 from tidelog.evaluation.database import NO_EXTENSIONS
@@ -215,6 +215,15 @@ class Inputs:
         raise DataError(f"{where}: time column `{name}` is {kind}; times are {wanted}")
 
 
+def beat_row(inputs: Inputs, limits: TimeLimits, name: str | None, tick: int) -> dict[str, Any]:
+    """A heartbeat of an input, or of all, as a row."""
+    row: dict[str, Any] = {"tag": inputs.beat(name), "t": tick}
+    if not limits.first <= tick <= limits.last:
+        time = tick if inputs.ticks is None else time_text(tick, inputs.ticks)
+        row["came"] = json.dumps({TIME_COLUMN: time})
+    return row
+
+
 def came_as_json(rows: DataFrame, limits: TimeLimits, came: str = "came") -> Column:
     """The text of whole rows, for those that may not be used."""
     how = {"ignoreNullFields": "false", "timestampFormat": STAMPS, "timeZone": "UTC"}
@@ -296,10 +305,7 @@ class _Lines:
             record = parse_line(text)
             if is_heartbeat(record, None if named is None else inputs.schemas[named]):
                 tick = tick_value(record[TIME_COLUMN], TIME_COLUMN, inputs.ticks)
-                row |= {"tag": inputs.beat(named), "t": tick}
-                if not limits.first <= tick <= limits.last:
-                    row["came"] = line_as_json(text)
-                return row
+                return {**row, **beat_row(inputs, limits, named, tick)}
             name = predicate_of(record, named)
             if name in self.others:
                 return None
