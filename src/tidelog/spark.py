@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -12,9 +13,17 @@ from html import escape
 from typing import Any
 
 import pyarrow as pa
-from py4j.protocol import Py4JJavaError
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
+
+try:
+    from py4j.protocol import Py4JJavaError
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+except ImportError as error:
+    raise ImportError(
+        f"tidelog.spark needs Spark, and {error.name} is missing: pip install 'tidelog[spark]'"
+        " brings it",
+        name=error.name,
+    ) from None
 
 from tidelog.analysis.definitive import Pending
 from tidelog.analysis.passes import passes
@@ -35,11 +44,14 @@ from tidelog.pipeline.plan import OnlineWork, PipelinePlan, pipeline_plan
 from tidelog.pipeline.publishing import Publisher, publisher
 from tidelog.pipeline.start import AnyPipeline, FactSource, source_of, start, streams_of
 from tidelog.pipeline.store import Store, said
-from tidelog.streaming.options import Emit, History, StreamMode, StreamOptions
+from tidelog.streaming.options import Emit, History, Idle, StreamMode, StreamOptions
 from tidelog.streaming.sinks import sink_of
 from tidelog.streaming.sinks.functions import FunctionSink, MemorySink
 from tidelog.streaming.sinks.sink import Sink
 from tidelog.streaming.stream import warn_growing, warn_overtaken
+
+# Seconds between two looks at silent inputs.
+SILENCE = 0.25
 
 __all__ = ["Commit", "Refused", "Running", "query", "session", "stream"]
 
@@ -58,6 +70,7 @@ def stream(
     origin: str | datetime | None = None,
     timestamps: bool = True,
     sparse: Iterable[str] = (),
+    idle: Idle | None = None,
     max_jump: Duration | None = None,
     from_: Moment | None = None,
     mode: StreamMode = "offline",
@@ -79,9 +92,10 @@ def stream(
     `rigid` are facts without time, as DataFrames, rows or a folder; they are copied at the first
     start. The sink is `parquet:DIR`, `csv:DIR`, `json:DIR`, `jsonl:FILE`, `console`, `memory`,
     `kafka://HOST:PORT/TOPIC` or a function of batch number and DataFrames of answers. `trigger` is
-    what Spark's `trigger` takes. `told` hears of every commit. `metrics` is where numbers for
-    Prometheus go: `FILE.prom`, or a port, which is served on 127.0.0.1 unless `HOST:PORT` says
-    otherwise.
+    what Spark's `trigger` takes. An input that was silent for as long as `idle` says, a length of
+    time for all or a mapping from inputs, holds time back no longer. `told` hears of every commit.
+    `metrics` is where numbers for Prometheus go: `FILE.prom`, or a port, which is served on
+    127.0.0.1 unless `HOST:PORT` says otherwise.
     """
     _expect_session(spark)
     expect_program(program)
@@ -91,6 +105,7 @@ def stream(
         lateness,
         max_jump,
         from_,
+        idle,
         mode=mode,
         emit=emit,
         history=history,
@@ -133,9 +148,13 @@ def stream(
             partitions=partitions,
             memory=memory,
             finite=not topics and files_per_batch is None and _is_finite(trigger),
+            ends=_is_finite(trigger),
             topics=topics,
         )
-    return Running(pipeline, source, arriving, trigger, temporary, published)
+    running = Running(pipeline, source, arriving, trigger, temporary, published)
+    if pipeline.silence.limits:
+        running.listen()
+    return running
 
 
 def _expect_session(spark: object) -> None:
@@ -245,6 +264,9 @@ class Running:
         self._board = None if published is None else Board(published, pipeline)
         self._error: BaseException | None = None
         self._called = _Called(self._batch)
+        self._one_at_a_time = threading.Lock()  # batches of Spark's, and those of silence
+        self._hushed = threading.Event()
+        self._listener: threading.Thread | None = None
         try:
             writer = arriving.writeStream.foreachBatch(self._called)
             writer = writer.option("checkpointLocation", pipeline.checkpoint.store.path("spark"))
@@ -260,9 +282,36 @@ class Running:
                 raise DataError(f"Spark cannot start the stream: {said(error)}") from None
             raise clear(error) from None
 
+    def listen(self) -> None:
+        """From now on notice silence also where nothing comes, so that Spark has no batch."""
+        self._listener = threading.Thread(target=self._listen, name="tidelog-silence", daemon=True)
+        self._listener.start()
+
+    def _listen(self) -> None:
+        try:
+            while not self._hushed.wait(SILENCE):
+                with self._one_at_a_time:
+                    if self._pipeline.is_held_up and self.query.isActive:
+                        self._pipeline.quiet()
+        except BaseException as error:
+            self._error = self._error or error
+            traceback.clear_frames(error.__traceback__)
+            with suppress(*SPARK_ERRORS):
+                self.query.stop()
+
+    def _hush(self) -> None:
+        """No more batches of silence from here on."""
+        self._hushed.set()
+        if self._listener is not None and self._listener is not threading.current_thread():
+            self._listener.join()
+            self._listener = None
+
     def _batch(self, frame: DataFrame, number: int) -> None:
         try:
-            self._pipeline.batch(self._source.batch(frame, self._pipeline.limits), number)
+            with self._one_at_a_time:
+                self._pipeline.go_on()
+                rows = self._source.batch(frame, self._pipeline.limits)
+                self._pipeline.of_spark(rows, number)
         except BaseException as error:
             self._error = error
             # Spark keeps the error: what its frames hold would be with us to the very end.
@@ -291,6 +340,7 @@ class Running:
         commit = self.committed
         if commit is not None:
             status |= {"tin": commit.clock.tin, "tout": commit.tout, "batch": commit.batch}
+            status |= {"waits_for": list(commit.waits_for), "idle": list(commit.clock.idle)}
         return status
 
     @property
@@ -324,13 +374,16 @@ class Running:
         try:
             if timeout is None:
                 self.query.awaitTermination()
-                return True
-            return bool(self.query.awaitTermination(timeout))
+            ended = timeout is None or bool(self.query.awaitTermination(timeout))
+            if ended and self._error is not None:
+                raise self._failed(self._error)
+            return ended
         except SPARK_ERRORS as error:
             raise self._failed(error) from None
 
     def stop(self) -> None:
         """Stop after what is committed; a later start goes on from there."""
+        self._hush()
         try:
             self.query.stop()
         except SPARK_ERRORS as error:
@@ -346,6 +399,7 @@ class Running:
 
     def close(self) -> Commit | None:
         """No more input: take in what is there, answer everything up to the last tick, and end."""
+        self._hush()
         try:
             if self.query.isActive:
                 self.query.processAllAvailable()
@@ -354,7 +408,7 @@ class Running:
                 self.awaitTermination()
             last = self.committed
             if last is None or not last.clock.closed:
-                self._pipeline.batch(None, 0 if last is None else last.batch + 1)
+                self._pipeline.close_time()
             return self.committed
         except SPARK_ERRORS as error:
             raise self._failed(error) from None
@@ -362,6 +416,7 @@ class Running:
             self._release()
 
     def _release(self) -> None:
+        self._hush()
         self._called.batch = None
         self._pipeline.close()
         if self._board is not None:
@@ -394,6 +449,8 @@ class Running:
             for name, tick in (("complete", last.clock.tin), ("answered", last.tout)):
                 if tick is not None:
                     told[name] = f"{name} up to {time_text(tick, ticks)}"
+            if len(self.plan.pace.held) > len(last.waits_for) > 0:
+                told["waits"] = f"time waits for {' and '.join(last.waits_for)}"
             unused = last.totals.get("late", 0) + last.totals.get("dead", 0)
             told |= {"unused": f"{unused} rows not used"} if unused else {}
         return told

@@ -7,6 +7,7 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -24,6 +25,8 @@ from tidelog.language.diagnostics import visible
 from tidelog.language.program import TIME_COLUMN
 from tidelog.streaming import feeds
 from tidelog.streaming.clock import Pace, came_late
+from tidelog.streaming.options import expect_inputs
+from tidelog.streaming.silence import Silence, patiently
 from tidelog.streaming.sinks import sink_of
 from tidelog.streaming.sinks.sink import LocalAnswers
 from tidelog.streaming.snapshot import CheckpointFolder
@@ -72,11 +75,13 @@ class _InProcess:
         with starting():
             self.stream = Stream(task.program, asked, rigid=rigid, **options.pushed())
             warn_overtaken(self.stream.deps, options.sparse)
+            expect_inputs(options.idle, {n for n, s in known.items() if s.time is not None})
         self.sink = sink_of(task.sink)
         self.folder = None if task.checkpoint is None else CheckpointFolder(task.checkpoint)
         pace = Pace(tuple(self.inputs), options.lateness, frozenset(options.sparse))
         self.aside: list[DeadLetter] = []  # rows that are not used and not told of yet
         self.lines = feeds.Lines(self.inputs, known, pace, options.ticks, aside=self.aside)
+        self.lines.silence = Silence(options.silence_limits(pace.held))
         self.letters = 0  # bytes of dead letters in the checkpoint
         self.resumed = False
         self.read: int | None = 0  # rows of files up to the last tick pushed, where known
@@ -118,7 +123,7 @@ class _InProcess:
         """Push all facts, from standard input or from files."""
         task = self.task
         if task.facts == "-":
-            self._push(self.lines.pushes(sys.stdin.buffer))
+            self._push(self.lines.pushes(self._arriving()))
             self._count_aside()
             self._refuse_useless(self.lines.seen)
             for name in sorted(self.inputs.keys() - self.lines.seen.keys()):
@@ -136,6 +141,13 @@ class _InProcess:
             until = self._until(engine)
             self._push(feeds.from_files(engine, self.inputs, self.pushed, until))
             self.read = self._counted(engine)
+
+    def _arriving(self) -> Iterable[bytes | None]:
+        """The lines of standard input; None now and then where somebody may fall silent."""
+        lines, silence = sys.stdin.buffer, self.lines.silence
+        if not silence.limits:
+            return lines
+        return patiently(lines, lambda: silence.next(self.lines.idle))
 
     def _until(self, engine: Engine) -> float:
         """The last tick to push: a stream that goes on later may get more facts of the last one."""
@@ -180,12 +192,15 @@ class _InProcess:
         for name, queries in step.could_change.items() if self.stream.deps.negated else ():
             said = f"late: facts of {name} could have changed answers given of {', '.join(queries)}"
             terminal.stderr().print(visible(said), markup=False, highlight=False)
-        now = {
+        now: dict[str, Any] = {
             "batch": self.log.batches,
             "tin": step.tin,
             "tout": step.tout,
             "history": step.history,
         }
+        if self.task.facts == "-":
+            clock = replace(self.lines.clock, tin=step.tin, closed=self.stream.closed)
+            now |= self.log.awaited(self.lines.pace.waits_for(clock), clock)
         count = sum(table.num_rows for table in answers.values())
         self.log.batch(now, facts=size - late, late=late, dead=unused - late, answers=count)
         if self.folder is not None and self.folder.due:
@@ -246,6 +261,9 @@ class _InProcess:
             "lines": self.lines.taken,
             "letters": self.letters,
             "read": self.read,
+            "told": self.lines.told,
+            "idle": self.lines.idle,
+            "overtaken": self.lines.overtaken,
         }
         self.stream.snapshot(folder.file, note)
         folder.taken()
@@ -262,6 +280,8 @@ class _InProcess:
         self.pushed, self.resumed = note["pushed"], note["pushed"] is not None
         self.lines.seen, self.lines.tin = note["seen"], note["tin"]
         self.lines.taken = note["lines"]
+        self.lines.told, self.lines.idle = note.get("told"), tuple(note.get("idle", ()))
+        self.lines.overtaken = dict(note.get("overtaken", {}))
         self.letters, self.read = note.get("letters", 0), note.get("read")
         written: dict[str, Any] = note["written"]
         return written

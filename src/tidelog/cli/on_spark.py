@@ -15,7 +15,7 @@ from tidelog.cli.running import RunLog, StreamTask, starting
 from tidelog.data.kafka import Topics, kafka_options
 from tidelog.data.letters import SHOWN
 from tidelog.data.readers.places import paths_of
-from tidelog.errors import DataError
+from tidelog.errors import DataError, NoSpark
 from tidelog.language.program import Program
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ def on_spark(
             "tout": done.tout,
             "by_query": done.answers,
             "state_bytes": done.state_bytes,
+            **log.awaited(done.waits_for, done.clock),
         }
         log.unused += done.unused[: SHOWN - len(log.unused)]
         counts = {"facts": done.facts, "late": done.late, "dead": done.dead}
@@ -139,10 +140,7 @@ def started(
         from tidelog.evaluation.spark.jars import connectors_of
         from tidelog.spark import session
     except ImportError as error:
-        raise DataError(
-            f"Spark is not installed ({error.name} is missing): install pyspark,"
-            " or use --engine duckdb"
-        ) from None
+        raise NoSpark(error.name, "use --engine duckdb") from None
     for jar in jars:
         if not Path(jar).is_file():
             raise DataError(f"--jars {jar}: no such file")

@@ -99,6 +99,12 @@ def _choice(name: str, values: tuple[str, ...], help_: str) -> Callable[[_Comman
     "--sparse", multiple=True, metavar="P", help="This input does not hold time back; repeatable."
 )
 @click.option(
+    "--idle",
+    multiple=True,
+    metavar="TIME|P=TIME",
+    help="An input that is silent this long, such as 5m, holds time back no longer; repeatable.",
+)
+@click.option(
     "--max-jump",
     metavar="N|TIME",
     help="Facts further ahead than this are not used: ticks, or a time such as 1h.",
@@ -229,6 +235,7 @@ def _options(
     history: History,
     lateness: str,
     sparse: tuple[str, ...],
+    idle: tuple[str, ...],
     max_jump: str | None,
     from_: str | None,
     tick: str | None,
@@ -238,7 +245,7 @@ def _options(
     """The options that a stream has in process and on Spark alike."""
     from tidelog.data.ticks import in_ticks
     from tidelog.evaluation.engine import as_tick
-    from tidelog.streaming.options import StreamOptions
+    from tidelog.streaming.options import StreamOptions, silences
 
     ticks = ticks_of(tick, origin, as_ticks)
     option = "--from"
@@ -250,13 +257,22 @@ def _options(
         jump = None if max_jump is None else in_ticks("it", max_jump, ticks)
         if jump is not None and jump < 1:
             raise ValueError("1 tick or more")
+        option = "--idle"
+        silent = silences(dict(_named(text) for text in idle))
     except ValueError as error:
         raise click.UsageError(f"{option}: {error}") from error
     if pending and mode != "online":
         raise click.UsageError("--pending goes with --mode online")
     if history == "strict" and mode == "online":
         raise click.UsageError("--history strict goes with --mode offline")
-    return StreamOptions(mode, emit, history, late, sparse, jump, first, tick, origin, not as_ticks)
+    given = (mode, emit, history, late, sparse, jump, first, tick, origin, not as_ticks)
+    return StreamOptions(*given, idle=silent)
+
+
+def _named(text: str) -> tuple[str, str]:
+    """`P=5m` as an input and a time; a time alone is for all inputs."""
+    name, _, time = text.rpartition("=")
+    return name.strip(), time
 
 
 def _refuse_in_process(spark_only: dict[str, object]) -> None:
@@ -297,6 +313,8 @@ def _report(
         f" {terminal.plural(summary['answers'], 'answer')};"
         f" complete up to {log.time(summary['tin'])}, answered up to {log.time(summary['tout'])}"
     )
+    if log.blamed:
+        console.print(f"time waits for {' and '.join(log.blamed)}; see --idle and --sparse")
 
 
 @contextmanager

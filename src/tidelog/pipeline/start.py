@@ -28,6 +28,7 @@ from tidelog.pipeline.plan import OfflineWork, OnlineWork, PipelinePlan
 from tidelog.pipeline.state import StateFiles
 from tidelog.pipeline.store import Store
 from tidelog.streaming.clock import Span, Turn
+from tidelog.streaming.silence import Silence
 from tidelog.streaming.sinks.sink import Sink
 
 AnyPipeline: TypeAlias = Pipeline[Span] | Pipeline[Turn]
@@ -130,9 +131,13 @@ def start(
     partitions: int | None,
     memory: str,
     finite: bool = False,
+    ends: bool = False,
     topics: Sequence[Topics] = (),
 ) -> AnyPipeline:
-    """A pipeline that is ready for its next batch; Refused, with nothing touched, if it is not."""
+    """A pipeline that is ready for its next batch; Refused, with nothing touched, if it is not.
+
+    A stream that `ends` takes what there is when it starts; a `finite` one does so in one batch.
+    """
     try:
         given = replace(given, rigid=_recognised(spark, plan, given, point, sink, topics))
     except BaseException:
@@ -142,7 +147,9 @@ def start(
     count = partitions or spark.sparkContext.defaultParallelism
     inputs = Inputs(plan.inputs, plan.options.ticks)
     state = StateFiles(point.store, plan.rows)
-    rest = (inputs, state, point, sink, _constant(plan, given), told, count, finite)
+    # A stream that ends with what is there waits for nobody.
+    silence = Silence({} if ends else plan.options.silence_limits(plan.pace.held))
+    rest = (inputs, state, point, sink, _constant(plan, given), told, count, silence, finite)
     match plan.work:
         case OfflineWork() as work:
             sent = {n: table for n, table in given.rigid.items() if n in work.layout.rigid}

@@ -23,12 +23,19 @@ from pyspark.sql import types as S
 
 from tidelog.data.kafka import MessageFormat, Topics, check_options
 from tidelog.data.readers.csv import facts_of_texts, rows_as_json
-from tidelog.data.readers.json import line_as_json, parse_line, predicate_of, typed_values
+from tidelog.data.readers.json import (
+    is_heartbeat,
+    line_as_json,
+    parse_line,
+    predicate_of,
+    tick_value,
+    typed_values,
+)
 from tidelog.data.schema import Schema, schema_of, schemas
 from tidelog.data.secrets import without_secrets
 from tidelog.errors import DataError
 from tidelog.evaluation.database import NO_EXTENSIONS
-from tidelog.evaluation.spark.sources import Inputs, TimeLimits, arrow_struct
+from tidelog.evaluation.spark.sources import Inputs, TimeLimits, arrow_struct, beat_row
 from tidelog.language.program import TIME_COLUMN, Program, Type
 
 # How long a broker may take to answer, in milliseconds.
@@ -259,6 +266,11 @@ class Messages:
                 F.lit(i).alias("source"),
                 "value",
                 "topic",
+                (
+                    F.unix_micros("timestamp")
+                    if "timestamp" in frame.columns
+                    else F.lit(None).cast("bigint")
+                ).alias("micros"),
                 F.col("partition").cast("int").alias("partition"),
                 F.col("offset").cast("bigint").alias("offset"),
                 (F.col("key") if format_.key else F.lit(None).cast("binary")).alias("key"),
@@ -318,6 +330,7 @@ class _Reader:
         given = _given(batch, format_)
         values, topics = batch.column("value").to_pylist(), batch.column("topic").to_pylist()
         parts, offsets = (batch.column(name).to_pylist() for name in ("partition", "offset"))
+        rows += self._beats(batch, format_)
         for i, value in enumerate(values):
             if value is None or not value.strip():
                 continue
@@ -328,6 +341,20 @@ class _Reader:
                 row["file"] = _place(topics[i], parts[i], offsets[i])
             rows.append(row)
         return pa.RecordBatch.from_pylist(rows, schema=self.inputs.arrow)
+
+    def _beats(self, batch: pa.RecordBatch, format_: MessageFormat) -> Iterator[dict[str, Any]]:
+        """Messages without a value are heartbeats, at the time that Kafka has for them."""
+        ticks = self.inputs.ticks
+        if ticks is None or not batch.column("value").null_count:
+            return
+        for i, (value, micros) in enumerate(
+            zip(batch.column("value").to_pylist(), batch.column("micros").to_pylist(), strict=True)
+        ):
+            if value is None and micros is not None:
+                tick = (micros - ticks.origin) // ticks.length
+                row = beat_row(self.inputs, self.limits, format_.input, tick)
+                place = (batch.column(name)[i].as_py() for name in ("topic", "partition", "offset"))
+                yield {**row, "file": _place(*place)}
 
     def _row(
         self, value: bytes, named: str | None, given: Mapping[str, str]
@@ -340,8 +367,9 @@ class _Reader:
                 record = parse_line(value.decode())
             except UnicodeDecodeError:
                 raise ValueError("not UTF-8 text") from None
-            if list(record) == [TIME_COLUMN] and not given:
-                return None
+            if not given and is_heartbeat(record, None if named is None else inputs.schemas[named]):
+                tick = tick_value(record[TIME_COLUMN], TIME_COLUMN, inputs.ticks)
+                return {**row, **beat_row(inputs, limits, named, tick)}
             name = predicate_of(record, named)
             if name in self.others:
                 return None
@@ -368,7 +396,8 @@ class _Reader:
         inside = [column for column in schema.names if column not in outside]
         given = _given(batch, format_)
         texts: list[dict[str, str | None]] = []
-        places, broken = [], []
+        places: list[str] = []
+        broken = list(self._beats(batch, format_))
         for i, message in enumerate(batch.to_pylist()):
             value = message["value"]
             if value is None or not value.strip():

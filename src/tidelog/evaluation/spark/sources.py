@@ -3,7 +3,8 @@
 A row is `tag, <slots>, t, problem, file, came`: the input's number, its arguments in slots of their
 type, the tick, and why the row is not a fact, if it is not. Rows that may not be used, because of
 that or because of their time, have in `came` what they were before anything was read from them, as
-JSON: an object, or a text where not even that could be read.
+JSON: an object, or a text where not even that could be read. A heartbeat, which says that all facts
+before its tick have arrived, is a row with a tag of its own (`Inputs.beat`).
 """
 
 from __future__ import annotations
@@ -28,11 +29,18 @@ from tidelog.data.packed import slots_of
 from tidelog.data.readers import parquet
 from tidelog.data.readers.csv import facts_of_texts, read_header, read_texts, rows_as_json
 from tidelog.data.readers.files import format_of, named_in_unicode
-from tidelog.data.readers.json import line_as_json, parse_line, predicate_of, typed_values
+from tidelog.data.readers.json import (
+    is_heartbeat,
+    line_as_json,
+    parse_line,
+    predicate_of,
+    tick_value,
+    typed_values,
+)
 from tidelog.data.readers.places import FactsPath, is_hidden, is_input
 from tidelog.data.readers.rules import read_rules
 from tidelog.data.schema import Schema, positions, schemas
-from tidelog.data.ticks import GIVE_TICK, Ticks
+from tidelog.data.ticks import GIVE_TICK, Ticks, time_text
 from tidelog.data.types import ANY_VALUE, SQL_TYPES, arrow_type
 from tidelog.errors import DataError
 from tidelog.evaluation.database import NO_EXTENSIONS
@@ -53,6 +61,8 @@ _PLAIN_FILES = {
 NO_PATTERNS = {"__globPaths__": "false"}
 
 
+# Tags up to this one are of heartbeats.
+BEAT = -2
 # How timestamps are written in JSON and CSV.
 STAMPS = "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]XXX"
 
@@ -83,6 +93,10 @@ class Inputs:
 
     def tag(self, name: str) -> int:
         return self.names.index(name)
+
+    def beat(self, name: str | None) -> int:
+        """The tag of a heartbeat: of one input, or of all."""
+        return BEAT if name is None else BEAT - 1 - self.tag(name)
 
     def slots(self, name: str) -> list[str]:
         """The column that holds each argument of an input."""
@@ -201,6 +215,15 @@ class Inputs:
         raise DataError(f"{where}: time column `{name}` is {kind}; times are {wanted}")
 
 
+def beat_row(inputs: Inputs, limits: TimeLimits, name: str | None, tick: int) -> dict[str, Any]:
+    """A heartbeat of an input, or of all, as a row."""
+    row: dict[str, Any] = {"tag": inputs.beat(name), "t": tick}
+    if not limits.first <= tick <= limits.last:
+        time = tick if inputs.ticks is None else time_text(tick, inputs.ticks)
+        row["came"] = json.dumps({TIME_COLUMN: time})
+    return row
+
+
 def came_as_json(rows: DataFrame, limits: TimeLimits, came: str = "came") -> Column:
     """The text of whole rows, for those that may not be used."""
     how = {"ignoreNullFields": "false", "timestampFormat": STAMPS, "timeZone": "UTC"}
@@ -280,8 +303,9 @@ class _Lines:
         row: dict[str, Any] = {"tag": -1 if named is None else inputs.tag(named), "file": file}
         try:
             record = parse_line(text)
-            if list(record) == [TIME_COLUMN]:
-                return None  # all before has arrived: files say so by ending
+            if is_heartbeat(record, None if named is None else inputs.schemas[named]):
+                tick = tick_value(record[TIME_COLUMN], TIME_COLUMN, inputs.ticks)
+                return {**row, **beat_row(inputs, limits, named, tick)}
             name = predicate_of(record, named)
             if name in self.others:
                 return None
