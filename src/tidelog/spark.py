@@ -90,8 +90,8 @@ def stream(
     folder there may be topics, `kafka://HOST:PORT/TOPIC`; `kafka` are their options.
 
     `rigid` are facts without time, as DataFrames, rows or a folder; they are copied at the first
-    start. The sink is `parquet:DIR`, `csv:DIR`, `json:DIR`, `jsonl:FILE`, `console`, `memory`,
-    `kafka://HOST:PORT/TOPIC` or a function of batch number and DataFrames of answers. `trigger` is
+    start. The sink is `parquet:DIR`, `csv:DIR`, `json:DIR`, `jsonl:FILE`, `delta:DIR`, `console`,
+    `memory`, `kafka://HOST:PORT/TOPIC` or a function of batch number and DataFrames of answers. `trigger` is
     what Spark's `trigger` takes. An input that was silent for as long as `idle` says, a length of
     time for all or a mapping from inputs, holds time back no longer. `told` hears of every commit.
     `metrics` is where numbers for Prometheus go: `FILE.prom`, or a port, which is served on
