@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import tidelog
+from tidelog.cli import cli
 from tidelog.data.letters import DeadLetter
 from tidelog.data.schema import resolve, schemas
 from tidelog.errors import DataError
+from tidelog.pipeline.plan import pipeline_plan
 from tidelog.streaming.clock import Clock, Pace
 from tidelog.streaming.feeds import Lines
 from tidelog.streaming.options import StreamOptions, expect_inputs, silences
 from tidelog.streaming.silence import Silence, patiently
+from tidelog.views.pipeline import json_of, lines_of
 
 RULES = """
 input E(x: text) @ time.
@@ -146,3 +151,30 @@ def test_lines_of_a_reader_that_fails() -> None:
     assert next(arriving) == b"a"
     with pytest.raises(OSError, match="gone"):
         next(arriving)
+
+
+def test_a_plan_says_whom_tin_waits_for() -> None:
+    plan = pipeline_plan(tidelog.parse(RULES), ("Both", "Alone"), StreamOptions(sparse=()))
+    assert "            of E and F: tin waits for each" in lines_of(plan)
+    assert json_of(plan)["waits_for"] == ["E", "F"]
+    sparse = pipeline_plan(tidelog.parse(RULES), ("Both",), StreamOptions(sparse=("F",)))
+    assert json_of(sparse)["waits_for"] == ["E"]
+    assert "waits" not in "\n".join(lines_of(sparse))
+
+
+def test_a_run_says_who_held_time_back(tmp_path: Path) -> None:
+    (tmp_path / "r.tdl").write_text(RULES)
+    lines = [("E", 1), ("E", 9), ("F", 4)]
+    given = "".join(f'{{"predicate": "{n}", "x": "a", "time": {t}}}\n' for n, t in lines)
+    words = ["run", str(tmp_path / "r.tdl"), "--facts", "-", "--idle", "F=1h", "--keep-open"]
+    told = CliRunner().invoke(cli, [*words, "--metrics", str(tmp_path / "m")], input=given)
+    assert told.stderr.splitlines()[-2:] == [
+        "3 facts in 1 batch, 1 answer; complete up to 3, answered up to 3",
+        "time waits for F; see --idle and --sparse",
+    ]
+    (step,) = map(json.loads, (tmp_path / "m").read_text().splitlines())
+    assert (step["tin"], step["waits_for"], step["idle"]) == (3, ["F"], [])
+    for wrong, said in (("soon", "--idle: idle is a length"), ("G=1s", "`G` may be idle")):
+        refused = CliRunner().invoke(cli, [*words, "--idle", wrong], input=given)
+        assert refused.exit_code != 0
+        assert said in refused.stderr
