@@ -52,7 +52,7 @@ test-deep: $(READY)  ## the generated tests only, ten times as many
 	TIDELOG_DEEP=10 $(BIN)/pytest -q -n 2 --dist loadgroup tests
 
 test-crash: $(READY)  ## streams on Spark killed at every write and at random moments
-	TIDELOG_CRASH=1 $(BIN)/pytest -q tests/crash
+	TIDELOG_CRASH=1 $(BIN)/pytest -q -n 2 tests/crash
 
 test-chaos: $(READY)  ## streams on Spark under every kind of accident, for CHAOS_MINUTES (10)
 	TIDELOG_CHAOS=1 $(BIN)/pytest -q -n 0 tests/chaos

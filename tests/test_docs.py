@@ -158,6 +158,46 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert [link for link in here if not (page.parent / link).exists()] == []
 
 
+GLOSSARY = ROOT / "docs" / "glossary.md"
+# The words that nobody can guess: an anchor leads to each.
+WORDS = re.findall(r'<a id="([\w-]+)"></a>', GLOSSARY.read_text("utf-8"))
+
+
+def unlinked(page: str) -> list[str]:
+    """Words of the glossary whose first use on a page leads nowhere.
+
+    A use is in a sentence or in what a command prints; where only commands print a word, a link
+    anywhere on the page will do.
+
+    >>> unlinked("Rigid facts. [rigid](docs/glossary.md#rigid)")
+    ['rigid']
+    >>> unlinked("[Rigid](docs/glossary.md#rigid) facts are rigid.")
+    []
+    """
+    printed = "".join(output for _, block in sessions(page) for _, output in steps(block))
+    prose = re.sub(r"^```.*?^```$|^#[^\n]*$", "", page, flags=re.MULTILINE | re.DOTALL)
+    missing = []
+    for word in WORDS:
+        # Not in addresses, file names and identifiers.
+        use = rf"(?<![\w/#.]){word.replace('-', '[- ]')}(?:s|es)?(?![\w/]|\.\w)"
+        link = re.search(rf"\[[^\]]*\]\((?:docs/)?glossary\.md#{word}\)", prose)
+        first = re.search(use, prose, re.IGNORECASE)
+        if first is None:
+            first = re.search(use, printed, re.IGNORECASE)
+            missing += [word] if first is not None and link is None else []
+        elif link is None or first.start() < link.start():
+            missing.append(word)
+    return missing
+
+
+EXPLAINED = [ROOT / "README.md", *sorted({*(ROOT / "docs").glob("*.md")} - {GLOSSARY})]
+
+
+@pytest.mark.parametrize("page", EXPLAINED, ids=lambda page: page.name)
+def test_the_first_use_of_a_word_leads_to_the_glossary(page: Path) -> None:
+    assert unlinked(page.read_text("utf-8")) == []
+
+
 def test_there_are_sessions() -> None:
     assert len(BLOCKS) >= 10
 

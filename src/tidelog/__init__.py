@@ -161,7 +161,7 @@ class Program(_program.Program):
         from tidelog.evaluation.engine import evaluate
         from tidelog.views.notebook import show_answers
 
-        ticks = None if tick is None else Ticks.of(tick, origin)
+        ticks = Ticks.given(self, tick, origin)
         low = None if isinstance(from_, EllipsisType) else -math.inf if from_ is None else from_
         high = None if isinstance(to, EllipsisType) else math.inf if to is None else to
         names = expect_queries(self, query)
@@ -211,7 +211,7 @@ class Program(_program.Program):
         attach(Why)
         if all < 1:
             raise ValueError("ask for one proof or more")
-        ticks = None if tick is None else Ticks.of(tick, origin)
+        ticks = Ticks.given(self, tick, origin)
         streamed = hasattr(facts, "push")  # a stream, which is not imported for the question
         given = cast("FactsLike", facts)
         if streamed:
@@ -273,7 +273,7 @@ class Program(_program.Program):
         from tidelog.evaluation.engine import as_tick
         from tidelog.views.report import Looked, report_page
 
-        ticks = None if tick is None else Ticks.of(tick, origin)
+        ticks = Ticks.given(self, tick, origin)
         low, high = as_tick(from_, ticks), as_tick(to, ticks)
         if isinstance(low, float) or isinstance(high, float):
             raise ValueError("a page has an end: from_ and to are finite")

@@ -47,7 +47,26 @@ def warn(message: str, kind: type[TidelogWarning] = TidelogWarning) -> None:
 
 def warn_missing(name: str, queries: Iterable[str]) -> None:
     """Warn of an input that some queries need, and for which nothing was given."""
-    warn(f"no facts for input `{name}`, which {', '.join(queries)} needs")
+    warn(f"no facts for input `{name}`, which {need(queries)}")
+
+
+# So many names are told at once.
+_TOLD = 5
+
+
+def need(names: Iterable[str]) -> str:
+    """Who needs something.
+
+    >>> need(["P"]), need(["P", "Q", "R"])
+    ('P needs', 'P, Q and R need')
+    >>> need("ABCDEFGH")
+    'A, B, C, D, E and 3 more need'
+    """
+    told = list(names)
+    if len(told) > _TOLD:
+        told[_TOLD:] = [f"{len(told) - _TOLD} more"]
+    *others, last = told
+    return f"{', '.join(others)} and {last} need" if others else f"{last} needs"
 
 
 def warn_left_out(name: str, rows: int) -> None:

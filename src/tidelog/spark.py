@@ -29,7 +29,7 @@ from tidelog.analysis.definitive import Pending
 from tidelog.analysis.passes import passes
 from tidelog.data.readers.places import PathText
 from tidelog.data.schema import expect_program, expect_queries, schemas
-from tidelog.data.ticks import Duration, Ticks, time_text
+from tidelog.data.ticks import Duration, Ticks, length_given, time_text
 from tidelog.errors import DataError, Refused, first_line
 from tidelog.evaluation.engine import Moment, Question, as_tick
 from tidelog.evaluation.spark.failures import SPARK_ERRORS, clear
@@ -100,7 +100,7 @@ def stream(
     _expect_session(spark)
     expect_program(program)
     options = StreamOptions.of(
-        tick,
+        length_given(program, tick),
         origin,
         lateness,
         max_jump,
@@ -147,7 +147,6 @@ def stream(
             told,
             partitions=partitions,
             memory=memory,
-            finite=not topics and files_per_batch is None and _is_finite(trigger),
             ends=_is_finite(trigger),
             topics=topics,
         )
@@ -224,7 +223,7 @@ def query(
     _expect_session(spark)
     expect_program(program)
     (query,) = expect_queries(program, query)
-    ticks = None if tick is None else Ticks.of(tick, origin)
+    ticks = Ticks.given(program, tick, origin)
     low, high = as_tick(from_, ticks), as_tick(to, ticks)
     question = Question(
         program, (query,), inputs, low, high, ticks, timestamps, budget, lambda _: None

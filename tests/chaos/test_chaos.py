@@ -126,7 +126,7 @@ ACCIDENTS = {
 def run_out(world: World, accidents: list[str]) -> None:
     """Start after start, each with an accident, until one comes to the end of the files."""
     for name in accidents:
-        process = world.start(last=False)
+        process, world.accident = world.start(last=False), name
         since = time.monotonic()
         happened = ACCIDENTS[name](world, process)
         code = world.ended(process, since)
@@ -183,7 +183,7 @@ def test_chaos(tmp_path: Path, told: Callable[[str], None]) -> None:
         folder = tmp_path / f"world{tally.streams}"
         world = World(folder, random.Random(dice.random()), tally)
         if tally.streams % 5 == 4:
-            world.options |= {"master": "local-cluster[2,1,600]", "there": "there"}
+            world.options |= {"master": "local-cluster[2,1,1024]", "there": "there"}
         if small and tally.streams % 4 == 2:
             with world.on_small_disk() as small:
                 if not small:

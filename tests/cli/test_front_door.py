@@ -5,17 +5,22 @@ from __future__ import annotations
 import gzip
 import json
 import math
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
 import tidelog
 from tidelog.cli import cli
+from tidelog.data.schema import schemas
 from tidelog.errors import DataError, TidelogWarning
+from tidelog.streaming.clock import Pace
+from tidelog.streaming.feeds import Lines
 
 RULES = """input metrics(host: text, cpu: float, note: text) @ time.
 Hot(H) @ T :- metrics(H, C, _) @ T, C > 90.
@@ -106,6 +111,14 @@ def test_an_input_without_facts_is_named_in_python() -> None:
         tidelog.Stream(program).close()
     with pytest.warns(TidelogWarning, match="no facts for input `Near`, which P needs"):
         tidelog.Stream(tidelog.parse("P(X) @ T :- E(X) @ T, Near(X)."))
+    # Only the queries that need it are named.
+    several = tidelog.parse("P(X) @ T :- E(X) @ T. Q(X) @ T :- P(X) @ T. R(X) @ T :- F(X) @ T.")
+    with pytest.warns(TidelogWarning) as told:
+        several.query(None)
+    assert {str(w.message) for w in told} == {
+        "no facts for input `E`, which P and Q need",
+        "no facts for input `F`, which R needs",
+    }
 
 
 # Rows
@@ -143,6 +156,41 @@ def test_one_policy_for_rows_that_cannot_be_used(rules: Path, tmp_path: Path) ->
     piped = run("run", rules, "--facts", "-", "--tick", "1m", stdin=text)
     assert len(piped.stdout.splitlines()) == 1
     assert "warning: 2 rows could not be used" in piped.stderr
+
+
+def test_lines_that_are_useless_from_the_start_are_refused_while_more_may_come(rules: Path) -> None:
+    """Standard input may never end: after a hundred lines of an input without a fact it is over."""
+    row = {
+        "predicate": "metrics",
+        "host": "a",
+        "cpu": 95,
+        "note": "",
+        "time": "2024-05-01T00:00:10Z",
+    }
+    read = 0
+
+    def lines() -> Iterator[bytes]:
+        nonlocal read
+        for read in range(1, 1000):
+            yield json.dumps(row).encode() + b"\n" if read % 2 else b'{"predicate": "other"}\n'
+
+    program = tidelog.parse(RULES)
+    known = schemas(program)
+    feed = Lines(known, known, Pace(("metrics",), 0), None)
+    with pytest.raises(
+        DataError, match="input `metrics`: none of its 100 rows can be used"
+    ) as error:
+        list(feed.pushes(lines()))
+    assert read == 199
+    assert "looks like a timestamp: add --tick 1m" in str(error.value)
+    # Once a line was used, the stream goes on whatever comes.
+    text = json.dumps(row | {"time": 0}) + "\n" + f"{json.dumps(row)}\n" * 300
+    found = run("run", rules, "--facts", "-", stdin=text)
+    assert (found.exit_code, len(found.stdout.splitlines())) == (0, 1)
+    assert "warning: 300 rows could not be used" in found.stderr
+    assert (
+        "none of the first 100 lines" in run("run", rules, "--facts", "-", stdin="x\n" * 200).stderr
+    )
 
 
 def test_a_late_line_keeps_its_own_timestamp(rules: Path) -> None:
@@ -245,6 +293,12 @@ def test_a_run_with_a_checkpoint_stays_open_until_it_is_closed(tmp_path: Path) -
     def answers() -> list[int]:
         return [json.loads(line)["time"] for line in (tmp_path / "out").read_text().splitlines()]
 
+    in_place(facts, "x,t\na,0\n", "0.csv")
+    in_place(facts, "x,t\na,none\n", "bad.csv")
+    first = run(*words)
+    assert (first.exit_code, answers()) == (0, []), first.output
+    assert "nothing is answered yet: the next run may bring more facts" in first.stderr
+    (facts / "bad.csv").unlink()
     in_place(facts, "x,t\na,0\na,1\n", "0.csv")
     assert run(*words).exit_code == 0
     in_place(facts, "x,t\na,1\na,2\na,3\n", "1.csv")
@@ -257,6 +311,84 @@ def test_a_run_with_a_checkpoint_stays_open_until_it_is_closed(tmp_path: Path) -
     closed = run(*words)
     assert closed.exit_code == 1
     assert "the stream is closed" in closed.stderr
+    rules.write_text("input E(x: text) @ t.\nP(X) @ T :- E(X) @ T.\n")
+    other = run(*words)
+    assert other.exit_code == 1
+    assert "there was P(X) @ T :- E(X) @ T, E(X) @ T+1., and now there is P(X)" in other.stderr
+
+
+def test_a_late_row_names_its_file_and_stays_as_it_came(rules: Path, tmp_path: Path) -> None:
+    """Rows that came too late for the run before, in new files of any format and in grown ones."""
+    facts = tmp_path / "facts" / "metrics"
+    stamp = "2024-05-01T00:0{}:17Z"
+    grown = in_place(facts, HEADER + f"a,95,,{stamp.format(1)}\na,95,,{stamp.format(5)}\n", "a.csv")
+    words = ("run", rules, "--facts", facts.parent, "--engine", "duckdb", "--tick", "1m")
+    words = (*words, "--checkpoint", tmp_path / "c", "--sink", f"jsonl:{tmp_path}/out")
+    assert run(*words).exit_code == 0
+    with grown.open("a") as file:
+        file.write(f"b,hot,,{stamp.format(2)}\nb,95,,{stamp.format(2)}\n")
+    line = {"host": "c", "cpu": 95, "note": None, "time": stamp.format(3)}
+    lines = in_place(facts, f"\n{json.dumps(line)}\n", "c.jsonl")
+    moment = datetime(2024, 5, 1, 0, 4, 17)
+    table = {"host": ["d", None], "cpu": [95.0] * 2, "note": [None] * 2, "time": [moment] * 2}
+    pq.write_table(pa.table(table), facts / "d.parquet")
+    said = run(*words)
+    assert said.exit_code == 0, said.output
+    assert "warning: 3 rows came too late" in said.stderr
+    assert f"{grown}: late: its time came after everything up to" in said.stderr
+    # The next run finds nothing new, keeps them, and says where the stream stands.
+    assert "0 facts in 0 batches" in (idle := run(*words)).stderr
+    assert (idle.exit_code, "too late" in idle.stderr) == (0, False)
+    assert "complete up to 2024-05-01T00:04:00Z, answered up to" in idle.stderr
+    assert run(*words, "--close").exit_code == 0
+    folder = tmp_path / "c" / "dead_letters"
+    late = [json.loads(text) for text in (folder / "late.json").read_text().splitlines()]
+    assert [(x["row"]["host"], x["file"]) for x in late] == [
+        ("b", str(grown)),
+        ("d", str(facts / "d.parquet")),
+        ("c", f"{lines}:2"),
+    ]
+    times = [x["row"]["time"].replace(".000000", "") for x in late]
+    assert times == [stamp.format(2), stamp.format(4), stamp.format(3)]
+    assert late[0]["row"] == {"host": "b", "cpu": 95.0, "note": None, "time": stamp.format(2)}
+    dead = [json.loads(text) for text in (folder / "part-00000.json").read_text().splitlines()]
+    assert [x["row"]["time"].replace(".000000", "") for x in dead] == [
+        stamp.format(2),
+        stamp.format(4),
+    ]
+    answers = [json.loads(text)["h"] for text in (tmp_path / "out").read_text().splitlines()]
+    assert answers == ["a", "a"]
+
+
+def test_rows_that_may_be_late_count_in_the_next_run(tmp_path: Path) -> None:
+    """Lateness holds from run to run, as it does from batch to batch on Spark."""
+    rules = tmp_path / "rules.tdl"
+    rules.write_text("input E(x: text) @ t.\nP(X) @ T :- E(X) @ T.\n")
+    words = ("run", rules, "--facts", tmp_path / "facts", "--engine", "duckdb", "--sink")
+    words = (*words, f"jsonl:{tmp_path}/out", "--checkpoint", tmp_path / "c", "--lateness", "3")
+    in_place(tmp_path / "facts" / "E", "x,t\na,0\na,10\n", "0.csv")
+    assert run(*words).exit_code == 0
+    in_place(tmp_path / "facts" / "E", "x,t\nb,5\nb,8\nb,12\n", "1.csv")
+    found = run(*words, "--close", "--json")
+    assert found.exit_code == 0, found.output
+    summary = json.loads(found.stdout)
+    assert (summary["late"], summary["facts"]) == (1, 3)
+    answers = [
+        tuple(json.loads(x).values())[1:] for x in (tmp_path / "out").read_text().split("\n")[:-1]
+    ]
+    assert answers == [("a", 0), ("b", 8), ("a", 10), ("b", 12)]
+
+
+def test_a_name_that_is_nearly_an_inputs_and_has_no_facts_is_an_error(rules: Path) -> None:
+    facts = in_place(rules.parent, HEADER + "a,95,x,0\n")
+    rules.write_text(RULES.replace(":- metrics", ":- metrisc"))
+    said = "no facts for input `metrisc`, which Hot needs; did you mean `metrics`?"
+    for words in (("query",), ("run", "--engine", "duckdb")):
+        found = run(words[0], rules, *words[1:], "--facts", facts)
+        assert (found.exit_code, found.stdout) == (1, "")
+        assert found.stderr.endswith(f"error: {said}\n")
+    with pytest.raises(DataError, match="did you mean `metrics`"):
+        tidelog.load(rules).query("Hot", {"metrics": facts})
 
 
 def test_strict_runs_refuse_warnings(tmp_path: Path) -> None:

@@ -1,8 +1,14 @@
-"""Killed at any moment and started again, a stream ends as if nothing had happened."""
+"""Killed at any moment and started again, a stream ends as if nothing had happened.
+
+Some are processes that are killed. For every single write there are too many of them to start:
+there the stream dies within a session, and nothing that it does afterwards reaches the disk.
+"""
 
 from __future__ import annotations
 
 import csv
+import functools
+import itertools
 import json
 import os
 import random
@@ -10,17 +16,23 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
+from support import victim
 from support.places import ROOT
+from support.victim import Writes
 
 from tidelog.pipeline.commit import SPARKS_LOCK
 
 VICTIM = ROOT / "tests" / "support" / "victim.py"
 EVERYWHERE = bool(os.environ.get("TIDELOG_CRASH"))
+
+pytestmark = [] if EVERYWHERE else [pytest.mark.xdist_group("spark")]
 
 
 def facts(folder: Path) -> None:
@@ -29,12 +41,12 @@ def facts(folder: Path) -> None:
     (folder / "Rated.csv").write_text("device\na\nb\n")
     temps = [
         ["a,high,0", "b,low,0", "a,high,1"],
-        ["b,high,1", "a,high,2", "b,high,2", "a,,3"],
-        ["a,high,3", "b,high,3", "b,high,4", "a,high,soon"],
+        ["b,high,1", "a,high,2", "b,high,2", "c,high,2", "a,,3"],
+        ["a,high,3", "b,high,3", "b,high,4", "c,low,5", "a,high,soon"],
         ["a,high,0", "b,high,5", "a,low,5", "a,high,6"],  # its first row is late
         ["a,high,7", "b,high,8"],
     ]
-    winds = [["a,25.0,0", "b,3.0,1"], ["b,30.5,4"], ["a,x,5", "a,1.0,6"], ["b,1.0,9"]]
+    winds = [["a,25.0,0", "b,3.0,1"], ["b,30.5,4", "c,5.0,4"], ["a,x,5", "a,1.0,6"], ["b,1.0,9"]]
     age = 1
     for number in range(5):
         for name, header, rows in (
@@ -49,18 +61,18 @@ def facts(folder: Path) -> None:
                 age += 1
 
 
-def run(folder: Path, fatal: int = 0, there: bool = False, wait: float | None = None) -> int:
-    """Run the victim; its exit code. It is killed with its whole group."""
-    command = [sys.executable, str(VICTIM), str(folder), str(fatal), *(["there"] if there else [])]
-    process = subprocess.Popen(
+def process(folder: Path, way: str, fatal: int = 0, wait: float | None = None) -> int:
+    """Run the victim in a process of its own; its exit code. It is killed with its whole group."""
+    command = [sys.executable, str(VICTIM), str(folder), str(fatal), *way.split()]
+    started = subprocess.Popen(
         command, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     try:
-        process.communicate(timeout=wait or 240)
+        started.communicate(timeout=wait or 240)
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-    return process.returncode
+        os.killpg(started.pid, signal.SIGKILL)
+        started.communicate()
+    return started.returncode
 
 
 def told(folder: Path) -> dict[str, Any]:
@@ -93,65 +105,130 @@ def told(folder: Path) -> dict[str, Any]:
     return {"answers": answers, "dead": letters, "commits": commits, "state": state, "left": hidden}
 
 
+@dataclass(frozen=True)
+class Undisturbed:
+    """What a run without any accident leaves, and how often it had written after each batch."""
+
+    told: dict[str, Any]
+    writes: list[int]
+
+    @property
+    def fullest(self) -> int:
+        """The batch that writes most, of those between the first and the end."""
+        each = [after - before for before, after in itertools.pairwise(self.writes)]
+        return max(range(1, len(self.writes) - 1), key=lambda batch: each[batch - 1])
+
+
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, dict[str, Any]]:
-    """What a run without any accident leaves, in the driver and in the partitions."""
-    found = {}
-    for there in (False, True) if EVERYWHERE else (False,):
+def undisturbed(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], Undisturbed]:
+    @functools.cache
+    def without_accident(way: str) -> Undisturbed:
         folder = tmp_path_factory.mktemp("undisturbed")
         facts(folder / "facts")
-        assert run(folder, there=there) == 0
-        found[there] = told(folder)
-        assert found[there]["left"] == []
-        assert found[there]["dead"]
-        assert len(found[there]["commits"]) == 11
-    return found
+        writes = victim.writes_of(spark, folder, Writes(0, victim.die), way.split())
+        left = told(folder)
+        assert left["left"] == []
+        assert left["dead"]
+        assert len(left["commits"]) == len(writes) == 11
+        return Undisturbed(left, writes)
+
+    return without_accident
 
 
-def survives(folder: Path, points: Iterable[int], there: bool) -> dict[str, Any]:
-    """Die at each point in turn, then run to the end."""
-    facts(folder / "facts")
-    for point in points:
-        assert run(folder, point, there) in (-signal.SIGKILL, 0)
-    assert run(folder, there=there) == 0
-    return told(folder)
+def last_commit(folder: Path) -> int:
+    commits = (folder / "checkpoint" / "commits").glob("[0-9]*.json")
+    return max((int(path.stem) for path in commits), default=-1)
 
 
-def test_killed(tmp_path: Path, undisturbed: dict[bool, dict[str, Any]]) -> None:
-    """Once, and three times where there is time for it."""
-    points = (100, 9, 17) if EVERYWHERE else (100,)
-    assert survives(tmp_path, points, False) == undisturbed[False]
+def dies_at_every_write(spark: SparkSession, folder: Path, way: str, past: int) -> None:
+    """Die at the first write, start again and die at the second, and so on, past some batch."""
+    for point in itertools.count(1):
+        if victim.run(spark, folder, point, way.split()) or last_commit(folder) > past:
+            return
 
 
-@pytest.mark.skipif(not EVERYWHERE, reason="make test-crash runs these")
-@pytest.mark.parametrize("there", [False, True])
-def test_killed_between_any_two_writes(
-    there: bool, tmp_path: Path, undisturbed: dict[bool, dict[str, Any]]
+def test_killed(
+    spark: SparkSession, tmp_path: Path, undisturbed: Callable[[str], Undisturbed]
 ) -> None:
-    """Up to a batch that has everything, then at each of its writes in turn."""
-    assert survives(tmp_path, (94, *range(1, 26)), there) == undisturbed[there]
-
-
-@pytest.mark.skipif(not EVERYWHERE, reason="make test-crash runs these")
-@pytest.mark.parametrize("there", [False, True])
-def test_killed_while_it_starts_and_ends(
-    there: bool, tmp_path: Path, undisturbed: dict[bool, dict[str, Any]]
-) -> None:
-    assert survives(tmp_path, (*range(1, 9), 120, 60, 22, 15), there) == undisturbed[there]
-
-
-@pytest.mark.skipif(not EVERYWHERE, reason="make test-crash runs these")
-@pytest.mark.parametrize("seed", range(6))
-def test_killed_at_random_moments(
-    seed: int, tmp_path: Path, undisturbed: dict[bool, dict[str, Any]]
-) -> None:
-    moments = random.Random(seed)
+    """A process and all it has started, once, and three times where there is time for it."""
     facts(tmp_path / "facts")
-    there = bool(seed % 2)
+    for point in (100, 9, 17) if EVERYWHERE else (100,):
+        assert process(tmp_path, "plain", point) == -signal.SIGKILL
+    assert victim.run(spark, tmp_path)
+    assert told(tmp_path) == undisturbed("plain").told
+
+
+def test_a_dozen_tables_are_gone_on_with(
+    spark: SparkSession, tmp_path: Path, undisturbed: Callable[[str], Undisturbed]
+) -> None:
+    facts(tmp_path / "facts")
+    assert not victim.run(spark, tmp_path, undisturbed("many").writes[7] + 3, ["many"])
+    commits = (tmp_path / "checkpoint" / "commits").glob("*.json")
+    state = [part for path in commits for part in json.loads(path.read_text())["state"]]
+    assert max(len(part["tables"]) for part in state) >= victim.TABLES
+    assert victim.run(spark, tmp_path, 0, ["many"])
+    assert told(tmp_path) == undisturbed("many").told
+
+
+WAYS = [
+    "plain",
+    "plain there",
+    "many",
+    "many there",
+    "many online",
+    "absence",
+    "absence there",
+    "absence online",
+    "clock",
+]
+
+
+@pytest.mark.skipif(not EVERYWHERE, reason="make test-crash runs these")
+@pytest.mark.parametrize("way", WAYS)
+def test_killed_between_any_two_writes(
+    way: str, spark: SparkSession, tmp_path: Path, undisturbed: Callable[[str], Undisturbed]
+) -> None:
+    """Up to the batch that writes most, then at each of its writes in turn."""
+    expected = undisturbed(way)
+    facts(tmp_path / "facts")
+    batch = expected.fullest
+    assert not victim.run(spark, tmp_path, expected.writes[batch - 1] + 1, way.split())
+    assert last_commit(tmp_path) == batch - 1
+    dies_at_every_write(spark, tmp_path, way, past=batch)
+    assert victim.run(spark, tmp_path, 0, way.split())
+    assert told(tmp_path) == expected.told
+
+
+@pytest.mark.skipif(not EVERYWHERE, reason="make test-crash runs these")
+@pytest.mark.parametrize("way", ["plain", "plain there", "absence online"])
+def test_killed_while_it_starts_and_ends(
+    way: str, spark: SparkSession, tmp_path: Path, undisturbed: Callable[[str], Undisturbed]
+) -> None:
+    expected = undisturbed(way)
+    starts, ends = tmp_path / "starts", tmp_path / "ends"
+    for folder in (starts, ends):
+        facts(folder / "facts")
+    dies_at_every_write(spark, starts, way, past=0)
+    assert not victim.run(spark, ends, expected.writes[-2] + 1, way.split())
+    dies_at_every_write(spark, ends, way, past=len(expected.writes))
+    for folder in (starts, ends):
+        assert victim.run(spark, folder, 0, way.split())
+        assert told(folder) == expected.told
+
+
+@pytest.mark.skipif(not EVERYWHERE, reason="make test-crash runs these")
+@pytest.mark.parametrize("way", ["plain", "plain there", "many", "many there", "absence", "clock"])
+def test_killed_at_random_moments(
+    way: str, spark: SparkSession, tmp_path: Path, undisturbed: Callable[[str], Undisturbed]
+) -> None:
+    moments = random.Random(way)
+    facts(tmp_path / "facts")
     for _ in range(4):
-        run(tmp_path, there=there, wait=moments.uniform(4, 14))
-    assert run(tmp_path, there=there) == 0
-    assert told(tmp_path) == undisturbed[there]
+        process(tmp_path, way, wait=moments.uniform(4, 14))
+    assert process(tmp_path, way) == 0
+    assert told(tmp_path) == undisturbed(way).told
 
 
 @pytest.mark.skipif(not EVERYWHERE, reason="make test-crash runs these")

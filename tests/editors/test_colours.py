@@ -41,6 +41,18 @@ def test_what_is_coloured_how() -> None:
         assert expected in found
 
 
+def test_windows_are_coloured() -> None:
+    coloured = kinds("Q(X) @ [T, T+9] :- always E(X) @ [T-4, T], not at least 3 F(X) @ [5, 9].\n")
+    assert [text for kind, text in coloured if kind is Keyword.Declaration] == [
+        "always",
+        "not",
+        "at",
+        "least",
+    ]
+    assert [text for kind, text in coloured if kind is Name.Variable.Magic] == [*"TTTT"]
+    assert Error not in [kind for kind, _ in coloured]
+
+
 @pytest.mark.parametrize("path", RULES, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_nothing_of_the_examples_is_wrong(path: object) -> None:
     text = path.read_text("utf-8")  # type: ignore[attr-defined]

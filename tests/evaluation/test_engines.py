@@ -111,7 +111,7 @@ def test_generated_programs_on_spark(spark: SparkSession) -> None:
     """Few, since each takes seconds; DuckDB has many of them in `test_generated.py`."""
 
     @given(programs_and_facts(huge=False, max_rules=5))
-    @examples(3)
+    @examples(2, deep=30)
     def look(case: Case) -> None:
         with Engine(case.program, case.facts) as here:
             try:

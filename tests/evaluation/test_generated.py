@@ -73,19 +73,19 @@ def agree(case: Case) -> None:
 
 
 @given(programs_and_facts())
-@examples(24)
+@examples(12, deep=240)
 def test_any_program(case: Case) -> None:
     agree(case)
 
 
 @given(programs_and_facts(connected=True, max_rules=10))
-@examples(24)
+@examples(12, deep=240)
 def test_connected_programs(case: Case) -> None:
     agree(case)
 
 
 @given(programs_and_facts(recursive=False))
-@examples(16)
+@examples(8, deep=160)
 def test_programs_without_recursion(case: Case) -> None:
     """These are never refused: however far a rule leads away from the data, it is finitely far."""
     assert answers(case) is not None
@@ -93,7 +93,7 @@ def test_programs_without_recursion(case: Case) -> None:
 
 
 @given(programs_and_facts(hostile=True))
-@examples(18)
+@examples(9, deep=180)
 def test_hostile_names_and_values(case: Case) -> None:
     agree(case)
 
@@ -198,7 +198,7 @@ def test_a_hundred_thousand_rounds_are_not_needed() -> None:
 
 
 @given(programs_and_facts())
-@examples(16)
+@examples(8, deep=160)
 def test_programs_whose_inputs_are_not_packed(case: Case) -> None:
     """A row per fact instead of a row per chunk: the same answers, from every kind of rule."""
     with pytest.MonkeyPatch.context() as patch:

@@ -5,103 +5,42 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-import pyarrow as pa
 import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
-from oracle import asp, naive
 from oracle.generate import Case
-from oracle.horizon import Answers, default_margin, runs_both_ways, temporal_predicates
+from oracle.horizon import temporal_predicates
 from oracle.keyed import keyed
 from oracle.negation import programs_with_not
 from pyspark.sql import SparkSession
+from support.batch import agree, answered, by_time, rows, wanted
 from support.counterexamples import NAMES, counterexample
 from support.deep import examples
 
-from tidelog.analysis.dependencies import Class, dependencies
 from tidelog.errors import NoAnswer
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.engine import evaluate
-from tidelog.evaluation.plan import Unbounded
 from tidelog.language.checks import check
 from tidelog.language.printer import print_program
-from tidelog.language.program import Atom, Negated, Program, Rule, Value
-from tidelog.logic.normalise import core
-
-Rows = list[tuple[Value, ...]]
-
-
-def rows(table: pa.Table) -> Rows:
-    if table.column_names == ["holds"]:
-        return [() for _ in range(table.num_rows)]
-    columns = [column.to_pylist() for column in table.columns]
-    return list(zip(*columns, strict=True)) if columns else []
-
-
-def by_time(program: Program, name: str, answers: set[tuple[Value, ...]]) -> Rows:
-    """In Python's order: time first, then the arguments."""
-    if name not in temporal_predicates(program):
-        return sorted(answers)
-    return sorted(answers, key=lambda row: (row[-1], row[:-1]))
-
-
-def answered(case: Case, low: int | None = None) -> dict[str, Rows] | None:
-    """What DuckDB says, in its order; None where the question is rightly refused."""
-    first = case.low if low is None else low
-    with Engine(case.program, case.facts) as engine:
-        try:
-            tables = engine.query(case.queries, first, case.high)
-        except Unbounded:
-            assert runs_both_ways(case.program, case.queries), case.text
-            event("unbounded")
-            return None
-        except NoAnswer:
-            deps = dependencies(core(case.program, case.queries), case.queries)
-            assert deps.cls is Class.BLOCKING, case.text
-            assert deps.cycles_through_not, case.text
-            event("a cycle through not, and recursion into the future")
-            return None
-    return {name: rows(table) for name, table in tables.items()}
-
-
-def wanted(case: Case, got: dict[str, Rows] | None = None) -> Answers:
-    """What the oracles say, over more time where their usual horizon may be too short."""
-    _, program, facts, queries, low, high = case
-    answers = naive.evaluate(program, facts, queries, low, high)
-    if asp.fits(program, facts, low, high):
-        assert asp.evaluate(program, facts, queries, low, high) == answers
-    if got is not None and any(set(got[name]) != answers[name] for name in queries):
-        wider = 2 * default_margin(program) + 300
-        answers = naive.evaluate(program, facts, queries, low, high, wider)
-    return answers
-
-
-def agree(case: Case) -> None:
-    got = answered(case)
-    if got is None:
-        return
-    want = wanted(case, got)
-    for name in case.queries:
-        assert got[name] == by_time(case.program, name, want[name]), (name, case.text)
-
+from tidelog.language.program import Atom, Negated, Program, Rule
 
 # Any program
 
 
 @given(programs_with_not())
-@examples(100)
+@examples(40, deep=1000)
 def test_any_program(case: Case) -> None:
     agree(case)
 
 
 @given(programs_with_not(connected=True, max_rules=8))
-@examples(60)
+@examples(24, deep=600)
 def test_connected_programs(case: Case) -> None:
     agree(case)
 
 
 @given(programs_with_not(recursive=False, clock=False, huge=True))
-@examples(40)
+@examples(16, deep=400)
 def test_programs_without_recursion(case: Case) -> None:
     """These are never refused."""
     assert answered(case) is not None
@@ -109,19 +48,19 @@ def test_programs_without_recursion(case: Case) -> None:
 
 
 @given(programs_with_not(hostile=True, huge=True))
-@examples(40)
+@examples(16, deep=400)
 def test_hostile_names_and_values(case: Case) -> None:
     agree(case)
 
 
 @given(programs_with_not(), st.randoms(use_true_random=False))
-@examples(30)
+@examples(12, deep=300)
 def test_programs_with_a_key(case: Case, random: Random) -> None:
     agree(keyed(case, random))
 
 
 @given(programs_with_not())
-@examples(30)
+@examples(12, deep=300)
 def test_programs_whose_inputs_are_not_packed(case: Case) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Engine, "_sparse", lambda *_: True)
@@ -132,7 +71,7 @@ def test_programs_whose_inputs_are_not_packed(case: Case) -> None:
 
 
 @given(programs_with_not(connected=True), st.integers(0, 5))
-@examples(25)
+@examples(10, deep=250)
 def test_a_narrower_question(case: Case, less: int) -> None:
     """The clock starts with the data, and what is absent is absent whoever asks."""
     whole, narrow = answered(case), answered(case, case.low + less)
@@ -146,7 +85,7 @@ def test_a_narrower_question(case: Case, less: int) -> None:
 
 
 @given(programs_with_not(explicit_times=False, rigid=False))
-@examples(25)
+@examples(10, deep=250)
 def test_a_double_negation_through_a_helper(case: Case) -> None:
     """`P @ T` in a body may be written `not Lacks @ T`, where Lacks is the absence of P."""
     for rule in case.program.rules:
@@ -176,11 +115,12 @@ def test_counterexamples(name: str) -> None:
 
 
 @pytest.mark.xdist_group("spark")
+@pytest.mark.grows
 def test_generated_programs_on_spark(spark: SparkSession) -> None:
     """The same SQL with other hands; partitions where data is merely elsewhere."""
 
     @given(programs_with_not(connected=True), st.randoms(use_true_random=False))
-    @examples(4)
+    @examples(2, deep=40)
     def look(case: Case, random: Random) -> None:
         case = keyed(case, random)
         spark.conf.set("spark.sql.shuffle.partitions", str(random.randint(1, 8)))

@@ -150,25 +150,25 @@ def fits(missing: dict[str, Any], true: checker.Fact) -> bool:
 
 
 @given(programs_and_facts(), st.data())
-@examples(15)
+@examples(8, deep=150)
 def test_any_program(case: Case, data: st.DataObject) -> None:
     is_explained(case, some_goals(case, data))
 
 
 @given(programs_and_facts(connected=True, huge=False), st.data())
-@examples(12)
+@examples(6, deep=120)
 def test_connected_programs(case: Case, data: st.DataObject) -> None:
     is_explained(case, some_goals(case, data))
 
 
 @given(programs_and_facts(hostile=True, huge=False, max_rules=4), st.data())
-@examples(15)
+@examples(8, deep=150)
 def test_hostile_values(case: Case, data: st.DataObject) -> None:
     is_explained(case, some_goals(case, data))
 
 
 @given(programs_and_facts(huge=False, max_rules=4), st.data())
-@examples(12)
+@examples(6, deep=120)
 def test_the_first_proof_is_smallest_and_sizes_never_fall(case: Case, data: st.DataObject) -> None:
     temporal = set(temporal_predicates(case.program))
     facts = checker.given(case.facts, temporal)
@@ -192,7 +192,7 @@ def test_the_first_proof_is_smallest_and_sizes_never_fall(case: Case, data: st.D
 
 
 @given(programs_and_facts(huge=False, comparisons=False, max_rules=5), st.data())
-@examples(12)
+@examples(6, deep=120)
 def test_what_a_miss_lacks_would_do(case: Case, data: st.DataObject) -> None:
     """With the missing input facts, where all their values are known, the goal holds."""
     goals = [goal for goal, holds in some_goals(case, data) if not holds]

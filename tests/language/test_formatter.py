@@ -86,6 +86,15 @@ def test_layout(example: tuple[Program, str]) -> None:
             "P(X) :-  % first\n    E(X),  % second\n    % third\n    F(X).\n",
         ),
         ("P(X, % x\nY) :- E(X,Y).", "P(X,  % x\n    Y) :-\n    E(X, Y).\n"),
+        (
+            "P(X)@[ T ,T +9 ]:-not  at least 3 E(X)@[T -2,T],some\nF @[-5 , -3].",
+            "P(X) @ [T, T+9] :- not at least 3 E(X) @ [T-2, T], some F @ [-5, -3].\n",
+        ),
+        (
+            "P(X) @ T :- always E(X) @ [T-2, % why\nT].",
+            "P(X) @ T :-\n    always E(X) @ [T-2,  % why\n    T].\n",
+        ),
+        ("P @ T :- some E @ [T-4..T].", None),
         ("X==1.", None),
     ],
 )

@@ -56,6 +56,10 @@ def test_every_construct_as_it_is_written() -> None:
         'P(X, a, "A b", -1, 2.5, true) @ T+1 :- E(X, _) @ T-2, F @ 5, G(X), X != -3, X >= "B".\n'
         "P(a) @ -4.\n"
         "Alarm @ T :- E(_, _) @ T.\n"
+        "P(a) @ [-4, 100].\n"
+        "Q(X) @ [T, T+9] :- some F(X) @ [T-4, T], always G(X, _) @ [T+1, T+2], E(X, _) @ T.\n"
+        "R(X) @ T :- at least 3 F(X) @ [T-59, T], not some F(X) @ [5, 6].\n"
+        "R(X) @ T :- F(X) @ T, not at least 2 F(X) @ [T, T+1].\n"
         "clock Now.\n"
         "Lost(X) @ T :- F(X) @ T-1, not F(X) @ T, not E(X, _) @ T+1, not G(X), Now @ T.\n"
     )

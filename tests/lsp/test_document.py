@@ -166,6 +166,50 @@ def test_nothing_fails_on_any_text(text: str, at: int, units: Units) -> None:
             assert 0 <= fix.start <= fix.end <= len(document.text)
 
 
+WINDOWS = """input Hot(unit: text) @ time.
+Often(X) @ [T, T+9] :- not some Hot(X) @ [T-4, S], at least 3
+Hot(X) @ [5, 9], always(X) @ T, some @ T, at @ T, least(X) @ T.
+"""
+
+
+def test_quantifiers_and_intervals() -> None:
+    document = Document.of("u", WINDOWS)
+    words = [(word.token.text, word.role) for _, word in document.words]
+    words = words[words.index(("Often", WordRole.PREDICATE)) :]
+    keywords = [text for text, role in words if role is WordRole.KEYWORD]
+    assert keywords == ["not", "some", "at", "least"]
+    assert [text for text, role in words if role is WordRole.TIME] == [*"TTTSTTTT"]
+    predicates = [text for text, role in words if role is WordRole.PREDICATE]
+    assert predicates == ["Often", "Hot", "Hot", "always", "some", "at", "least"]
+
+
+@pytest.mark.parametrize(
+    ("line", "suggested"),
+    [
+        ("P(X) @ T :- some ", ["Hot"]),
+        ("P(X) @ T :- not at least 3 ", ["Hot"]),
+        ("P(X) @ T :- not ", ["Hot", "some", "always", "at least"]),
+        ("P(X) @ T :- some Hot(X) @ [", ["T", "T+1", "T-1"]),
+        ("P(X) @ T :- some Hot(X) @ [T-4, ", ["T", "T+1", "T-1"]),
+        ("P(X) @ T :- some Hot(X) @ [T-4, T], Hot(", ["Unit", "X", "_"]),
+    ],
+)
+def test_what_may_follow_a_quantifier(line: str, suggested: list[str]) -> None:
+    document = Document.of("u", f"input Hot(unit: text) @ time.\n{line}")
+    found = completions(document, len(document.text)).words
+    assert [word.label for word in found] == suggested
+    if line.endswith(("some ", "3 ")):
+        assert found[0].insert == "Hot(${1:Unit}) @ [T-${2:4}, T]"
+
+
+def test_quantifiers_are_explained() -> None:
+    document = Document.of("u", WINDOWS)
+    for word in ("some", "at", "least"):
+        spot = spot_at(document, document.text.index(f"{word} "))
+        assert spot is not None
+        assert "interval" in (hover(document, spot, facts.Analyses()) or "")
+
+
 @examples(100)
 @given(TEXTS, st.integers(-1, 30), st.integers(0, 60), st.sampled_from(list(Units)))
 def test_positions_stay_within_the_text(text: str, line: int, column: int, units: Units) -> None:

@@ -183,7 +183,8 @@ def test_completion() -> None:
             return [item.label for item in found.items]
 
         assert (await labels(""))[:4] == ["input", "output", "clock", "Flag"]
-        assert await labels("Hot(X) @ T :- ") == ["Temp", "Flag", "Malfunc", "not", "X"]
+        words = ["not", "some", "always", "at least"]
+        assert await labels("Hot(X) @ T :- ") == ["Temp", "Flag", "Malfunc", *words, "X"]
         assert (await labels("Hot(X) @ T :- Temp(X, "))[:3] == ["Level", "X", "high"]
         assert "T+1" in await labels("Hot(X) @ T :- Temp(X, high) @ ")
         assert await labels("input Wind(speed: ") == ["text", "int", "float", "bool"]

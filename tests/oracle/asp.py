@@ -7,7 +7,7 @@ only times must fit its 32-bit integers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import count
 from typing import assert_never
 
@@ -17,6 +17,7 @@ from tidelog.language.program import (
     Atom,
     Comparison,
     Constant,
+    Instant,
     Interval,
     Literal,
     Negated,
@@ -27,6 +28,8 @@ from tidelog.language.program import (
     TimePoint,
     Value,
     Variable,
+    ends,
+    ticks_of,
 )
 
 from .horizon import Answers, Facts, horizon, temporal_predicates, ticking
@@ -39,7 +42,8 @@ def fits(program: Program, facts: Facts, low: int, high: int, margin: int | None
     """Whether all times and offsets stay within clingo's integers."""
     times = [*horizon(program, facts, low, high, margin)]
     atoms = (atom for rule in program.rules for atom in (rule.head, *rule.atoms))
-    times += [atom.time.offset for atom in atoms if isinstance(atom.time, TimeOffset)]
+    ticks = (end for atom in atoms for end in ends(atom.time))
+    times += [end.offset for end in ticks if isinstance(end, TimeOffset)]
     return all(-_LARGEST <= tick <= _LARGEST for tick in times)
 
 
@@ -82,6 +86,7 @@ class _Translation:
     def __init__(self, program: Program, facts: Facts, first: int, last: int) -> None:
         self.program, self.facts, self.first, self.last = program, facts, first, last
         self.temporal = temporal_predicates(program)
+        self.helpers: list[str] = []
         known = dict.fromkeys([*program.inputs, *program.clocks, *program.heads, *facts])
         self.names = {name: f"p{i}" for i, name in enumerate(known)}
         self.decode = sorted({*_constants(program), *self._data()})
@@ -102,9 +107,8 @@ class _Translation:
         # The bounds are a fact, because clingo enumerates a variable between two numbers.
         bounds = f"within({self.first},{self.last})."
         clocks = list(self._clock_lines())
-        return "\n".join(
-            [bounds, *clocks, *self._fact_lines(), *map(self._rule, self.program.rules)]
-        )
+        rules = list(map(self._rule, self.program.rules))
+        return "\n".join([bounds, *clocks, *self._fact_lines(), *rules, *self.helpers])
 
     def _clock_lines(self) -> Iterable[str]:
         ticks = ticking(self.program, self.facts, self.last)
@@ -130,36 +134,79 @@ class _Translation:
         def term(t: Term) -> str:
             return str(self.code(t.value)) if isinstance(t, Constant) else variable(t.name)
 
-        def time(atom: Atom) -> list[str]:
-            match atom.time:
-                case None:
-                    return []
-                case TimePoint(tick):
-                    return [str(tick)]
-                case TimeOffset(name, offset):
-                    return [f"{variable(name.name)}{offset:+d}"]
-                case Interval():
-                    raise AssertionError("intervals are unfolded first")
+        def tick(at: Instant) -> str:
+            if isinstance(at, TimePoint):
+                return str(at.tick)
+            return f"{variable(at.variable.name)}{at.offset:+d}"
 
         def argument(t: Term) -> str:
             # Clingo reads `not p(_)` as we do: no fact at all.
             return "_" if isinstance(t, Variable) and t.anonymous else term(t)
+
+        def counted(atom: Atom, interval: Interval) -> str:
+            """At least so many ticks of the interval have a fact."""
+            fact = _call(self.names[atom.predicate], [*map(argument, atom.args), "S"])
+            within = f"{tick(interval.low)} <= S, S <= {tick(interval.high)}"
+            return f"{interval.fewest} <= #count {{ S : {fact}, {within} }}"
+
+        def holds(atom: Atom) -> str:
+            match atom.time:
+                case None:
+                    args = []
+                case TimePoint() | TimeOffset():
+                    args = [tick(atom.time)]
+                case Interval():
+                    return f"{self._near(atom, argument, variable)}, {counted(atom, atom.time)}"
+                case _:
+                    assert_never(atom.time)
+            return _call(self.names[atom.predicate], [*map(term, atom.args), *args])
 
         def literal(part: Literal) -> str:
             match part:
                 case Comparison():
                     return f"{term(part.left)} {part.operator} {term(part.right)}"
                 case Atom():
-                    return _call(self.names[part.predicate], [*map(term, part.args), *time(part)])
+                    return holds(part)
+                case Negated(Atom(time=Interval() as interval) as atom):
+                    return f"not {counted(atom, interval)}"
                 case Negated(atom):
-                    args = [*map(argument, atom.args), *time(atom)]
+                    args = [*map(argument, atom.args), *map(tick, ends(atom.time))]
                     return f"not {_call(self.names[atom.predicate], args)}"
                 case _:
                     assert_never(part)
 
         body = [literal(part) for part in rule.body]
-        body += [f"within(L,H), L <= {t}, {t} <= H" for t in time(rule.head)]
-        return f"{literal(rule.head)} :- {', '.join(body)}." if body else f"{literal(rule.head)}."
+        head, at = rule.head, [tick(end) for end in ends(rule.head.time)]
+        if isinstance(head.time, Interval):
+            body.append(f"H0 = {at[0]}..{at[1]}")
+            at = ["H0"]
+        body += [f"within(L,H), L <= {t}, {t} <= H" for t in at]
+        said = _call(self.names[head.predicate], [*map(term, head.args), *at])
+        return f"{said} :- {', '.join(body)}." if body else f"{said}."
+
+    def _near(
+        self,
+        atom: Atom,
+        argument: Callable[[Term], str],
+        variable: Callable[[str], str],
+    ) -> str:
+        """An atom that gives values to what an interval is about: some tick of it has a fact."""
+        interval = atom.time
+        assert isinstance(interval, Interval)
+        args = [argument(t) for t in atom.args]
+        fact = _call(self.names[atom.predicate], [*args, "S"])
+        named = [a for t, a in zip(atom.args, args, strict=True) if isinstance(t, Variable)]
+        named = [a for a in dict.fromkeys(named) if a != "_"]
+        low, high = interval.low, interval.high
+        if isinstance(low, TimeOffset) and isinstance(high, TimeOffset):
+            base = variable(low.variable.name)
+            where = f"{base} = S-({high.offset})..S-({low.offset})"
+            named.append(base)
+        else:
+            where = f"{ticks_of(low)} <= S, S <= {ticks_of(high)}"
+        near = _call(f"near{len(self.helpers)}", named)
+        self.helpers.append(f"{near} :- {fact}, {where}.")
+        return near
 
 
 def _call(name: str, args: list[str]) -> str:

@@ -23,7 +23,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
-from tidelog.language.program import Atom, Program, Rule, Time, TimeOffset, TimePoint, Value
+from tidelog.language.program import (
+    Atom,
+    Program,
+    Rule,
+    Time,
+    TimeOffset,
+    TimePoint,
+    Value,
+    ends,
+    ticks_of,
+    time_variable_of,
+)
 
 # Rows by predicate; the time is the last value of a temporal row. Duplicates are harmless.
 Facts: TypeAlias = Mapping[str, Iterable[tuple[Value, ...]]]
@@ -57,7 +68,8 @@ def horizon(
 ) -> tuple[int, int]:
     """The ticks `[L, H]` that an evaluation over `[low, high]` must consider."""
     ticks = [low, high]
-    ticks += [a.time.tick for a in _atoms(program) if isinstance(a.time, TimePoint)]
+    named = (end for atom in _atoms(program) for end in ends(atom.time))
+    ticks += [end.tick for end in named if isinstance(end, TimePoint)]
     temporal = temporal_predicates(program)
     ticks += [int(row[-1]) for name, rows in facts.items() if name in temporal for row in rows]
     margin = default_margin(program) if margin is None else margin
@@ -85,8 +97,9 @@ def _span(rule: Rule) -> int:
     """The largest distance between two atoms of one time variable."""
     offsets: dict[str, list[int]] = {}
     for atom in (rule.head, *rule.atoms):
-        if isinstance(atom.time, TimeOffset):
-            offsets.setdefault(atom.time.variable.name, []).append(atom.time.offset)
+        for end in ends(atom.time):
+            if isinstance(end, TimeOffset):
+                offsets.setdefault(end.variable.name, []).append(end.offset)
     return max((max(found) - min(found) for found in offsets.values()), default=0)
 
 
@@ -119,8 +132,8 @@ def runs_both_ways(program: Program, queries: Iterable[str]) -> bool:
     for rule in program.rules:
         head = rule.head.time
         for atom in rule.atoms:
-            offset = _offset(head, atom.time)
-            steps.setdefault(rule.head.predicate, set()).add((atom.predicate, offset))
+            for offset in _offsets(head, atom.time):
+                steps.setdefault(rule.head.predicate, set()).add((atom.predicate, offset))
     below = set(queries)
     todo = list(below)
     while todo:
@@ -135,10 +148,13 @@ def runs_both_ways(program: Program, queries: Iterable[str]) -> bool:
     return (forwards and backwards) or (untied and (forwards or backwards))
 
 
-def _offset(head: Time | None, body: Time | None) -> int | None:
-    if not isinstance(head, TimeOffset) or not isinstance(body, TimeOffset):
-        return None
-    return body.offset - head.offset if head.variable == body.variable else None
+def _offsets(head: Time | None, body: Time | None) -> list[int | None]:
+    """How far a body may lie from its head: the least and the most, or nobody knows."""
+    if time_variable_of(head) is None or time_variable_of(head) != time_variable_of(body):
+        return [None]
+    first, last = ends(head)[0], ends(head)[-1]
+    near = ticks_of(ends(body)[0]) - ticks_of(last)
+    return [near, ticks_of(ends(body)[-1]) - ticks_of(first)]
 
 
 def _gains(start: str, steps: dict[str, set[tuple[str, int | None]]], sign: int) -> bool:

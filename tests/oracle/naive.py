@@ -4,7 +4,8 @@ A temporal fact is a tuple whose last value is its tick, so the time of an atom 
 Predicates that need one another are a group, evaluated after all groups that it needs: in each
 round every rule is matched in every way that uses a fact of the round before, until a round finds
 nothing new. What is negated is known by then, unless the group needs the absence of its own facts:
-see `_settled`. The horizon clips heads and clocks; nothing else knows about it.
+see `_settled`. The horizon clips heads and clocks; nothing else knows about it. An atom that is
+asked for over an interval is looked up at each tick of it, and the ticks are counted.
 """
 
 from __future__ import annotations
@@ -123,17 +124,17 @@ def _settled(
         while new:
             delta = [(n, row) for n, row in new if inside(n, row) and model.add(n, row)]
             new = set()
-            for name, row in delta:
-                for plan in plans[name]:
-                    binding = _match(plan.start, row, {})
-                    if binding is not None:
+            for name in names:
+                rows = [row for other, row in delta if other == name]
+                for start, plan in plans[name]:
+                    for binding in start.bindings(rows, model, {}):
                         new.update(plan.heads(model, binding, believed))
         return model
 
-    plans: dict[str, list[_Plan]] = defaultdict(list)
+    plans: dict[str, list[tuple[_Asked, _Plan]]] = defaultdict(list)
     for rule in rules:
         for i, atom in enumerate(rule.positive):
-            plans[atom.predicate].append(_Plan(rule, i))
+            plans[atom.predicate].append((_Asked(atom), _Plan(rule, i)))
     few = _Model(0, names, below)
     many = derived(few)
     if not any(atom.predicate in names for rule in rules for atom in rule.negative):
@@ -158,16 +159,100 @@ class _Shifted:
 _Term: TypeAlias = Constant | Variable | _Shifted
 
 
-def _terms(atom: Atom) -> tuple[_Term, ...]:
-    match atom.time:
-        case None:
-            return atom.args
-        case TimePoint(tick):
-            return (*atom.args, Constant.of(tick))
-        case TimeOffset(variable, offset):
-            return (*atom.args, _Shifted(variable.name, offset))
-        case Interval():
-            raise AssertionError("intervals are unfolded first")
+def _instant(time: TimePoint | TimeOffset) -> _Term:
+    if isinstance(time, TimePoint):
+        return Constant.of(time.tick)
+    return _Shifted(time.variable.name, time.offset)
+
+
+@dataclass(frozen=True, slots=True)
+class _Over:
+    """At `least` so many ticks from `low` to `high`."""
+
+    low: _Term
+    high: _Term
+    least: int
+
+    def ticks(self, binding: Binding) -> range:
+        return range(int(_value(self.low, binding)), int(_value(self.high, binding)) + 1)
+
+    def bases(self, tick: int) -> list[Binding]:
+        """The values of the time variable for which a tick is one of these."""
+        if isinstance(self.low, _Shifted) and isinstance(self.high, _Shifted):
+            earliest, last = tick - self.high.offset, tick - self.low.offset
+            return [{self.low.name: base} for base in range(earliest, last + 1)]
+        return [{}] if tick in self.ticks({}) else []
+
+
+class _Asked:
+    """An atom of a body, as terms; the tick of a temporal one is the last, unless it has many."""
+
+    def __init__(self, atom: Atom) -> None:
+        self.predicate = atom.predicate
+        self.over: _Over | None = None
+        self.terms: tuple[_Term, ...] = atom.args
+        match atom.time:
+            case TimePoint() | TimeOffset():
+                self.terms = (*atom.args, _instant(atom.time))
+            case Interval(low, high):
+                self.over = _Over(_instant(low), _instant(high), atom.time.fewest)
+
+    def names(self) -> set[str]:
+        """The variables that have a value after the atom: where it has many ticks, not `_`."""
+        if self.over is None:
+            return {t.name for t in self.terms if not isinstance(t, Constant)}
+        named = {t.name for t in self.terms if isinstance(t, Variable) and not t.anonymous}
+        return named | ({self.over.low.name} if isinstance(self.over.low, _Shifted) else set())
+
+    def ways(self, row: Row, binding: Binding) -> Iterator[Binding]:
+        """The binding extended in every way in which a row can help the atom to hold."""
+        if self.over is None:
+            extended = _match(self.terms, row, binding)
+            if extended is not None:
+                yield extended
+            return
+        extended = _match(self.terms, row[:-1], binding)
+        if extended is None:
+            return
+        named = {name: value for name, value in extended.items() if not name.startswith("_#")}
+        for base in self.over.bases(int(row[-1])):
+            if all(binding.get(name, value) == value for name, value in base.items()):
+                yield binding | named | base
+
+    def bindings(self, rows: Iterable[Row], model: _Model, binding: Binding) -> Iterator[Binding]:
+        """The binding extended in every way in which it holds with one of the rows, each once."""
+        seen: set[Row] = set()
+        for row in rows:
+            for extended in self.ways(row, binding):
+                way = tuple(extended.values())
+                if way not in seen:
+                    seen.add(way)
+                    if self.over is None or self.holds(model, extended):
+                        yield extended
+
+    def holds(self, model: _Model, binding: Binding) -> bool:
+        """Whether it holds at enough ticks, whatever stands at the positions without a value."""
+        known = _known(self.terms, set(binding))
+        key = tuple(_value(self.terms[i], binding) for i in known)
+        if self.over is None:
+            return bool(model.lookup(self.predicate, known, key))
+        positions = (*known, len(self.terms))
+        there = 0
+        for tick in self.over.ticks(binding):
+            there += bool(model.lookup(self.predicate, positions, (*key, tick)))
+            if there >= self.over.least:
+                return True
+        return False
+
+    def looked_up(self, model: _Model, binding: Binding) -> Iterator[Binding]:
+        """The binding extended in every way in which it holds, each once."""
+        known = _known(self.terms, set(binding))
+        key = tuple(_value(self.terms[i], binding) for i in known)
+        if self.over is not None and self.names() <= set(binding):
+            if self.holds(model, binding):
+                yield binding
+            return
+        yield from self.bindings(model.lookup(self.predicate, known, key), model, binding)
 
 
 def _value(term: _Term, binding: Binding) -> Value:
@@ -215,41 +300,41 @@ class _Plan:
 
     def __init__(self, rule: Rule, start: int | None) -> None:
         self.rule = rule
-        self.head = _terms(rule.head)
-        rest = list(rule.positive)
-        self.start = _terms(rest.pop(start)) if start is not None else ()
-        bound = {t.name for t in self.start if not isinstance(t, Constant)}
-        # Per atom: predicate, terms, and the positions whose values are known by then.
-        self.steps: list[tuple[str, tuple[_Term, ...], tuple[int, ...]]] = []
+        rest = [_Asked(atom) for atom in rule.positive]
+        bound = rest.pop(start).names() if start is not None else set()
+        self.steps: list[_Asked] = []
         while rest:
-            atom = max(rest, key=lambda a: len(_known(_terms(a), bound)))
-            rest.remove(atom)
-            terms = _terms(atom)
-            self.steps.append((atom.predicate, terms, _known(terms, bound)))
-            bound |= {t.name for t in terms if not isinstance(t, Constant)}
-        # What must be absent, whatever stands at the positions that are not known, those of `_`.
-        absent = [(atom.predicate, _terms(atom)) for atom in rule.negative]
-        self.absent = [(name, terms, _known(terms, bound)) for name, terms in absent]
+            asked = max(rest, key=lambda a: len(_known(a.terms, bound)))
+            rest.remove(asked)
+            self.steps.append(asked)
+            bound |= asked.names()
+        self.absent = [_Asked(atom) for atom in rule.negative]
 
     def heads(self, model: _Model, binding: Binding, believed: _Model) -> Iterator[tuple[str, Row]]:
         """What follows if the facts that are believed are those that are not absent."""
         for whole in self.bindings(model, binding, 0):
             if all(_holds(c, whole) for c in self.rule.comparisons) and not any(
-                believed.lookup(name, known, tuple(_value(terms[i], whole) for i in known))
-                for name, terms, known in self.absent
+                absent.holds(believed, whole) for absent in self.absent
             ):
-                yield self.rule.head.predicate, tuple(_value(t, whole) for t in self.head)
+                for row in _head_rows(self.rule.head, whole):
+                    yield self.rule.head.predicate, row
 
     def bindings(self, model: _Model, binding: Binding, step: int) -> Iterator[Binding]:
         if step == len(self.steps):
             yield binding
             return
-        predicate, terms, known = self.steps[step]
-        key = tuple(_value(terms[i], binding) for i in known)
-        for row in model.lookup(predicate, known, key):
-            extended = _match(terms, row, binding)
-            if extended is not None:
-                yield from self.bindings(model, extended, step + 1)
+        for extended in self.steps[step].looked_up(model, binding):
+            yield from self.bindings(model, extended, step + 1)
+
+
+def _head_rows(head: Atom, binding: Binding) -> Iterator[Row]:
+    """The facts of a head: one, or one at every tick of its interval."""
+    asked = _Asked(head)
+    row = tuple(_value(term, binding) for term in asked.terms)
+    if asked.over is None:
+        yield row
+    else:
+        yield from ((*row, tick) for tick in asked.over.ticks(binding))
 
 
 def _known(terms: tuple[_Term, ...], bound: set[str]) -> tuple[int, ...]:

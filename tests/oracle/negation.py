@@ -71,10 +71,10 @@ def programs_with_not(
 
 @st.composite
 def _cases(draw: st.DrawFn, shape: Shape, *, clock: bool, both_ways: bool) -> Case:
-    return _WithNot(draw, shape, clock=clock, both_ways=both_ways).case()
+    return WithNot(draw, shape, clock=clock, both_ways=both_ways).case()
 
 
-class _WithNot(Generator):
+class WithNot(Generator):
     def __init__(self, draw: st.DrawFn, shape: Shape, *, clock: bool, both_ways: bool) -> None:
         super().__init__(draw, shape)
         if not both_ways:

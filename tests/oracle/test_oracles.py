@@ -282,19 +282,19 @@ def agree(case: Case) -> None:
 
 
 @given(programs_and_facts())
-@examples(75)
+@examples(30, deep=750)
 def test_naive_is_clingo(case: Case) -> None:
     agree(case)
 
 
 @given(programs_and_facts(hostile=True))
-@examples(50)
+@examples(20, deep=500)
 def test_naive_is_clingo_on_hostile_values(case: Case) -> None:
     agree(case)
 
 
 @given(programs_and_facts(recursive=False))
-@examples(50)
+@examples(20, deep=500)
 def test_the_default_margin_is_enough_without_recursion(case: Case) -> None:
     _, program, facts, queries, low, high = case
     wider = 3 * default_margin(program) + 7
@@ -303,7 +303,7 @@ def test_the_default_margin_is_enough_without_recursion(case: Case) -> None:
 
 
 @given(programs_and_facts(connected=True, explicit_times=False, huge=False))
-@examples(100)
+@examples(40, deep=1000)
 def test_the_default_margin_is_enough_where_time_runs_one_way(case: Case) -> None:
     _, program, facts, queries, low, high = case
     if dependencies(core(program), queries).cls is Class.BLOCKING:
@@ -314,19 +314,19 @@ def test_the_default_margin_is_enough_where_time_runs_one_way(case: Case) -> Non
 
 
 @given(programs_with_not(both_ways=True))
-@examples(100)
+@examples(40, deep=1000)
 def test_naive_is_clingo_with_not(case: Case) -> None:
     agree(case)
 
 
 @given(programs_with_not(hostile=True, huge=True))
-@examples(50)
+@examples(20, deep=500)
 def test_naive_is_clingo_with_not_on_hostile_values(case: Case) -> None:
     agree(case)
 
 
 @given(programs_with_not())
-@examples(75)
+@examples(30, deep=750)
 def test_the_default_margin_is_enough_with_not(case: Case) -> None:
     _, program, facts, queries, low, high = case
     wider = 2 * default_margin(program) + 100
@@ -335,7 +335,7 @@ def test_the_default_margin_is_enough_with_not(case: Case) -> None:
 
 
 @given(programs_with_not(), st.randoms(use_true_random=False))
-@examples(50)
+@examples(20, deep=500)
 def test_naive_is_clingo_with_not_and_a_key(case: Case, random: Random) -> None:
     agree(keyed(case, random))
 
@@ -410,7 +410,7 @@ def without_not(statement: Statement) -> Statement:
 
 
 @given(programs_and_facts(recursive=False, connected=True, huge=False, explicit_times=False))
-@examples(50)
+@examples(20, deep=500)
 def test_a_restricted_shape(case: Case) -> None:
     found = dependencies(core(case.program), case.queries)
     assert found.cls is Class.NONRECURSIVE

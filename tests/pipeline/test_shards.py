@@ -132,7 +132,7 @@ class Driver:
         return answers
 
 
-@examples(15)
+@examples(4, deep=150)
 @given(
     programs_and_facts(connected=True, huge=False),
     st.integers(2, 4),

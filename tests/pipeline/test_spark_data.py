@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import csv
+import glob
 import json
 import os
 import random
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,6 +21,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 import tidelog
 from tidelog.errors import DataError
+from tidelog.pipeline import loop
+from tidelog.pipeline.modes import OfflineMode
 from tidelog.spark import stream
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -90,6 +96,47 @@ def test_real_data_in_any_order_and_of_any_age(
                 [(*row[:-1], int(row[-1])) for row in list(csv.reader(file))[1:]], key=str
             )
         assert rows(running.answers[query]) == want
+
+
+def test_what_is_done_twice_is_counted_once(spark: SparkSession, tmp_path: Path) -> None:
+    """What a part had written is lost, so that Spark has to do it again in the same job.
+
+    Spark before 4.3 observed every attempt, and still does where it is told to.
+    """
+    (tmp_path / "facts" / "Temp").mkdir(parents=True)
+    for number in range(3):
+        lines = [f"d{i},{i}.5,{i}" for i in range(13)] + ["d1,warm,0"]
+        path = tmp_path / "facts" / "Temp" / f"{number}.csv"
+        path.write_text("\n".join(["device,level,time", *lines]) + "\n")
+    mark = str(tmp_path / "lost")
+    usual = OfflineMode.pack
+
+    def losing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from batches
+        with suppress(FileExistsError):
+            os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
+            for folder in os.environ["SPARK_LOCAL_DIRS"].split(","):
+                for name in glob.glob(f"{folder}/**/shuffle_*", recursive=True):
+                    os.unlink(name)
+
+    def pack(mode: OfflineMode, facts: DataFrame) -> DataFrame:
+        packed = usual(mode, facts)
+        return packed.mapInArrow(losing, packed.schema)
+
+    attempts = "spark.sql.legacy.observeMetricsAggregateAllAttempts"
+    spark.conf.set(attempts, "true")
+    try:
+        with patch.object(loop, "LITTLE", -1), patch.object(OfflineMode, "pack", pack):
+            running = run(
+                spark,
+                tmp_path,
+                "input Temp(device: text, level: float) @ time.\nAny(X) @ T :- Temp(X, _) @ T.",
+                partitions=8,
+            )
+    finally:
+        spark.conf.unset(attempts)
+    assert os.path.exists(mark)
+    assert running.committed.totals == {"facts": 39, "late": 0, "dead": 3, "answers": 13}
 
 
 def test_formats_columns_and_problems(spark: SparkSession, tmp_path: Path) -> None:
@@ -235,7 +282,7 @@ def test_sinks_get_the_same_answers(
         heard.append((batch, sorted(tuple(row) for row in frame.collect())))
 
     want = [(text, 10.0, 1), (text, 11.0, 2)]
-    for kind in ("parquet", "csv", "json"):
+    for kind in ("parquet", "csv", "json") if little > 0 else ("parquet",):
         out = tmp_path / kind
         run(
             spark,

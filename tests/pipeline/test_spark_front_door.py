@@ -6,6 +6,7 @@ import gzip
 import json
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,39 @@ def test_forgotten_tick_fails_and_may_be_mended(spark: SparkSession, tmp_path: P
         run(spark, tmp_path / "metrics.csv", checkpoint=tmp_path / "c", tick="2m")
 
 
+def test_a_continuous_stream_fails_at_once_and_goes_on_later(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Useless from the first row: somebody's mistake. Useless later: a warning and dead letters."""
+    folder = tmp_path / "facts" / "metrics"
+    folder.mkdir(parents=True)
+    (folder / "a.csv").write_text(HEADER + "a,95,x,2024-05-01T00:00:10Z\n" * 3)
+    words: dict[str, Any] = {"inputs": tmp_path / "facts", "checkpoint": tmp_path / "c"}
+    words["trigger"] = {"processingTime": "100 milliseconds"}
+    program = tidelog.parse(RULES)
+    failing = stream(spark, program, **words)
+    with pytest.raises(DataError, match="input `metrics`: none of its 3 rows can be used") as error:
+        failing.awaitTermination()
+    assert "looks like a timestamp: add --tick 1m" in str(error.value)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        running = stream(spark, program, tick="1m", **words)
+        running.query.processAllAvailable()
+        for name, row in (("b", "noon"), ("c", "one"), ("d", "2024-05-01T00:02:00Z"), ("e", "two")):
+            (folder / f"{name}.csv").write_text(HEADER + f"{name},95,x,{row}\n")
+            running.query.processAllAvailable()
+        running.close()
+    said = [str(w.message) for w in told if w.category is TidelogWarning]
+    assert [text.split(" be used")[0] for text in said] == [
+        "input `metrics`: the only row of batch 1 cannot",
+        "input `metrics`: the only row of batch 4 cannot",
+    ]
+    assert "the stream goes on, and what it cannot use is in" in said[0]
+    assert "`noon` is not a timestamp" in said[0]
+    assert sorted(running.answers["Hot"].column("h").to_pylist()) == ["a", "d"]
+    assert [x["row"]["time"] for x in letters(tmp_path / "c")] == ["noon", "one", "two"]
+
+
 def test_changed_rules_are_both_shown(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "metrics.csv").write_text(HEADER + "a,95,x,0\n")
     run(spark, tmp_path / "metrics.csv", checkpoint=tmp_path / "c")
@@ -178,6 +212,7 @@ def test_an_error_of_a_users_function_is_theirs(spark: SparkSession, tmp_path: P
     assert error.value.__cause__ is None
 
 
+@pytest.mark.deep  # docs/metrics.md shows it, too: all that a command prints is compared there
 def test_a_session_is_quiet() -> None:
     """In a process of its own: nothing of Spark's own on either stream."""
     code = (

@@ -101,6 +101,27 @@ def test_the_line_that_says_most() -> None:
     assert summary(PySparkException("first\nsecond")) == "first"
 
 
+class Captured(PySparkException):
+    """As Spark raises them, with what Java says at length."""
+
+    def __init__(self, text: str, at_length: str) -> None:
+        super().__init__(text)
+        self._stackTrace = at_length
+
+
+def test_what_says_nothing_is_told_by_its_cause() -> None:
+    """As Java does when a thread waits for another one."""
+    waited = "org.apache.spark.SparkException: Exception thrown in awaitResult: \n\tat x\n"
+    broke = "Caused by: a.b.TooBad: it broke\n\tat y\n"
+    assert summary(PySparkException(waited + broke)) == "it broke"
+    assert summary(Captured(waited.splitlines()[0], waited + broke)) == "it broke"
+    daemon = "Caused by: a.B: EOFException occurred while reading from pyspark.daemon's stdout.\n"
+    lost = clear(Captured("Exception thrown in awaitResult: ", waited + daemon))
+    assert str(lost).startswith("a Python worker of Spark did not start: start again with")
+    trace = "Traceback:\ntidelog.errors.DataError: one\ntwo"
+    assert str(clear(Captured(trace, "org.apache.spark.PythonException: it"))) == "one\ntwo"
+
+
 # Spark that does not start
 
 
@@ -185,7 +206,7 @@ def test_an_input_without_files(spark: SparkSession, folder: Path) -> None:
     found = run(folder, "--query", "Both")
     assert (found.exit_code, found.stdout) == (0, ANSWER)
     assert found.stderr == (
-        "warning: no facts for input `F`, which P, Both needs\n"
+        "warning: no facts for input `F`, which Both needs\n"
         "2 facts in 2 batches, 1 answer; complete up to 1, answered up to 1\n"
     )
 
@@ -199,7 +220,7 @@ def test_rigid_answers_need_no_facts_with_a_time(
     assert found.exit_code == 0, found.output
     assert found.stdout == '{"predicate": "Near", "x": "r"}\n'
     assert found.stderr == (
-        "warning: no facts for input `E`, which P, Near needs\n"
+        "warning: no facts for input `E`, which P needs\n"
         "0 facts in 1 batch, 1 answer; complete up to nothing yet, answered up to nothing yet\n"
     )
 

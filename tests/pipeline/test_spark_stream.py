@@ -21,7 +21,7 @@ partitions = st.integers(1, 8)
 randoms = st.randoms(use_true_random=False)
 
 
-@examples(4)
+@examples(2, deep=40)
 @given(shapes, st.integers(0, 3), partitions, st.booleans(), randoms)
 def test_spark_offline_equals_naive_evaluation(
     spark: SparkSession, case: Case, lateness: int, partitions: int, eager: bool, random: Random
@@ -30,7 +30,7 @@ def test_spark_offline_equals_naive_evaluation(
     check(spark, chosen, lateness, partitions, "offline", eager, random)
 
 
-@examples(4)
+@examples(2, deep=40)
 @given(shapes, st.integers(0, 3), partitions, st.booleans(), randoms)
 def test_spark_online_equals_naive_evaluation(
     spark: SparkSession, case: Case, lateness: int, partitions: int, eager: bool, random: Random
@@ -39,7 +39,7 @@ def test_spark_online_equals_naive_evaluation(
     check(spark, chosen, lateness, partitions, "online", eager, random)
 
 
-@examples(5)
+@examples(2, deep=50)
 @given(anything, partitions, randoms)
 def test_spark_batch_equals_naive_evaluation(
     spark: SparkSession, case: Case, partitions: int, random: Random

@@ -41,7 +41,7 @@ offline = st.sampled_from(
 randoms = st.randoms(use_true_random=False)
 
 
-@examples(12)
+@examples(6, deep=120)
 @given(programs_and_facts(connected=True, huge=False), st.integers(0, 3), randoms, ways)
 def test_online_equals_naive_evaluation(
     case: Case, lateness: int, random: Random, how: dict[str, str]
@@ -49,7 +49,7 @@ def test_online_equals_naive_evaluation(
     streams_what_is_evaluated(case, lateness, random, **how)
 
 
-@examples(50)
+@examples(20, deep=500)
 @given(programs_and_facts(connected=True, explicit_times=False), st.integers(0, 3), randoms, ways)
 def test_online_with_huge_offsets_equals_naive_evaluation(
     case: Case, lateness: int, random: Random, how: dict[str, str]
@@ -59,7 +59,7 @@ def test_online_with_huge_offsets_equals_naive_evaluation(
     streams_what_is_evaluated(case, lateness, random, **how)
 
 
-@examples(20)
+@examples(8, deep=200)
 @given(programs_and_facts(connected=True, huge=False), st.integers(0, 3), randoms, offline)
 def test_offline_in_every_style_equals_naive_evaluation(
     case: Case, lateness: int, random: Random, how: dict[str, str]
@@ -67,7 +67,7 @@ def test_offline_in_every_style_equals_naive_evaluation(
     streams_what_is_evaluated(case, lateness, random, **how)
 
 
-@examples(20)
+@examples(8, deep=200)
 @given(
     programs_and_facts(connected=True, huge=False),
     st.integers(0, 3),
@@ -83,7 +83,7 @@ def test_a_wave_takes_over_when_there_are_many_facts(
         streams_what_is_evaluated(case, lateness, random, **how)
 
 
-@examples(12)
+@examples(6, deep=120)
 @given(programs_and_facts(connected=True, huge=False), st.integers(0, 3), randoms, ways)
 def test_online_across_snapshots_equals_naive_evaluation(
     tmp_path_factory: pytest.TempPathFactory,
@@ -96,7 +96,7 @@ def test_online_across_snapshots_equals_naive_evaluation(
     streams_what_is_evaluated(case, lateness, random, file, **how)
 
 
-@examples(12)
+@examples(6, deep=120)
 @given(programs_and_facts(connected=True, huge=False), st.integers(0, 3), randoms, offline)
 def test_offline_across_snapshots_equals_naive_evaluation(
     tmp_path_factory: pytest.TempPathFactory,

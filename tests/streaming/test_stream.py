@@ -64,7 +64,7 @@ def check(case: Case, lateness: int, random: Random) -> None:
         assert set(answers) == want[query]
 
 
-@examples(25)
+@examples(12, deep=250)
 @given(
     programs_and_facts(connected=True, huge=False),
     st.integers(0, 3),
@@ -74,7 +74,7 @@ def test_stream_equals_naive_evaluation(case: Case, lateness: int, random: Rando
     check(case, lateness, random)
 
 
-@examples(50)
+@examples(20, deep=500)
 @given(
     programs_and_facts(connected=True, explicit_times=False),
     st.integers(0, 3),

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from oracle.naive import evaluate
+from oracle.unfold import unfolded
 
 from tidelog.language.program import (
     Atom,
@@ -28,6 +29,7 @@ from tidelog.language.program import (
     Type,
     Value,
     Variable,
+    ends,
 )
 from tidelog.language.types import infer
 
@@ -129,7 +131,8 @@ def every_row(program: Program, name: str, dom: dict[Type | None, tuple[Value, .
 def points(program: Program) -> list[int]:
     """The explicit times of a program."""
     atoms = (a for r in program.rules for a in (r.head, *r.atoms))
-    return sorted({a.time.tick for a in atoms if isinstance(a.time, TimePoint)})
+    times = (end for a in atoms for end in ends(a.time))
+    return sorted({end.tick for end in times if isinstance(end, TimePoint)})
 
 
 def radius(program: Program) -> int:
@@ -137,7 +140,10 @@ def radius(program: Program) -> int:
     total = 0
     for rule in program.rules:
         offsets = [
-            a.time.offset for a in (rule.head, *rule.atoms) if isinstance(a.time, TimeOffset)
+            end.offset
+            for atom in (rule.head, *rule.atoms)
+            for end in ends(atom.time)
+            if isinstance(end, TimeOffset)
         ]
         total += max(offsets, default=0) - min(offsets, default=0)
     return total
@@ -157,6 +163,7 @@ def supports(
 
     `available` gives the rows an input may have at a time.
     """
+    program = unfolded(program)
     derived = set(program.heads)
     given = set(program.inputs)
     goals: dict[Goal, None] = {}

@@ -145,6 +145,7 @@ class World:
         self.disk: Path | None = None
         self.place = folder
         self.said: dict[int, Path] = {}  # what each start said on standard error
+        self.accident = "nothing"  # what happened last
         self.options = self._options()
 
     def _options(self) -> dict[str, str]:
@@ -251,7 +252,7 @@ class World:
         words += ["--files-per-batch", "2"]
         for query in self.queries:
             words += ["--query", query]
-        return words if last else [*words, "--keep-open"]
+        return [*words, "--close" if last else "--keep-open"]
 
     def start(self, *, last: bool) -> subprocess.Popen[bytes]:
         self.tally.starts += 1
@@ -263,7 +264,12 @@ class World:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=said,
-                env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}", "SPARK_LOCAL_IP": "127.0.0.1"},
+                env={
+                    **os.environ,
+                    "PYTHONPATH": f"{ROOT / 'src'}",
+                    "SPARK_LOCAL_IP": "127.0.0.1",
+                    "CHAOS_AT_LENGTH": str(path.with_suffix(".long")),
+                },
             )
         self.said[process.pid] = path
         return process
@@ -276,7 +282,7 @@ class World:
             known.update(below(process.pid))
             if time.monotonic() > deadline:
                 self._stacks(process, known)
-                raise Broken(f"{self}: it hangs; see {self.said[process.pid]}")
+                raise Broken(f"{self}: hangs after {self.accident}: {self.said[process.pid]}")
             time.sleep(0.1)
         if since is not None:
             self.tally.longest = max(self.tally.longest, time.monotonic() - since)
@@ -285,11 +291,15 @@ class World:
         for sign in ("Traceback", "Py4J", "Exception", "\tat ", "Error: [", "?0_", "[future]"):
             if sign in said:
                 raise Broken(
-                    f"{self}: `{sign}` was said, exit {process.returncode}:\n{said[-3000:]}"
+                    f"{self}: `{sign}` was said after {self.accident}, exit {process.returncode}:"
+                    f"\n{said[-3000:]}"
                 )
         sentences = [line for line in said.splitlines() if "rror: " in line or line == "Aborted!"]
         if process.returncode > 0 and len(sentences) != 1:
-            raise Broken(f"{self}: exit {process.returncode} without one sentence:\n{said[-3000:]}")
+            raise Broken(
+                f"{self}: exit {process.returncode} without one sentence after {self.accident}:"
+                f"\n{said[-3000:]}"
+            )
         return process.returncode
 
     def _stacks(self, process: subprocess.Popen[bytes], known: set[int]) -> None:

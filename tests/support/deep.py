@@ -17,9 +17,12 @@ def times(n: int) -> int:
     return max(1, round(n * DEEP))
 
 
-def examples(n: int) -> settings:
-    """Settings for a test that tries n examples, times TIDELOG_DEEP."""
+def examples(n: int, deep: int | None = None) -> settings:
+    """Settings for a test that tries n examples, times TIDELOG_DEEP.
+
+    Where they are too costly for `make test`, `deep` is what `make test-deep` tries instead.
+    """
     return settings(
-        max_examples=times(n),
+        max_examples=deep if deep is not None and DEEP > 1 else times(n),
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -39,6 +40,7 @@ class Shape:
     arity: int = 2  # of temporal predicates, at most
     negated: int = 0  # atoms after `not` in a rule, at most; two rules that differ in `not` only
     clock: bool = False
+    ticks: int = 0  # of intervals, at most; 0 for none
 
 
 @dataclass(frozen=True)
@@ -149,6 +151,7 @@ class _Generator:
         )
         literals = [_atom(*a) for a in body]
         literals += [self.negated(p, bound, timed=head.temporal) for p in absent]
+        literals = [self.over(literal) for literal in literals]
         while self.shape.comparisons and bound and self.chance(1, 2):
             type_ = self.draw(st.sampled_from(sorted(bound)))
             left = self.draw(st.sampled_from(bound[type_]))
@@ -160,7 +163,20 @@ class _Generator:
             orders = ("=", "!=") if type_ == "bool" else _ORDERS
             if left != right:
                 literals.append(f"{left} {self.draw(st.sampled_from(orders))} {right}")
-        return f"{_atom(head, args, 0 if head.temporal else None)} :- {', '.join(literals)}."
+        made = _atom(head, args, 0 if head.temporal else None)
+        if head.temporal and self.shape.ticks and self.chance(1, 6):
+            made = _atom(head, args, f"[T, T+{self.number(1, self.shape.ticks - 1)}]")
+        return f"{made} :- {', '.join(literals)}."
+
+    def over(self, literal: str) -> str:
+        """At times, asked for over an interval that ends where it was asked for."""
+        at = re.fullmatch(r"(not )?(.*) @ T([+-]\d+)?", literal)
+        if at is None or not self.shape.ticks or not self.chance(1, 2):
+            return literal
+        ticks, last = self.number(1, self.shape.ticks), int(at[3] or 0)
+        words = ("some", "always", f"at least {self.number(1, ticks)}")
+        interval = f"[T{last - ticks + 1:+d}, T{last:+d}]".replace("+0", "").replace("-0", "")
+        return f"{at[1] or ''}{self.draw(st.sampled_from(words))} {at[2]} @ {interval}"
 
     def like(self, rule: str) -> str:
         """The same rule with more to ask: contained in it, whatever is added."""

@@ -14,17 +14,20 @@ import pyarrow.parquet as pq
 from hypothesis import currently_in_test_context, event
 from oracle import naive
 from oracle.generate import Case
-from pyspark.sql import SparkSession
+from oracle.wide import wide
+from pyspark.sql import DataFrame, SparkSession
 
-from tidelog.data.schema import resolve, schemas
+from support.deep import DEEP
+from tidelog.data.schema import Schema, resolve, schemas
 from tidelog.data.types import arrow_type
 from tidelog.evaluation.layout import Layout
 from tidelog.language.program import Row
 from tidelog.logic.normalise import core
 from tidelog.pipeline import loop as pipeline
-from tidelog.spark import query, stream
+from tidelog.spark import Commit, Running, query, stream
 from tidelog.streaming.options import StreamMode
 from tidelog.streaming.schedule import Blocking
+from tidelog.streaming.sinks.functions import MemorySink
 
 NOW = {"availableNow": True}
 
@@ -61,78 +64,110 @@ def check(
     random: Random,
     little: int | None = None,
 ) -> None:
+    """A stream over all temporal inputs, stopped and started again on the way at times.
+
+    `make test-deep` has many tables of state at times; the crash tests have them always.
+    """
+    case = wide(case) if DEEP > 1 and random.random() < 0.2 else case
     program = resolve(case.program, {})
     layout = schemas(program)
-    needed = core(program, case.queries).below(case.queries).inputs
-    inputs = {p.base for p in needed if p.temporal}
-    times = [int(r[-1]) for n in inputs for r in case.facts.get(n, [])]
+    needed = {p.base for p in core(program, case.queries).below(case.queries).inputs}
+    inputs = {name for name, schema in layout.items() if schema.time is not None}
+    # A clock starts with the first tick of any input; else only what is needed moves time.
+    reads = inputs if needed & set(program.clocks) else inputs & needed
+    times = [int(r[-1]) for n in reads for r in case.facts.get(n, [])]
     if not times:
         return
     folder = Path(tempfile.mkdtemp(prefix="tidelog-test-"))
     try:
         for name in inputs:
             (folder / name).mkdir()
-        for number, batch in enumerate(batches(case, lateness, random)):
-            for name in inputs & set(batch):
-                schema = layout[name]
-                types = [arrow_type(c.type) for c in schema.columns] + [pa.int64()]
-                columns = zip(*batch[name], strict=True)
-                arrays = [pa.array(v, t) for v, t in zip(columns, types, strict=True)]
-                path = folder / name / f"{number}.parquet"
-                pq.write_table(pa.table(arrays, names=list(schema.names)), path)
-                os.utime(path, (number + 1, number + 1))
-        frames = {}
-        for name in inputs:
-            kinds = {"text": "STRING", "int": "BIGINT", "float": "DOUBLE", "bool": "BOOLEAN"}
-            ddl = [f"`{c.name}` {kinds[str(c.type)]}" for c in layout[name].columns]
-            ddl.append(f"`{layout[name].time}` BIGINT")
-            reader = spark.readStream.schema(", ".join(ddl)).option("maxFilesPerTrigger", 1)
-            frames[name] = reader.parquet(str(folder / name))
+        arriving = batches(case, lateness, random)
+        frames = {name: _frame(spark, layout[name], folder / name) for name in inputs}
         rigid = {n: r for n, r in case.facts.items() if layout[n].time is None}
-        try:
-            running = stream(
-                spark,
-                case.program,
-                case.queries,
-                inputs=frames,
-                rigid=rigid,
-                lateness=lateness,
-                partitions=partitions,
-                mode=mode,
-                emit="eager" if eager else "definitive",
-                trigger=NOW,
-            )
-        except Blocking:
-            if currently_in_test_context():
-                event("blocking")
-            return
-        shape = running.plan.rows
-        if isinstance(shape, Layout):
-            if currently_in_test_context():
-                event(", ".join(stage.kind.value for stage in shape.stages))
-        else:
-            keyed = getattr(shape, "positions", None) is not None
-            if currently_in_test_context():
-                event("online, keyed" if keyed else "online, whole")
-        # In the driver or in the partitions: it must make no difference.
-        some = random.choice((-1, 100_000, 100_000)) if little is None else little
-        with patch.object(pipeline, "LITTLE", some):
-            running.awaitTermination()
-            commit = running.close()
+        # Two starts from one checkpoint, or one that takes everything.
+        cut = random.choice((0, len(arriving) // 2))
+        gathered = MemorySink()
+        commit: Commit | None = None
+        for part in (range(cut), range(cut, len(arriving))) if cut else (range(len(arriving)),):
+            for number in part:
+                _write(arriving[number], number, layout, folder)
+            try:
+                running = stream(
+                    spark,
+                    case.program,
+                    case.queries,
+                    inputs=frames,
+                    rigid=rigid,
+                    lateness=lateness,
+                    partitions=partitions,
+                    mode=mode,
+                    emit="eager" if eager else "definitive",
+                    trigger=NOW,
+                    sink=gathered,
+                    checkpoint=folder / "checkpoint",
+                )
+            except Blocking:
+                _event("blocking")
+                return
+            _tell(running)
+            # In the driver or in the partitions: it must make no difference.
+            some = random.choice((-1, 100_000, 100_000)) if little is None else little
+            with patch.object(pipeline, "LITTLE", some):
+                running.awaitTermination()
+                if part.stop == len(arriving):
+                    commit = running.close()
+                else:
+                    running.stop()
         assert commit is not None
         # One file of each input a batch: an input may run ahead of another, never be late.
         assert (commit.totals["late"], commit.totals["dead"]) == (0, 0)
-        got = running.answers
-        # A clock starts with what arrives, and only what the queries need is read.
-        facts = {n: r for n, r in case.facts.items() if n in inputs or n in rigid}
-        want = naive.evaluate(case.program, facts, case.queries, min(times), max(times))
+        want = naive.evaluate(case.program, case.facts, case.queries, min(times), max(times))
         for query in case.queries:
-            answers = rows(got[query]) if query in got else []
+            table = gathered.table(query)
+            answers = [] if table is None else rows(table)
             answers = [() if row == (True,) and () in want[query] else row for row in answers]
             assert len(answers) == len(set(answers)), "an answer came twice"
             assert set(answers) == want[query]
     finally:
         shutil.rmtree(folder)
+
+
+def _write(batch: dict[str, list[Row]], number: int, layout: dict[str, Schema], to: Path) -> None:
+    """A file for each input; Spark takes them in the order of their age."""
+    for name, some in batch.items():
+        schema = layout[name]
+        types = [arrow_type(c.type) for c in schema.columns] + [pa.int64()]
+        columns = zip(*some, strict=True)
+        arrays = [pa.array(v, t) for v, t in zip(columns, types, strict=True)]
+        path = to / name / f"{number}.parquet"
+        pq.write_table(pa.table(arrays, names=list(schema.names)), path)
+        os.utime(path, (number + 1, number + 1))
+
+
+def _frame(spark: SparkSession, schema: Schema, folder: Path) -> DataFrame:
+    reader = spark.readStream.schema(_ddl(schema)).option("maxFilesPerTrigger", 1)
+    return reader.parquet(str(folder))
+
+
+def _ddl(schema: Schema) -> str:
+    kinds = {"text": "STRING", "int": "BIGINT", "float": "DOUBLE", "bool": "BOOLEAN"}
+    columns = [f"`{c.name}` {kinds[str(c.type)]}" for c in schema.columns]
+    return ", ".join([*columns, f"`{schema.time}` BIGINT"])
+
+
+def _tell(running: Running) -> None:
+    shape = running.plan.rows
+    if isinstance(shape, Layout):
+        _event(", ".join(stage.kind.value for stage in shape.stages))
+    else:
+        keyed = getattr(shape, "positions", None) is not None
+        _event("online, keyed" if keyed else "online, whole")
+
+
+def _event(text: str) -> None:
+    if currently_in_test_context():
+        event(text)
 
 
 def check_batch(spark: SparkSession, case: Case, partitions: int) -> None:
@@ -143,15 +178,12 @@ def check_batch(spark: SparkSession, case: Case, partitions: int) -> None:
     ]
     if not times:
         return
-    kinds = {"text": "STRING", "int": "BIGINT", "float": "DOUBLE", "bool": "BOOLEAN"}
     inputs: dict[str, object] = {}
     for name, schema in layout.items():
         if schema.time is None:
             inputs[name] = case.facts.get(name, [])
             continue
-        ddl = [f"`{c.name}` {kinds[str(c.type)]}" for c in schema.columns]
-        ddl.append(f"`{schema.time}` BIGINT")
-        inputs[name] = spark.createDataFrame(case.facts.get(name, []), ", ".join(ddl))
+        inputs[name] = spark.createDataFrame(case.facts.get(name, []), _ddl(schema))
     low, high = min(times), max(times)
     want = naive.evaluate(case.program, case.facts, case.queries, low, high)
     for asked in case.queries:

@@ -5,6 +5,7 @@ The programs are well formed, not well typed or safe: what the parser and the pr
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import assert_never
 
 from hypothesis import strategies as st
@@ -19,12 +20,14 @@ from tidelog.language.program import (
     Comparison,
     Constant,
     Input,
+    Interval,
     Literal,
     Negated,
     Operator,
     Output,
     Outputs,
     Program,
+    Quantifier,
     Rule,
     Term,
     Time,
@@ -41,6 +44,9 @@ ODD_NAMES = [
     "not",
     "clock",
     "some",
+    "always",
+    "at",
+    "least",
     "true",
     "false",
     "text",
@@ -84,7 +90,34 @@ ticks = st.integers(-3, 3) | st.integers(-TIME_MAX, TIME_MAX)
 times: st.SearchStrategy[Time] = st.builds(TimePoint, ticks) | st.builds(
     TimeOffset, variables | anonymous, ticks
 )
-atoms = st.builds(Atom, predicates, st.lists(terms, max_size=4).map(tuple), st.none() | times)
+
+
+@st.composite
+def intervals(draw: st.DrawFn) -> Interval:
+    """In order, its ends on one variable: two `_` would be two variables."""
+    low = draw(ticks)
+    high = draw(st.integers(low, min(low + 200, TIME_MAX)) | st.integers(low, TIME_MAX))
+    if draw(st.booleans()):
+        return Interval(TimePoint(low), TimePoint(high))
+    at = draw(variables)
+    return Interval(TimeOffset(at, low), TimeOffset(at, high))
+
+
+@st.composite
+def asked(draw: st.DrawFn) -> Interval:
+    interval = draw(intervals())
+    quantifier = draw(st.sampled_from(Quantifier))
+    most = min(interval.ticks, TIME_MAX)
+    least = draw(st.integers(1, most)) if quantifier is Quantifier.AT_LEAST else 0
+    return replace(interval, quantifier=quantifier, least=least)
+
+
+def at_times(times: st.SearchStrategy[Time | None]) -> st.SearchStrategy[Atom]:
+    return st.builds(Atom, predicates, st.lists(terms, max_size=4).map(tuple), times)
+
+
+heads = at_times(st.none() | times | intervals())
+atoms = at_times(st.none() | times | asked())
 comparisons = st.builds(Comparison, terms, st.sampled_from(Operator), terms)
 
 
@@ -126,7 +159,7 @@ def numbered(rule: Rule) -> Rule:
 
 negated = st.builds(Negated, atoms)
 literals = atoms | comparisons | negated
-rules = st.builds(Rule, atoms, st.lists(literals, max_size=4).map(tuple)).map(numbered)
+rules = st.builds(Rule, heads, st.lists(literals, max_size=4).map(tuple)).map(numbered)
 clocks = st.builds(Clock, predicates)
 inputs = st.builds(
     Input,

@@ -22,6 +22,8 @@ from collections.abc import Set as AbstractSet
 from functools import cache
 from typing import NamedTuple, TypeAlias
 
+from oracle.unfold import unfolded
+
 from tidelog.language.program import (
     Atom,
     Constant,
@@ -119,7 +121,7 @@ class Ground:
     """All rule instances over some facts that may be there, within some ticks."""
 
     def __init__(self, program: Program, facts: Iterable[Fact], first: int, last: int) -> None:
-        self.program, self.first, self.last = program, first, last
+        self.program, self.first, self.last = unfolded(program), first, last
         self.inputs = {f for f in facts if f.time is None or first <= f.time <= last}
         self.instances: dict[Fact, list[Instance]] = defaultdict(list)
         self.by_name: dict[str, list[Fact]] = defaultdict(list)

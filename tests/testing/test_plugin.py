@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -35,14 +36,8 @@ def project(tmp_path: Path) -> Path:
 
 def pytest_in(project: Path, *args: str) -> subprocess.CompletedProcess[str]:
     """Without the entry point's help, since the package may not be installed: by its name."""
-    known = subprocess.run(
-        [sys.executable, "-m", "pytest", "--help"],
-        capture_output=True,
-        text=True,
-        cwd=project,
-        check=False,
-    )
-    plugin = [] if "--tidelog-mode" in known.stdout else ["-p", "tidelog.pytest_plugin"]
+    known = {point.value for point in entry_points(group="pytest11")}
+    plugin = [] if "tidelog.pytest_plugin" in known else ["-p", "tidelog.pytest_plugin"]
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *plugin, *args],
         capture_output=True,

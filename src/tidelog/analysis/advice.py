@@ -15,10 +15,11 @@ from typing import NamedTuple, assert_never
 from tidelog.analysis.dependencies import Class, Dependencies
 from tidelog.analysis.passes import Passes
 from tidelog.language.checks import check
-from tidelog.language.printer import print_program
+from tidelog.language.printer import print_program, print_time
 from tidelog.language.program import (
     Atom,
     Comparison,
+    Interval,
     Literal,
     Negated,
     Program,
@@ -29,6 +30,8 @@ from tidelog.language.program import (
     TimePoint,
     Variable,
     atom_of,
+    ends,
+    time_variable_of,
 )
 from tidelog.logic.normalise import clause_of
 
@@ -174,6 +177,8 @@ def _looked_ahead_at(rule: Rule) -> _Ahead | None:
     if len(own) != 1 or (own[0].offset or 0) <= 0:
         return None
     literal = clause.literal(own[0])
+    if own[0].over is not None or isinstance(rule.head.time, Interval):
+        return None
     return _Ahead(literal, own[0].offset or 0) if isinstance(literal, Atom) else None
 
 
@@ -272,13 +277,13 @@ def _given_times(rule: Rule, timed: set[str]) -> Rule | None:
 
 def _at_its_time(program: Program, rule: Rule) -> _Change:
     """`P @ 5 :- E @ T.` becomes `P @ T :- E @ T.`"""
-    assert isinstance(rule.head.time, TimePoint)
+    assert rule.head.time is not None
     clock = Variable(_time_variables(rule)[0])
     if clock.anonymous:
         clock = _unused(rule)
     body = tuple(_timed(x, clock) for x in rule.body)
     changed = replace(rule, head=replace(rule.head, time=_latest(body, clock)), body=body)
-    text = f"let {rule.head.predicate} hold when it happens, not at {rule.head.time.tick}"
+    text = f"let {rule.head.predicate} hold when it happens, not at {print_time(rule.head.time)}"
     return _Change(text, _with_rules(program, {id(rule): (changed,)}))
 
 
@@ -306,7 +311,8 @@ def _predicate(literal: Literal) -> str | None:
 
 def _variable(literal: Literal) -> str | None:
     time = _time(literal)
-    return time.variable.name if isinstance(time, TimeOffset) else None
+    variable = time_variable_of(time)
+    return None if variable is None else variable.name
 
 
 def _unused(rule: Rule) -> Variable:
@@ -326,7 +332,15 @@ def _moved(literal: Literal, by: int) -> Literal:
 
 def _changed_time(literal: Literal, change: Callable[[TimeOffset], TimeOffset]) -> Literal:
     time = _time(literal)
-    return _at(literal, change(time)) if isinstance(time, TimeOffset) else literal
+    match time:
+        case Interval(TimeOffset() as low, TimeOffset() as high):
+            return _at(literal, replace(time, low=change(low), high=change(high)))
+        case TimeOffset():
+            return _at(literal, change(time))
+        case TimePoint() | Interval() | None:
+            return literal
+        case _:
+            assert_never(time)
 
 
 def _at(literal: Literal, time: Time | None) -> Literal:
@@ -343,7 +357,7 @@ def _at(literal: Literal, time: Time | None) -> Literal:
 
 
 def _latest(literals: Iterable[Literal], variable: Variable) -> TimeOffset:
-    times = map(_time, literals)
+    times = (end for literal in literals for end in ends(_time(literal)))
     return TimeOffset(variable, max(t.offset for t in times if isinstance(t, TimeOffset)))
 
 

@@ -131,12 +131,13 @@ def definitive_command(
     from tidelog.evaluation.open_answers import OpenAnswers
     from tidelog.views import verdicts
 
-    ticks = common.ticks_of(tick, origin, False)
+    program = common.accepted(rules).program
+    ticks = common.ticks_of(program, tick, origin, False)
     now = _time("--tin", tin, ticks)
     then = None if tout is None else _time("--tout", tout, ticks)
     if then is not None and then > now:
         raise click.UsageError("--tout lies after --tin: only the past can be definitive")
-    with _loaded(rules, facts, query, ticks) as (engine, asked):
+    with _loaded(program, facts, query, ticks) as (engine, asked):
         answers = OpenAnswers(engine, asked)
         if then is None:
             first = int(min(engine.span.low, now))
@@ -193,12 +194,13 @@ def forgettable_command(
     from tidelog.evaluation.live_facts import LiveFacts
     from tidelog.views import verdicts
 
-    ticks = common.ticks_of(tick, origin, False)
+    program = common.accepted(rules).program
+    ticks = common.ticks_of(program, tick, origin, False)
     now, then = _time("--tin", tin, ticks), _time("--tout", tout, ticks)
     memory = _time("--tmem", tmem, ticks)
     if not memory <= then <= now + 1:
         raise click.UsageError("the times must be in order: --tmem <= --tout <= --tin + 1")
-    with _loaded(rules, facts, query, ticks) as (engine, asked):
+    with _loaded(program, facts, query, ticks) as (engine, asked):
         verdict = LiveFacts(engine, asked).forgettable(now, then, memory, Budget(budget))
     if as_json:
         common.print_json(
@@ -308,12 +310,11 @@ def _time(option: str, text: str, ticks: Ticks | None) -> int:
 
 @contextmanager
 def _loaded(
-    rules: str, facts: common.FactPaths, query: str | None, ticks: Ticks | None
+    program: Program, facts: common.FactPaths, query: str | None, ticks: Ticks | None
 ) -> Iterator[tuple[Engine, str]]:
     """The facts, loaded, and the query asked about."""
     from tidelog.evaluation.duckdb import Engine
 
-    program = common.accepted(rules).program
     asked = _one_query(program, query)
     with (
         common.data_errors(),

@@ -205,14 +205,19 @@ def _warnings_shown() -> Iterator[None]:
         yield
 
 
-def ticks_of(tick: str | None, origin: str | None, as_ticks: bool) -> Ticks | None:
+def ticks_of(
+    program: Program, tick: str | None, origin: str | None, as_ticks: bool
+) -> Ticks | None:
+    """The ticks that the options or the rules say."""
     from tidelog.data.ticks import Ticks
 
-    if tick is None:
+    if tick is None and program.tick is None:
         if origin is not None or as_ticks:
-            raise click.UsageError("--origin and --ticks go with --tick")
+            raise click.UsageError(
+                "--origin and --ticks go with --tick, or `tick 1m.` in the rules"
+            )
         return None
     try:
-        return Ticks.of(tick, origin)
+        return Ticks.given(program, tick, origin)
     except ValueError as error:
         raise click.UsageError(f"--tick and --origin: {error}") from error

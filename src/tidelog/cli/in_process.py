@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping
@@ -15,7 +16,7 @@ import pyarrow as pa
 from tidelog import Step, Stream
 from tidelog.analysis.passes import passes
 from tidelog.cli.running import RunLog, StreamTask, starting
-from tidelog.data.letters import SHOWN, DeadLetter, refuse_useless
+from tidelog.data.letters import SHOWN, DeadLetter, letter_text, refuse_useless
 from tidelog.data.schema import resolve, schemas
 from tidelog.data.ticks import time_text
 from tidelog.data.writers import timestamps
@@ -24,7 +25,7 @@ from tidelog.evaluation.duckdb import Engine
 from tidelog.language.diagnostics import visible
 from tidelog.language.program import TIME_COLUMN
 from tidelog.streaming import feeds
-from tidelog.streaming.clock import Pace, came_late
+from tidelog.streaming.clock import Pace, late_reason
 from tidelog.streaming.options import expect_inputs
 from tidelog.streaming.silence import Silence, patiently
 from tidelog.streaming.sinks import sink_of
@@ -55,6 +56,8 @@ def in_process(task: StreamTask, log: RunLog, *, watched: bool) -> list[Pending]
             run.save(run.folder)
     finally:
         run.sink.close()
+        if run.folder is not None:
+            run.folder.release()
     return left
 
 
@@ -80,14 +83,23 @@ class _InProcess:
         self.folder = None if task.checkpoint is None else CheckpointFolder(task.checkpoint)
         pace = Pace(tuple(self.inputs), options.lateness, frozenset(options.sparse))
         self.aside: list[DeadLetter] = []  # rows that are not used and not told of yet
-        self.lines = feeds.Lines(self.inputs, known, pace, options.ticks, aside=self.aside)
+        self.lines = feeds.Lines(
+            self.inputs, known, pace, options.ticks, aside=self.aside, told=self._show_unused
+        )
         self.lines.silence = Silence(options.silence_limits(pace.held))
         self.letters = 0  # bytes of dead letters in the checkpoint
         self.resumed = False
-        self.read: int | None = 0  # rows of files up to the last tick pushed, where known
+        self.files: dict[str, dict[str, int]] | None = None  # facts by input and file, if known
+        self.again = 0  # facts that are pushed once more
+        self.late_letters = 0  # bytes of them in the checkpoint
         self.useless: Counter[str | None] = Counter()  # rows that are not used, by input
         self.pushed: int | None = None
-        self._begin()
+        try:
+            self._begin()
+        except BaseException:
+            if self.folder is not None:
+                self.folder.release()
+            raise
         self.watch = Watch(self.stream) if watched else None
 
     def _rigid(self) -> dict[str, Any]:
@@ -127,7 +139,7 @@ class _InProcess:
             self._count_aside()
             self._refuse_useless(self.lines.seen)
             for name in sorted(self.inputs.keys() - self.lines.seen.keys()):
-                warn_missing(name, task.queries)
+                warn_missing(name, task.program.needing(name, task.queries))
             return
         ticks, only = task.options.ticks, frozenset(self.inputs)
         self.letters = 0  # the files are read from the beginning
@@ -137,10 +149,10 @@ class _InProcess:
             self._count_aside()
             loaded = engine.loaded
             self._refuse_useless([name for name in only if not loaded[name].range.empty])
-            self._count_late_files(engine)
-            until = self._until(engine)
-            self._push(feeds.from_files(engine, self.inputs, self.pushed, until))
-            self.read = self._counted(engine)
+            self._put_late_aside(engine)
+            tin, until = self.stream.tin, self._until(engine)
+            self.log.held = any(loaded[name].range.high > until for name in only)
+            self._push(feeds.from_files(engine, self.inputs, tin, until, self.pushed))
 
     def _arriving(self) -> Iterable[bytes | None]:
         """The lines of standard input; None now and then where somebody may fall silent."""
@@ -157,24 +169,50 @@ class _InProcess:
         tin = self.lines.pace.tin({n: int(r.high) for n, r in ranges.items() if not r.empty})
         return -math.inf if tin is None else tin + self.task.options.lateness
 
-    def _counted(self, engine: Engine) -> int:
-        """How many rows there are up to the last tick pushed."""
-        if self.pushed is None:
+    def _put_late_aside(self, engine: Engine) -> None:
+        """Put rows aside that came since the run before, at times that had been complete there."""
+        if self.folder is None:
+            return
+        before, loaded = self.files, {name: engine.loaded[name] for name in self.inputs}
+        self.files = {
+            name: {os.path.abspath(where): n for where, n in engine.loader.counts(one).items()}
+            for name, one in loaded.items()
+        }
+        tin, pushed, ticks = self.stream.tin, self.pushed, self.task.options.ticks
+        if before is None or tin is None or pushed is None:
+            return
+        self.again = self._between(engine, tin, pushed)
+        late: list[DeadLetter] = []
+        for name, one in loaded.items():
+            had = before.get(name, {})
+            if sum(self.files[name].values()) <= sum(had.values()):
+                continue  # nothing new, though files may have been moved
+            known = {where: had.get(os.path.abspath(where), 0) for where in one.sources}
+            for tick, place, came in engine.loader.added(self.inputs[name], one, known, pushed):
+                if tick > tin:
+                    self.again -= 1
+                else:
+                    late.append(DeadLetter(name, late_reason(tick, tin, ticks), place, came))
+        if late:
+            lines, after = [x.line() for x in late], self.late_letters
+            self.late_letters = self.folder.put_aside(lines, after, "late")
+            self.log.totals["late"] = self.log.totals.get("late", 0) + len(late)
+            self.log.unused += (x.as_json() for x in late[: SHOWN - len(self.log.unused)])
+
+    def _between(self, engine: Engine, after: int, until: int) -> int:
+        """How many facts there are after a tick and up to one."""
+        if after >= until:
             return 0
         views = [engine.loaded[name].view for name in self.inputs]
-        counts = (f"SELECT count(*) FROM {view} WHERE t <= {self.pushed}" for view in views)
-        return sum(engine.one(count)[0] for count in counts)
-
-    def _count_late_files(self, engine: Engine) -> None:
-        """Tell of rows that came since the run before, and lie where that one had been already."""
-        late = 0 if self.read is None else self._counted(engine) - self.read
-        if self.resumed and late > 0:
-            self.log.totals["late"] = self.log.totals.get("late", 0) + late
+        some = f"t > {after} AND t <= {until}"
+        return sum(engine.one(f"SELECT count(*) FROM {v} WHERE {some}")[0] for v in views)
 
     def _push(self, pushes: Iterable[feeds.Push]) -> None:
         for tick, facts in pushes:
-            self.pushed = tick
-            self.step(self.stream.push(tick, facts), sum(len(rows) for rows in facts.values()))
+            self.pushed, size = tick, sum(len(rows) for rows in facts.values())
+            again = min(self.again, size)
+            self.again -= again
+            self.step(self.stream.push(tick, facts), size - again)
 
     def step(self, step: Step, size: int) -> None:
         """Write what a push of so many facts brought, and tell of it."""
@@ -216,7 +254,7 @@ class _InProcess:
         came = dict(zip(self.inputs[name].names, [*values, shown], strict=True))
         reason = f"tick {time} lies too far ahead"
         if tin is not None and time <= tin:
-            reason = f"late: tick {time} {came_late(tin, ticks)}"
+            reason = late_reason(time, tin, ticks)
         return DeadLetter(name, reason, None, json.dumps(came))
 
     def _put_aside(self) -> int:
@@ -228,6 +266,10 @@ class _InProcess:
             self.letters = self.folder.put_aside([x.line() for x in letters], self.letters)
         self.log.unused += (x.as_json() for x in letters[: SHOWN - len(self.log.unused)])
         return len(letters)
+
+    def _show_unused(self, letter: DeadLetter) -> None:
+        """Say at once what a line could not be used for: more lines may take long to come."""
+        self.log.show(f"a line could not be used: {letter_text(letter.as_json())}")
 
     def _refuse_useless(self, useful: Container[str]) -> None:
         """DataError when a new stream has rows of an input, and none can be used."""
@@ -260,8 +302,9 @@ class _InProcess:
             "tin": self.lines.tin,
             "lines": self.lines.taken,
             "letters": self.letters,
-            "read": self.read,
-            "told": self.lines.told,
+            "late letters": self.late_letters,
+            "files": self.files,
+            "beat": self.lines.beat,
             "idle": self.lines.idle,
             "overtaken": self.lines.overtaken,
         }
@@ -278,10 +321,12 @@ class _InProcess:
         if self.stream.closed:
             raise DataError(f"{place}: the stream is closed: name a new checkpoint")
         self.pushed, self.resumed = note["pushed"], note["pushed"] is not None
+        self.log.now = {"tin": self.stream.tin, "tout": self.stream.tout}
         self.lines.seen, self.lines.tin = note["seen"], note["tin"]
         self.lines.taken = note["lines"]
-        self.lines.told, self.lines.idle = note.get("told"), tuple(note.get("idle", ()))
+        self.lines.beat, self.lines.idle = note.get("beat"), tuple(note.get("idle", ()))
         self.lines.overtaken = dict(note.get("overtaken", {}))
-        self.letters, self.read = note.get("letters", 0), note.get("read")
+        self.letters, self.late_letters = note.get("letters", 0), note.get("late letters", 0)
+        self.files = note.get("files")
         written: dict[str, Any] = note["written"]
         return written

@@ -75,12 +75,12 @@ def query_command(
 
     if out == "":  # which would be the current folder
         raise click.UsageError("--out names no file or folder")
-    ticks = ticks_of(tick, origin, as_ticks)
+    report = accepted(rules, strict=strict)
+    ticks = ticks_of(report.program, tick, origin, as_ticks)
     try:
         low, high = as_tick(from_, ticks), as_tick(to, ticks)
     except ValueError as error:
         raise click.UsageError(f"--from and --to: {error}") from error
-    report = accepted(rules, strict=strict)
     asked = chosen_queries(report.program, queries)
     chosen = _format(format_, as_json, out, len(asked))
     with data_errors(), terminal.Progress() as progress:

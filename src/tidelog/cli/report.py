@@ -46,9 +46,9 @@ def report_command(
         raise click.UsageError("--out names no file or folder")
     if facts is None and (from_ is not None or to is not None):
         raise click.UsageError("--from and --to go with --facts")
-    ticks = common.ticks_of(tick, origin, False)
-    low, high = _finite(from_, to, ticks)
     report = common.accepted(rules)
+    ticks = common.ticks_of(report.program, tick, origin, False)
+    low, high = _finite(from_, to, ticks)
     asked = common.chosen_queries(report.program, queries)
     name = common.name_of(rules)
     command = "" if facts is None else _why_command(name, facts, tick, origin)

@@ -27,6 +27,7 @@ from tidelog.cli.common import (
 from tidelog.cli.running import RunLog, StreamTask
 from tidelog.data.secrets import without_secrets
 from tidelog.language.diagnostics import visible
+from tidelog.language.program import Program
 from tidelog.streaming.sinks import usages
 from tidelog.views import terminal
 
@@ -179,13 +180,13 @@ def run_command(
 
     here = _is_in_process(facts, rules, engine)
     spark_only = {name: given.pop(name) for name in _SPARK_ONLY}
-    options = _options(pending, **given)
+    program = accepted(rules, strict=strict).program
+    options = _options(program, pending, **given)
     published = metrics if metrics is not None and is_prometheus(metrics) else None
     if here:
         _refuse_in_process({f"metrics {metrics}, for Prometheus,": published, **spark_only})
     if closing and (pending or spark_only["follow"]):
         raise click.UsageError("--close goes without --pending and --follow: both leave it open")
-    program = accepted(rules, strict=strict).program
     asked = chosen_queries(program, queries)
     lines_to = _lines_to(None if published else metrics)
     with data_errors(), lines_to as lines, terminal.Progress() as progress:
@@ -212,8 +213,13 @@ def run_command(
             left = on_spark(task, log, master=master, metrics=published, **spark_only)
             _tell_pending(() if as_json else left or (), options.ticks)
     _report(log, as_json, checkpoint, left)
-    totals = log.totals
-    if totals.get("dead") and not totals.get("facts") and log.now.get("tin") is None:
+    totals, used = log.totals, log.held or log.totals.get("facts")
+    if used and checkpoint is not None and closing is None and log.now.get("tout") is None:
+        terminal.stderr().print(
+            "nothing is answered yet: the next run may bring more facts of the last tick; --close"
+            " ends the stream"
+        )
+    if totals.get("dead") and not used and log.now.get("tin") is None:
         terminal.stderr().print("error: no row could be used")
         sys.exit(1)
 
@@ -229,6 +235,7 @@ def _is_in_process(facts: str | tuple[str, ...], rules: str, engine: str | None)
 
 
 def _options(
+    program: Program,
     pending: bool,
     mode: StreamMode,
     emit: Emit,
@@ -247,7 +254,7 @@ def _options(
     from tidelog.evaluation.engine import as_tick
     from tidelog.streaming.options import StreamOptions, silences
 
-    ticks = ticks_of(tick, origin, as_ticks)
+    ticks = ticks_of(program, tick, origin, as_ticks)
     option = "--from"
     try:
         first: Any = as_tick(from_, ticks)
@@ -265,7 +272,8 @@ def _options(
         raise click.UsageError("--pending goes with --mode online")
     if history == "strict" and mode == "online":
         raise click.UsageError("--history strict goes with --mode offline")
-    given = (mode, emit, history, late, sparse, jump, first, tick, origin, not as_ticks)
+    length = tick or program.tick
+    given = (mode, emit, history, late, sparse, jump, first, length, origin, not as_ticks)
     return StreamOptions(*given, idle=silent)
 
 

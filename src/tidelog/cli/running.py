@@ -50,6 +50,7 @@ class RunLog:
     now: dict[str, Any] = field(default_factory=dict)
     unused: list[dict[str, Any]] = field(default_factory=list)  # the first dead letters
     blamed: tuple[str, ...] = ()  # inputs that hold time back while others have gone on
+    held: bool = False  # facts were read that wait for the next run
 
     def batch(self, now: dict[str, Any], **counts: int) -> None:
         moment = time.monotonic()

@@ -43,8 +43,8 @@ def why_command(
     from tidelog.explain.text import why_json, why_lines
     from tidelog.explain.why import read_fact, why
 
-    ticks = common.ticks_of(tick, origin, False)
     program = common.accepted(rules).program
+    ticks = common.ticks_of(program, tick, origin, False)
     try:
         asked = read_fact(program, fact, ticks).predicate  # before the facts are read
     except ValueError as error:

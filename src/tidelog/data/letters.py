@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tidelog.errors import DataError
+from tidelog.errors import DataError, warn
 
 # So many of a batch are told at once, where nobody looks at the others.
 SHOWN = 3
@@ -68,9 +68,33 @@ def letter_text(letter: dict[str, Any]) -> str:
 
 
 def refuse_useless(rows: Mapping[str, int], first: Iterable[dict[str, Any]]) -> None:
-    """DataError when an input has rows, and none of them is a fact: nobody means that."""
+    """DataError when an input has rows, and none of them is a fact: nobody means that.
+
+    >>> refuse_useless({"P": 1}, [{"predicate": "P", "reason": "late", "file": "a", "row": {}}])
+    Traceback (most recent call last):
+    tidelog.errors.DataError: input `P`: its only row cannot be used
+    a: late: {}
+    """
     for name, count in rows.items():
         if count:
-            several = "its only row" if count == 1 else f"none of its {count} rows"
-            used = "cannot be used" if count == 1 else "can be used"
-            raise DataError(f"input `{name}`: {several} {used}", *map(letter_text, first))
+            several = "its only row cannot" if count == 1 else f"none of its {count} rows can"
+            raise DataError(f"input `{name}`: {several} be used", *_letters_of(name, first))
+
+
+def warn_useless(
+    name: str, count: int, batch: int, first: Iterable[dict[str, Any]], place: str
+) -> None:
+    """Warn that a stream which had begun got nothing but unusable rows of an input, and goes on."""
+    several = "the only row" if count == 1 else f"none of the {count} rows"
+    can = "cannot" if count == 1 else "can"
+    shown = "".join(f"; the first: {text}" for text in _letters_of(name, first)[:1])
+    warn(
+        f"input `{name}`: {several} of batch {batch} {can} be used; the stream goes on, and what it"
+        f" cannot use is in {place}{shown}"
+    )
+
+
+def _letters_of(name: str, letters: Iterable[dict[str, Any]]) -> list[str]:
+    """Dead letters as people read them, those of an input if there are any."""
+    known = list(letters)
+    return [letter_text(x) for x in known if x["predicate"] == name] or [*map(letter_text, known)]

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, assert_never
 
 import duckdb
 
+from tidelog.data.as_they_came import AsTheyCame
 from tidelog.data.letters import DeadLetter
 from tidelog.data.readers import csv, parquet
 from tidelog.data.readers.columns import typed_select
 from tidelog.data.readers.memory import Table
 from tidelog.data.readers.places import DataFiles, FactsLike, Part, find_facts
 from tidelog.data.schema import Schema, positions, schemas
-from tidelog.data.ticks import EMPTY, Range, Ticks, time_text
+from tidelog.data.ticks import EMPTY, Range, Ticks
 from tidelog.data.types import SQL_TYPES, filled_sql
 from tidelog.errors import DataError, first_line
 from tidelog.language.program import TIME_MAX, Program, Type
@@ -31,6 +32,9 @@ class Loaded:
     sources: dict[str, str]  # a select for each file or table
     range: Range = EMPTY
     nulls: int = 0
+    places: dict[str, Sequence[str]] = field(default_factory=dict)  # of rows, by file, where known
+    missing: str = "FALSE"  # SQL for what makes a row of a source no fact
+    rows: int = 0  # of an input with times: facts, and rows that are none
 
 
 class Loader:
@@ -101,6 +105,7 @@ class Loader:
     def _input(self, schema: Schema, parts: list[Part], view: str) -> Loaded:
         types = [column.type for column in schema.columns]
         selects: dict[str, str] = {}  # by where the facts come from
+        places: dict[str, Sequence[str]] = {}
         for number, part in enumerate(parts):
             name = f"{view}_{number}"
             match part:
@@ -119,6 +124,7 @@ class Loader:
                         )
                 case Table(table_, origin, ticked):
                     self.connection.register(name, table_)
+                    places[origin] = part.places
                     order = list(range(len(schema.names)))
                     selects[origin] = self._typed(
                         schema, name, order, origin, types, None if ticked else self.ticks
@@ -127,7 +133,9 @@ class Loader:
                     assert_never(part)
         resolved = tuple(t or Type.TEXT for t in types)
         self._create_view(view, schema, list(selects.values()), resolved)
-        return self._measured(Loaded(view, resolved, selects), schema, parts)
+        missing = _missing(schema, resolved) or "FALSE"
+        loaded = Loaded(view, resolved, selects, places=places, missing=missing)
+        return self._measured(loaded, schema, parts)
 
     def _csv(self, table: str, path: Path, schema: Schema) -> str:
         """A select of the facts in a CSV file."""
@@ -149,16 +157,40 @@ class Loader:
             self.aside.append(DeadLetter(schema.predicate, problem, str(path), row))
         return f"SELECT {names} FROM {table} WHERE problem IS NULL"
 
-    def _put_aside(self, schema: Schema, loaded: Loaded, missing: str) -> None:
+    def _put_aside(self, schema: Schema, loaded: Loaded) -> None:
         """What has a NULL or NaN and came in columns of its own types, as dead letters."""
         assert self.aside is not None
+        came = AsTheyCame(self.connection, self.ticks, schema)
         for where, select in loaded.sources.items():
-            for *values, t in self._all(f"SELECT * FROM ({select}) AS x WHERE {missing}"):
-                shown = [None if value != value else value for value in values]
-                time = None if t is None else time_text(t, self.ticks) if self.ticks else t
-                came = json.dumps(dict(zip(schema.names, [*shown, time], strict=True)))
+            for _, row in came.unusable(where, select, loaded.missing):
                 reason = "NULL or NaN in a column"
-                self.aside.append(DeadLetter(schema.predicate, reason, where, came))
+                self.aside.append(DeadLetter(schema.predicate, reason, where, row))
+
+    # Rows that came after a stream had read their files
+
+    def counts(self, loaded: Loaded) -> dict[str, int]:
+        """How many facts there are in each file."""
+        each = [
+            f"SELECT {i} AS i FROM ({select}) AS x WHERE NOT ({loaded.missing})"
+            for i, select in enumerate(loaded.sources.values())
+        ]
+        together = " UNION ALL ".join(each) or "SELECT 0 AS i WHERE FALSE"
+        counted = dict(self._all(f"SELECT i, count(*) FROM ({together}) GROUP BY i"))
+        return {where: counted.get(i, 0) for i, where in enumerate(loaded.sources)}
+
+    def added(
+        self, schema: Schema, loaded: Loaded, before: Mapping[str, int], until: int
+    ) -> Iterator[tuple[int, str, str]]:
+        """Tick, place and row, as it came, of facts up to a tick that a file did not have before.
+
+        `before` says how many facts it had; files grow at their ends.
+        """
+        came = AsTheyCame(self.connection, self.ticks, schema)
+        for where, count in self.counts(loaded).items():
+            after = before.get(where, 0)
+            if count > after:
+                select, places = loaded.sources[where], loaded.places.get(where, ())
+                yield from came.added(where, select, places, loaded.missing, after, until)
 
     def _typed(
         self,
@@ -192,12 +224,15 @@ class Loader:
         low: int | None = None
         high = 0
         view = loaded.view
-        missing = _missing(schema, loaded.types)
+        missing = loaded.missing
         try:
             if schema.time is not None:
-                ((low, high),) = self._all(f"SELECT min(t), max(t) FROM {view}_all")
+                # Parquet's statistics know all three, so that nothing is read for them.
+                ((low, high, loaded.rows),) = self._all(
+                    f"SELECT min(t), max(t), count(*) FROM {view}_all"
+                )
             whole = self._known_whole(schema, parts, loaded.types)
-            if missing and not whole:
+            if missing != "FALSE" and not whole:
                 count = f"SELECT count(*) FROM {view}_all WHERE {missing}"
                 ((loaded.nulls,),) = self._all(count)
             if schema.unread and not self._wide.isdisjoint(loaded.sources):
@@ -205,7 +240,7 @@ class Loader:
         except duckdb.Error as error:
             raise DataError(*self.unreadable(loaded) or [first_line(error)]) from None
         if loaded.nulls and self.aside is not None and schema.time is not None:
-            self._put_aside(schema, loaded, missing)
+            self._put_aside(schema, loaded)
         where = f" WHERE NOT ({missing})" if loaded.nulls else ""
         filled = [
             f"{filled_sql(f'a{i + 1}', loaded.types[i])} AS a{i + 1}" for i in sorted(schema.unread)

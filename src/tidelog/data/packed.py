@@ -125,19 +125,26 @@ def pack_sql(
     *,
     below_zero: bool = True,
     merged: bool = True,
+    each: Mapping[str, str] | None = None,
 ) -> str:
     """Facts as packed rows: `values`, named `names`, from a source with ticks t.
 
-    Unless `merged`, a row for each fact is left, with one bit.
+    Unless `merged`, a row for each fact is left, with one bit and its tick t. In place of b there
+    may be several columns, `each` with the bits of those facts that meet a condition on the source.
     """
-    inner = f"SELECT {_list(values, 't', f'{place_sql(below_zero=below_zero)} AS i')} FROM {source}"
-    bits = bit_sql("i")
-    if not merged:
-        return f"SELECT {_list(names, 't - i AS c', f'{bits} AS b')}\nFROM ({inner}) AS x"
-    return (
-        f"SELECT {_list(names, 't - i AS c')}, bit_or({bits}) AS b\n"
-        f"FROM ({inner}) AS x\nGROUP BY {_list(names, 't - i')}"
+    chosen = each or {}
+    inner = _list(
+        [*values, "t", f"{place_sql(below_zero=below_zero)} AS i"],
+        *(f"{condition} AS {name}_is" for name, condition in chosen.items()),
     )
+    one = bit_sql("i")
+    bits = {name: f"CASE WHEN {name}_is THEN {one} ELSE 0 END" for name in chosen} or {"b": one}
+    if merged:
+        bits = {name: f"bit_or({value})" for name, value in bits.items()}
+    told = () if merged else ("t",)
+    made = [*names, "t - i AS c", *(f"{value} AS {name}" for name, value in bits.items()), *told]
+    rows = f"SELECT {_list(made)}\nFROM (SELECT {inner} FROM {source}) AS x"
+    return f"{rows}\nGROUP BY {_list(names, 't - i')}" if merged else rows
 
 
 def density_sql(values: Sequence[str], names: Sequence[str], source: str) -> str:
@@ -145,6 +152,18 @@ def density_sql(values: Sequence[str], names: Sequence[str], source: str) -> str
     inner = f"SELECT {_list(values, f't // {CHUNK} AS c')} FROM {source}"
     grouped = f"SELECT count(*) AS n FROM ({inner}) AS x GROUP BY {_list(names, 'c')}"
     return f"SELECT CAST(coalesce(sum(n), 0) AS BIGINT), count(*) FROM ({grouped}) AS g"
+
+
+def first_facts_sql(values: Sequence[str], names: Sequence[str], source: str, most: int) -> str:
+    """Of some facts of a source: their number, packed rows, objects, and ticks (DuckDB only)."""
+    inner = f"SELECT {_list(values, 't')} FROM {source} LIMIT {most}"
+    packed = f"SELECT {_list(names, 'count(*) AS n', 'min(t) AS low', 'max(t) AS high')}"
+    grouped = f"{packed} FROM ({inner}) AS x GROUP BY {_list(names, f't // {CHUNK}')}"
+    objects = f"count(DISTINCT ({', '.join(names)}))" if names else "1"
+    return (
+        f"SELECT CAST(coalesce(sum(n), 0) AS BIGINT), count(*), {objects},"
+        f" coalesce(max(high) - min(low), 0) FROM ({grouped}) AS g"
+    )
 
 
 def in_chunks_sql(chunks: Iterable[int]) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from tidelog.data.packed import columns
-from tidelog.errors import DataError
+from tidelog.errors import DataError, need, warn_missing
 from tidelog.language.checks import Similar, check_program
 from tidelog.language.diagnostics import Severity
 from tidelog.language.program import NOWHERE, TIME_COLUMN, Column, Constant, Input, Program, Type
@@ -99,6 +99,23 @@ def schema_of(name: str, program: Program, known: Mapping[str, Schema], where: s
     near = Similar(known).to(name)
     hint = f"did you mean `{near}`?" if near else f"the inputs are {', '.join(known) or 'none'}"
     raise DataError(f"{where}: no input is called `{name}`; {hint}")
+
+
+def expect_facts(name: str, program: Program, queries: Iterable[str]) -> None:
+    """Say that there are no facts for an input that queries need: a warning.
+
+    DataError where it can only be a slip of the pen: nothing declares the input, and something that
+    there is has nearly the same name.
+    """
+    needing = program.needing(name, queries)
+    declared = (n for n, one in program.declarations.items() if one.origin != NOWHERE)
+    others = {*declared, *program.heads, *program.clocks}
+    near = None if name in others else Similar(others).to(name)
+    if near is not None:
+        raise DataError(
+            f"no facts for input `{name}`, which {need(needing)}; did you mean `{near}`?"
+        )
+    warn_missing(name, needing)
 
 
 def expect_queries(program: Program, queries: object) -> tuple[str, ...]:

@@ -9,17 +9,10 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any, TypeAlias
 
 from tidelog.data.types import fit
+from tidelog.language.durations import UNITS, duration
 from tidelog.language.graph import Bound
-from tidelog.language.program import TIME_MAX, Type
+from tidelog.language.program import TIME_MAX, Program, Type
 
-_UNITS = {
-    "us": 1,
-    "ms": 1_000,
-    "s": 1_000_000,
-    "m": 60_000_000,
-    "h": 3_600_000_000,
-    "d": 86_400_000_000,
-}
 # ISO 8601, as DuckDB and Python both read it.
 PATTERN = (
     "[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -53,6 +46,14 @@ class Ticks:
         start = 0 if origin is None else micros(origin)
         return Ticks(size, start)
 
+    @staticmethod
+    def given(
+        program: Program, length: str | timedelta | None, origin: str | datetime | None = None
+    ) -> Ticks | None:
+        """The ticks that someone asks for, or those of the rules; None where times are integers."""
+        one = length_given(program, length)
+        return None if one is None else Ticks.of(one, origin)
+
     def tick(self, moment: Any) -> int:
         """The tick a timestamp is in."""
         return (micros(moment) - self.origin) // self.length
@@ -79,20 +80,18 @@ class Ticks:
         return floor_sql(f"({micros} - {self.origin})", self.length)
 
 
+def length_given(program: Program, length: str | timedelta | None) -> str | timedelta | None:
+    """The length of a tick that someone asks for, or that of the rules; both must agree."""
+    own = program.tick
+    if own is None or length is None:
+        return own if length is None else length
+    if duration(length) != duration(own):
+        said = duration_text(length)
+        raise ValueError(f"the rules say `tick {own}.`, and ticks of {said} are asked for")
+    return length
+
+
 Duration: TypeAlias = "int | str | timedelta"
-
-
-def duration(length: object) -> int | None:
-    """The microseconds of a length of time, such as 10m; None if it is none.
-
-    >>> duration("10m"), duration(timedelta(seconds=1)), duration("soon")
-    (600000000, 1000000, None)
-    """
-    if isinstance(length, timedelta):
-        size = length // timedelta(microseconds=1)
-        return size if size > 0 else None
-    written = re.fullmatch(r"([0-9]{1,12})\s*(us|ms|s|m|h|d)", str(length).strip())
-    return int(written.group(1)) * _UNITS[written.group(2)] if written else None
 
 
 def duration_text(length: str | timedelta | None) -> str | None:
@@ -104,8 +103,8 @@ def duration_text(length: str | timedelta | None) -> str | None:
     if not isinstance(length, timedelta):
         return length
     size = duration(length) or 0
-    unit = next(u for u, n in reversed(_UNITS.items()) if size % n == 0)
-    return f"{size // _UNITS[unit]}{unit}"
+    unit = next(u for u, n in reversed(UNITS.items()) if size % n == 0)
+    return f"{size // UNITS[unit]}{unit}"
 
 
 def in_ticks(name: str, value: Duration, ticks: Ticks | None) -> int:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import glob
 import math
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tidelog.errors import DataError
 from tidelog.language.program import Type, Value
 
 if TYPE_CHECKING:
@@ -127,4 +129,13 @@ def sql_text(value: str) -> str:
 
 def sql_path(path: Path) -> str:
     """A path as DuckDB's readers take it, in which nothing is a wildcard."""
-    return sql_text("".join(f"[{c}]" if c in "*?[" else c for c in str(path)))
+    text = str(path)
+    if "\\" not in text or not set("*?[") & set(text):
+        return sql_text("".join(f"[{c}]" if c in "*?[" else c for c in text))
+    # In a pattern DuckDB takes a backslash for a slash. What matches nothing is a plain name.
+    if glob.glob(text.replace("\\", "/")):
+        raise DataError(
+            f"{path}: a file with a backslash and one of *?[ in its path cannot be read where other"
+            " files match that, too: rename it"
+        )
+    return sql_text(text)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import assert_never
 
 import duckdb
 import pyarrow as pa
@@ -17,33 +16,28 @@ from tidelog.data.letters import DeadLetter
 from tidelog.data.loader import Loader
 from tidelog.data.packed import CHUNK, chunk
 from tidelog.data.readers.places import FactsLike
-from tidelog.data.schema import resolve_and_check
+from tidelog.data.schema import expect_facts, resolve_and_check
 from tidelog.data.ticks import EMPTY, Range, Ticks
 from tidelog.data.writers import timestamps
-from tidelog.errors import DataError, warn_left_out, warn_missing
+from tidelog.errors import DataError, warn_left_out
 from tidelog.evaluation.database import NO_EXTENSIONS, Database
 from tidelog.evaluation.engine import Evaluated, Question
 from tidelog.evaluation.interrupts import interruptible
-from tidelog.evaluation.plan import (
-    Derive,
-    Fixpoint,
-    Plan,
-    Scan,
-    Unbounded,
-    plan,
-    uses,
-)
+from tidelog.evaluation.one_pass import united
+from tidelog.evaluation.plan import Plan, Scan, Unbounded, plan
 from tidelog.evaluation.ranges import ranges, times_in_rules
-from tidelog.evaluation.recursion import Recursion
 from tidelog.evaluation.sql import Writer
+from tidelog.evaluation.steps import StepRunner
 from tidelog.language.program import TIME_COLUMN, Program
 from tidelog.logic.core import Core, Predicate
 
 # The column that says how an answer without end repeats, in ticks.
 PERIOD_COLUMN = "period"
-# Facts a packed row must take for packing to pay, and chunks of data that make it worth a look.
+# Facts a packed row must take for packing to pay, chunks of data that make it worth a look, and
+# facts that are looked at first.
 _DENSE = 1.25
 _WORTH_A_LOOK = 12
+_SAMPLE = 50_000
 
 
 @dataclass
@@ -106,7 +100,7 @@ class Engine(Database):
         for predicate in needed:
             name, loaded = predicate.base, self.loaded.get(predicate.base)
             if loaded is not None and not loaded.sources and name not in self.program.heads:
-                warn_missing(name, self.queries)
+                expect_facts(name, self.program, self.queries)
 
     # Queries
 
@@ -130,7 +124,8 @@ class Engine(Database):
         high = span.high if to is None else to
         asked = Range(low, high)
         queries = tuple(queries)
-        return self.plan_core(passes(self.typed, queries).reduced, queries, asked)
+        core = passes(self.typed, queries).reduced
+        return united(self.plan_core(core, queries, asked, windows_at_once=True))
 
     def ends(
         self, queries: Iterable[str], from_: float | None, to: float | None
@@ -152,11 +147,18 @@ class Engine(Database):
         return (0, -1) if hull.empty else (int(hull.low), int(hull.high))
 
     def plan_core(
-        self, whole: Core, queries: Iterable[str], asked: Range, until: int | None = None
+        self,
+        whole: Core,
+        queries: Iterable[str],
+        asked: Range,
+        until: int | None = None,
+        *,
+        windows_at_once: bool = False,
     ) -> Plan:
         """The plan of queries of a core; facts after the tick `until` are not looked at."""
         data = {p.name: self.loaded[p.base].range for p in whole.inputs if p.temporal}
-        return plan(dependencies(whole, queries), data, EMPTY if asked.empty else asked, until)
+        deps, within = dependencies(whole, queries), EMPTY if asked.empty else asked
+        return plan(deps, data, within, until, windows_at_once=windows_at_once)
 
     def query(
         self, queries: Iterable[str], from_: int | None = None, to: int | None = None
@@ -197,13 +199,12 @@ class Engine(Database):
         `facts` names other tables than those loaded to take the facts of inputs from.
         """
         writer = Writer(plan)
-        for name, table in plan.inputs.items():
-            view = self.loaded[plan.deps.core.predicates[name].base].view
-            view = view if facts is None else facts.get(name, view)
-            self.view(table, f"SELECT * FROM {view}")
+        predicates = plan.deps.core.predicates
+        views = {name: self.loaded[predicates[name].base].view for name in plan.inputs}
         self.offer_texts(writer.texts)
+        runner = StepRunner(self, self.progress, whole=True, sparse=self._sparse)
         try:
-            self._run(plan, writer)
+            runner.run(plan, plan.steps, {}, {**views, **(facts or {})}, writer)
         except duckdb.OutOfRangeException:
             raise DataError(
                 "a derived time does not fit 62 bits; ask for a narrower range"
@@ -218,44 +219,27 @@ class Engine(Database):
             raise DataError(*broken) from None
         return writer
 
-    def _run(self, plan: Plan, writer: Writer) -> None:
-        copied: dict[str, str] = {}
-        for step in plan.steps:
-            match step:
-                case Scan():
-                    self.progress(f"packing {step.predicate.base}")
-                    store = self.table
-                    if self._sparse(step, writer):
-                        writer.unpacked.add(step.name)
-                        store = self.view if uses(plan, step.name) == 1 else self.table
-                    store(step.name, writer.scan(step))
-                case Derive():
-                    self.progress(f"deriving {step.predicate.name}")
-                    if writer.is_copy(step):
-                        # A copy of a copy looks at the first: views do not nest far.
-                        source = step.joins[0].operands[0].table
-                        copied[step.table] = copied.get(source, source)
-                        join = writer.join(step.joins[0], {0: copied[step.table]})
-                        self.view(step.table, join)
-                    else:
-                        self.table(step.table, writer.derive(step))
-                case Fixpoint():
-                    Recursion(self, self.progress).run(step, writer)
-                case _:
-                    assert_never(step)
-
-    def _sparse(self, scan: Scan, writer: Writer) -> bool:
+    def _sparse(self, writer: Writer, scans: Sequence[Scan]) -> bool:
         """Whether packing would not pay: in a few chunks hardly a row takes two facts.
 
         Grouping then costs more than it saves; joins do not mind, and what they derive is merged.
         """
-        range_ = writer.plan.ranges.get(scan.predicate.name, EMPTY)
-        range_ = range_ & writer.plan.data.get(scan.predicate.name, EMPTY)
+        name = scans[0].predicate.name
+        range_ = writer.plan.ranges.get(name, EMPTY) & writer.plan.data.get(name, EMPTY)
         if range_.empty or range_.high - range_.low < _WORTH_A_LOOK * CHUNK:
             return False
+        # The first facts that are read tell most: those of some ticks in data ordered by time,
+        # the histories of some objects in data ordered by objects.
+        facts, rows, keys, ticks = self.one(writer.first_facts(scans, _SAMPLE))
+        if facts >= _DENSE * rows:
+            return False
+        known = self.loaded[scans[0].predicate.base].rows
+        if 2 * ticks > range_.high - range_.low and facts**2 > 2 * (facts - keys + 1) * known:
+            # From any time, and hardly an object twice: each has about one fact in all.
+            return bool(facts)
         quarter = int(range_.high - range_.low) // 4
         chunks = [chunk(int(range_.low) + quarter * i) for i in (1, 2, 3)]
-        facts, rows = self.one(writer.density(scan, chunks))
+        facts, rows = self.one(writer.density(scans, chunks))
         return bool(0 < facts < _DENSE * rows)
 
 

@@ -35,6 +35,14 @@ class Unbounded(Exception):
 
 
 @dataclass(frozen=True)
+class Selection:
+    """A way for a row of an input to be taken: it matches a premise and passes some tests."""
+
+    premise: Premise
+    tests: tuple[Comparison, ...]
+
+
+@dataclass(frozen=True)
 class Scan:
     """An input, selected and projected: its variables in order, packed when it is temporal."""
 
@@ -43,6 +51,11 @@ class Scan:
     premise: Premise
     tests: tuple[Comparison, ...]
     columns: tuple[int, ...]  # positions kept
+    others: tuple[Selection, ...] = ()  # rows that one of these takes are taken too
+
+    @property
+    def selections(self) -> tuple[Selection, ...]:
+        return (Selection(self.premise, self.tests), *self.others)
 
 
 @dataclass(frozen=True)
@@ -62,6 +75,7 @@ class Join:
     operands: tuple[Operand, ...]
     tests: tuple[Comparison, ...]
     absent: tuple[Operand, ...] = ()
+    also: tuple[Clause, ...] = ()  # clauses that do the same with rows of the scan's other ways
 
     @property
     def reads(self) -> tuple[Operand, ...]:
@@ -161,13 +175,13 @@ def plan(
     until: int | None = None,
     within: Range = ALWAYS,
     *,
-    written_out: bool = False,
+    windows_at_once: bool = False,
 ) -> Plan:
     """The plan of the queries of `deps` over data at given times, for answers at `asked`.
 
     Facts after the tick `until` are left out, whatever the data holds. Facts outside `within` need
     not be looked at nor derived: what is found then holds, and what is not found may hold too.
-    Windows are done in one step, unless all that they are `written_out` in is asked for.
+    Windows may be done in a step each, if nobody asks for what they are written out in.
     Raises Unbounded when a recursive predicate would have to be evaluated for ever.
     """
     history = ALWAYS if until is None else Range(-math.inf, until)
@@ -177,7 +191,8 @@ def plan(
         if name in deps.recursive and name in needed and not needed[name].finite:
             base = deps.core.predicates[name].base
             raise Unbounded(_carrier(deps, name), base, needed[name])
-    return _Planner(deps, needed, dict(data), asked, {} if written_out else _windows(deps)).plan()
+    windows = _windows(deps) if windows_at_once else {}
+    return _Planner(deps, needed, dict(data), asked, windows).plan()
 
 
 def _windows(deps: Dependencies) -> dict[str, Premise | None]:
@@ -471,11 +486,11 @@ def tables_of(step: PlanStep) -> tuple[str, ...]:
             assert_never(step)
 
 
-def uses(plan: Plan, table: str) -> int:
-    """How often a table is read; twice at least where rounds repeat."""
+def uses(plan: Plan, table: str, rounds: int = 2) -> int:
+    """How often a table is read; where rounds repeat, in each of so many."""
     count = 0
     for step in plan.steps:
-        times = 2 if isinstance(step, Fixpoint) else 1
+        times = rounds if isinstance(step, Fixpoint) else 1
         tables = [operand.table for join in joins_of(step) for operand in join.reads]
         count += times * tables.count(table)
     return count
@@ -485,8 +500,8 @@ def constants(steps: Iterable[PlanStep]) -> list[Constant]:
     """Every constant of the plan, once, in order of appearance."""
     terms: list[Term] = []
     for step in steps:
-        if isinstance(step, Scan):
-            terms += (*step.premise.args, *_sides(step.tests))
+        for selection in step.selections if isinstance(step, Scan) else ():
+            terms += (*selection.premise.args, *_sides(selection.tests))
         for join in joins_of(step):
             terms += join.clause.head.args
             terms += (term for operand in join.reads for term in operand.args)

@@ -223,9 +223,20 @@ class PossibleDerivations:
                 if goal in above or len(above) > DEEPEST:
                     continue
                 for other in self._matches(name, args, tick):
-                    leaves = _Leaves()
-                    if self._rests(other, leaves, above | {goal}):
-                        yield leaves
+                    yield from self._ways_of(other, above | {goal})
+
+    def _ways_of(self, match: _Match, above: frozenset[object]) -> Iterator[_Leaves]:
+        """The ways in which a match may come about: one, but any tick of a window is another."""
+        (meaning, *more) = match.rule.body or (None,)
+        if isinstance(meaning, Premise) and not more:
+            predicate = self.possible.deps.core.predicates[meaning.predicate]
+            if predicate.role is Role.WINDOW:
+                tick = match.order.known_tick(match.rule.clause.premises[0], match.binding)
+                yield from self._ways(match, meaning, tick, above)
+                return
+        leaves = _Leaves()
+        if self._rests(match, leaves, above):
+            yield leaves
 
 
 def _order(awaited: Awaited) -> tuple[int, str, str]:

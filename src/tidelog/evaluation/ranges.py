@@ -13,16 +13,18 @@ from typing import assert_never
 
 from tidelog.analysis.dependencies import Dependencies
 from tidelog.data.ticks import ALWAYS, EMPTY, Range
-from tidelog.language.program import Program, TimePoint
+from tidelog.language.program import Program, TimePoint, ends
 from tidelog.logic.clause import Clause, FixedTick, Free, Offset, Premise, Rigid, Sign, When
 
 
 def times_in_rules(program: Program) -> Range:
     """First to last tick of the facts that stand in the rules."""
     ticks = [
-        rule.head.time.tick
+        end.tick
         for rule in program.rules
-        if not rule.body and isinstance(rule.head.time, TimePoint)
+        if not rule.body
+        for end in ends(rule.head.time)
+        if isinstance(end, TimePoint)
     ]
     return Range(min(ticks), max(ticks)) if ticks else EMPTY
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tidelog.errors import DataError
+from tidelog.evaluation.carrying import Carrying, can_carry
 from tidelog.evaluation.engine import Feature, SqlEngine
 from tidelog.evaluation.plan import Fill, Fixpoint, Stop
 from tidelog.evaluation.sql import Writer
@@ -136,6 +137,8 @@ class Recursion:
             self._check_size(fill, writer)
             self.engine.table(f"{table}_ever", writer.fill_ever(fill, table))
             return f"{table}_ever"
+        if strides.carrying is not None:
+            return strides.carrying.carried(table)
         predicate = writer.plan.deps.core.predicates[fill.predicate]
         for stride in strides:
             if fill.stops:
@@ -173,6 +176,9 @@ class _Strides:
         self.width = 0 if range_.empty else int(range_.high - range_.low)
         self.made: list[Stride] = []
         self.ended = fill.ever
+        self.carrying = (
+            Carrying(engine, writer, fill, self.name % "carry") if can_carry(fill) else None
+        )
 
     def __iter__(self) -> Iterator[Stride]:
         number = 0

@@ -18,20 +18,24 @@ from typing import TypeAlias, assert_never
 from tidelog.data.packed import (
     COUNT,
     bit,
+    bit_sql,
     chunk,
     columns,
     density_sql,
     fill_sql,
+    first_facts_sql,
     holds_at_sql,
     in_chunks_sql,
     merge_sql,
     pack_sql,
+    place_sql,
     restrict_sql,
     shift_sql,
     unpack_sql,
 )
 from tidelog.data.types import SQL_TYPES
 from tidelog.data.windows import window_sql
+from tidelog.evaluation.one_pass import ScanGroup
 from tidelog.evaluation.plan import (
     Derive,
     Fill,
@@ -76,6 +80,7 @@ class Writer:
         self.texts: dict[str, int] = {value: i for i, value in enumerate(awkward)}
         self.unpacked: set[str] = set()  # scans whose rows hold one bit each
         self.unmerged: set[str] = set()  # other tables that may have several rows for a chunk
+        self.copied: dict[str, str] = {}  # views that rename a table, and which
         # Where work is split: every partition can derive what rests on no temporal facts; this
         # makes of a select of such facts one that keeps those of a single partition.
         self.own: Callable[[Predicate, str], str] | None = None
@@ -112,46 +117,78 @@ class Writer:
 
     def scan(self, scan: Scan) -> str:
         """Select and project an input, then pack it; if `unpacked`, a row per fact is left."""
-        table = self.plan.inputs[scan.predicate.name]
-        kept, where = self._selected(scan)
         if not scan.predicate.temporal:
-            return f"SELECT DISTINCT {', '.join(kept or [_ONE])}\nFROM {table}{_where(where)}"
+            kept = _kept(scan) or [_ONE]
+            return f"SELECT DISTINCT {', '.join(kept)}\nFROM {self._taken([scan])}"
         range_ = self.plan.ranges[scan.predicate.name]
         if range_.empty:
             return self.empty(narrowed(scan.predicate, scan.columns))
-        where += _within(range_, self.plan.data.get(scan.predicate.name, range_))
         return pack_sql(
-            kept,
-            columns(len(kept)),
-            f"{table}{_where(where)}",
+            _kept(scan),
+            columns(len(scan.columns)),
+            self._taken([scan]),
             below_zero=range_.low < 0,
             merged=scan.name not in self.unpacked,
         )
 
-    def density(self, scan: Scan, chunks: Iterable[int]) -> str:
-        """How many facts a scan selects in some chunks, and how many rows they pack into."""
-        table = self.plan.inputs[scan.predicate.name]
-        kept, where = self._selected(scan)
-        where.append(in_chunks_sql(chunks))
-        return density_sql(kept, columns(len(kept)), f"{table}{_where(where)}")
+    def scan_group(self, group: ScanGroup) -> str:
+        """Scans packed together; if they are `unpacked`, a row per fact is left."""
+        first = group.scans[0]
+        range_ = self.plan.ranges[first.predicate.name]
+        return pack_sql(
+            _kept(first),
+            columns(len(first.columns)),
+            self._taken(group.scans),
+            below_zero=range_.low < 0,
+            merged=first.name not in self.unpacked,
+            each={group.bits(scan): _any(self._conditions(scan)) for scan in group.scans},
+        )
 
-    def _selected(self, scan: Scan) -> tuple[list[str], list[str]]:
-        """The columns a scan keeps and its conditions."""
-        bound: dict[str, str] = {}
-        where: list[str] = []
-        for i, term in enumerate(scan.premise.args, 1):
-            if isinstance(term, Constant):
-                where.append(f"a{i} = {self.constant(term)}")
-            elif term.name in bound:
-                where.append(f"a{i} = {bound[term.name]}")
-            else:
-                bound[term.name] = f"a{i}"
-        where += [self.compare(c, bound) for c in scan.tests]
-        kept = [
-            f"a{i + 1} AS {name}"
-            for i, name in zip(scan.columns, columns(len(scan.columns)), strict=True)
-        ]
-        return kept, where
+    def scan_of_group(self, scan: Scan, group: ScanGroup) -> str:
+        """One scan of those that were packed together."""
+        bits = group.bits(scan)
+        tick = ("t",) if scan.name in self.unpacked else ()
+        names = _list(columns(len(scan.columns)), "c", f"{bits} AS b", *tick)
+        return f"SELECT {names} FROM {group.table} WHERE {bits} <> 0"
+
+    def density(self, scans: Sequence[Scan], chunks: Iterable[int]) -> str:
+        """How many facts scans of the same columns select in some chunks, and in how many rows."""
+        names = columns(len(scans[0].columns))
+        return density_sql(_kept(scans[0]), names, self._taken(scans, in_chunks_sql(chunks)))
+
+    def first_facts(self, scans: Sequence[Scan], most: int) -> str:
+        """Of some facts that scans of the same columns select: how many there are, in how many
+        packed rows, of how many objects, and over how many ticks (DuckDB only)."""
+        names = columns(len(scans[0].columns))
+        return first_facts_sql(_kept(scans[0]), names, self._taken(scans), most)
+
+    def _taken(self, scans: Sequence[Scan], *more: str) -> str:
+        """The input of some scans, with the conditions for a row to be taken by one of them."""
+        predicate = scans[0].predicate
+        ways = [way for scan in scans for way in self._conditions(scan)]
+        where = ways[0] if len(ways) == 1 else [f"({_any(ways)})"] if all(ways) else []
+        range_ = self.plan.ranges.get(predicate.name)
+        if more:
+            where = [*where, *more]
+        elif range_ is not None:
+            where = [*where, *_within(range_, self.plan.data.get(predicate.name, range_))]
+        return f"{self.plan.inputs[predicate.name]}{_where(where)}"
+
+    def _conditions(self, scan: Scan) -> list[list[str]]:
+        """The conditions of each selection of a scan."""
+        ways: list[list[str]] = []
+        for selection in scan.selections:
+            bound: dict[str, str] = {}
+            where: list[str] = []
+            for i, term in enumerate(selection.premise.args, 1):
+                if isinstance(term, Constant):
+                    where.append(f"a{i} = {self.constant(term)}")
+                elif term.name in bound:
+                    where.append(f"a{i} = {bound[term.name]}")
+                else:
+                    bound[term.name] = f"a{i}"
+            ways.append(where + [self.compare(c, bound) for c in selection.tests])
+        return ways
 
     # Rules
 
@@ -218,22 +255,40 @@ class Writer:
         bound: dict[str, str] = {}
         where: list[str] = []
         tables: list[str] = []
+        read = [(replaced or {}).get(i, o.table) for i, o in enumerate(join.operands)]
+        times: dict[str | None, tuple[str, str]] = {}
+        meeting: list[str] = []
+        as_they_are: set[int] = set()
+        for group, members in by_time.items():
+            if self.unpacked.issuperset(read[i] for i in members):
+                # A row for each fact: ticks are compared, and nothing is moved.
+                as_they_are.update(members)
+                times[group] = self._tick(join, members, by_time)
+                meeting += _same_tick(join, members, by_time)
+            else:
+                times[group] = (f"x{members[0]}.c", " & ".join(f"x{i}.b" for i in members))
+                meeting += _overlap(members)
         for i, operand in enumerate(join.operands):
-            table = (replaced or {}).get(i, operand.table)
-            shift = _shift(join, operand, by_time)
-            tables.append(f"{self.shifted(table, len(operand.args), shift)} AS x{i}")
+            shift = 0 if i in as_they_are else _shift(join, operand, by_time)
+            tables.append(f"{self.shifted(read[i], len(operand.args), shift)} AS x{i}")
             where += self._matched(operand, f"x{i}", bound)
-        for members in by_time.values():
-            where += _overlap(members)
+        where += meeting
         where += [self.compare(test, bound) for test in join.tests]
-        times = {
-            group: (f"x{members[0]}.c", " & ".join(f"x{i}.b" for i in members))
-            for group, members in by_time.items()
-        }
         from_ = f"\nFROM {', '.join(tables)}" if tables else ""
         if join.absent:
             return self._without(join, by_time, times, bound, f"{from_}{_where(where)}")
         return f"{self._head(join.clause.head, bound, times)}{from_}{_where(where)}"
+
+    def _tick(
+        self, join: Join, members: Sequence[int], by_time: Mapping[str | None, list[int]]
+    ) -> tuple[str, str]:
+        """The chunk and the bit of the tick at which operands with a row for each fact meet."""
+        operand = join.operands[members[0]]
+        shift = _shift(join, operand, by_time)
+        low = self.plan.ranges[operand.premise.predicate].low + shift
+        tick = f"(x{members[0]}.t + {shift})" if shift else f"x{members[0]}.t"
+        place = place_sql(tick, below_zero=low < 0)
+        return f"{tick} - {place}", bit_sql(place)
 
     def _head(self, head: Head, bound: Mapping[str, str], times: _Times) -> str:
         """The columns of what a clause derives."""
@@ -616,6 +671,21 @@ def narrowed(predicate: Predicate, positions: Sequence[int]) -> Predicate:
 _ONE = "1 AS z"
 
 
+def _kept(scan: Scan) -> list[str]:
+    """The columns that a scan keeps."""
+    names = columns(len(scan.columns))
+    return [f"a{i + 1} AS {name}" for i, name in zip(scan.columns, names, strict=True)]
+
+
+def _any(ways: Sequence[Sequence[str]]) -> str:
+    """The condition that all conditions of one way hold."""
+    if not all(ways):
+        return "TRUE"
+    if len(ways) == 1:
+        return " AND ".join(ways[0])
+    return " OR ".join(f"({' AND '.join(way)})" for way in ways)
+
+
 def _plain(text: str) -> bool:
     """Whether a text means the same between single quotes in both engines."""
     return len(text) <= 200 and text.isprintable() and "'" not in text and "\\" not in text
@@ -660,6 +730,15 @@ def _shift(join: Join, operand: Operand, by_time: Mapping[str | None, list[int]]
             return 0
         case _:
             assert_never(when)
+
+
+def _same_tick(
+    join: Join, members: Sequence[int], by_time: Mapping[str | None, list[int]]
+) -> list[str]:
+    """Conditions that operands with a row for each fact hold at a tick together."""
+    shifts = [_shift(join, join.operands[i], by_time) for i in members]
+    pairs = zip(members[1:], shifts[1:], strict=True)
+    return [f"x{i}.t = x{members[0]}.t + {shifts[0] - shift}" for i, shift in pairs]
 
 
 def _overlap(members: Sequence[int]) -> list[str]:

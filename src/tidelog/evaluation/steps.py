@@ -1,17 +1,17 @@
 """The steps of a plan on an engine, over facts that are new and facts that are kept.
 
-Finite queries in Spark's partitions and waves of streams go this way; a query in process, which
-looks at its data first, has its own (`duckdb.py`).
+Finite queries, in process and in Spark's partitions, and waves of streams all go this way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
 from tidelog.evaluation.engine import SqlEngine
-from tidelog.evaluation.plan import Derive, Fixpoint, Plan, PlanStep, Scan, tables_of
+from tidelog.evaluation.one_pass import ScanGroup, scan_groups
+from tidelog.evaluation.plan import Derive, Fixpoint, Plan, PlanStep, Scan, tables_of, uses
 from tidelog.evaluation.recursion import SHORTER, Recursion
 from tidelog.evaluation.sql import Writer, narrowed
 from tidelog.logic.core import Predicate
@@ -26,6 +26,9 @@ class StepRunner:
     shorter: str = SHORTER  # what to do where something would hold at too many ticks
     own: Callable[[Predicate, str], str] | None = None  # see Writer.own
     done: frozenset[str] = frozenset()  # tables that are there already
+    whole: bool = False  # all facts are there: answers are clipped when they are asked for
+    # Whether packing would not pay for scans that share a pass; asked of whole data only.
+    sparse: Callable[[Writer, Sequence[Scan]], bool] = lambda *_: False
 
     def run(
         self,
@@ -33,24 +36,26 @@ class StepRunner:
         steps: Iterable[PlanStep],
         state: Mapping[str, str],
         facts: Mapping[str, str],
+        writer: Writer | None = None,
     ) -> dict[str, str]:
         """Run some steps; by scan, the table of its new facts.
 
         `facts` names tables of new facts by input or, packed already, by scan; `state` names
         tables of facts that are kept, by scan or derived table.
         """
-        writer = Writer(plan)
+        writer = writer or Writer(plan)
         writer.own = self.own
         for name, table in plan.inputs.items():
             if name in facts:
                 self.engine.view(table, f"SELECT * FROM {facts[name]}")
+        steps = [step for step in steps if not self.done.issuperset(tables_of(step))]
+        groups = scan_groups(step for step in steps if facts.keys().isdisjoint(tables_of(step)))
         new: dict[str, str] = {}
         for step in steps:
-            if self.done.issuperset(tables_of(step)):
-                continue
             match step:
                 case Scan():
-                    new[step.name] = self._scan(step, writer, facts, state)
+                    group = groups.get(step.name)
+                    new[step.name] = self._scan(step, writer, facts, state, group)
                 case Derive():
                     self._derive(step, writer, state)
                 case Fixpoint():
@@ -60,14 +65,26 @@ class StepRunner:
         return new
 
     def _scan(
-        self, step: Scan, writer: Writer, facts: Mapping[str, str], state: Mapping[str, str]
+        self,
+        step: Scan,
+        writer: Writer,
+        facts: Mapping[str, str],
+        state: Mapping[str, str],
+        group: ScanGroup | None,
     ) -> str:
         """New facts and kept ones together; the table of the new ones is returned."""
         self.progress(f"packing {step.predicate.base}")
         packed = facts.get(step.name)
-        new = writer.scan(step) if packed is None else f"SELECT * FROM {packed}"
+        if packed is not None:
+            new = f"SELECT * FROM {packed}"
+        else:
+            new = self._selected(step, writer, group)
         if step.name not in state:
-            self.engine.table(step.name, new)
+            viewed = group is not None or (
+                step.name in writer.unpacked and uses(writer.plan, step.name) == 1
+            )
+            store = self.engine.view if viewed else self.engine.table
+            store(step.name, new)
             if packed is not None:
                 writer.unmerged.add(step.name)  # each task packed its own facts
             return step.name
@@ -76,9 +93,26 @@ class StepRunner:
         self.engine.table(step.name, writer.merged(narrow, f"{step.name}_now", state[step.name]))
         return f"{step.name}_now"
 
+    def _selected(self, step: Scan, writer: Writer, group: ScanGroup | None) -> str:
+        """What a scan selects of the new facts; those of a group are packed with its first."""
+        scans = (step,) if group is None else group.scans
+        if step is scans[0] and self.whole and self.sparse(writer, scans):
+            writer.unpacked |= {scan.name for scan in scans}
+        if group is None or writer.plan.ranges[step.predicate.name].empty:
+            return writer.scan(step)
+        if step is scans[0]:
+            self.engine.table(group.table, writer.scan_group(group))
+        return writer.scan_of_group(step, group)
+
     def _derive(self, step: Derive, writer: Writer, state: Mapping[str, str]) -> None:
         self.progress(f"deriving {step.predicate.name}")
-        if not step.predicate.temporal:
+        if self.whole and writer.is_copy(step):
+            # A copy of a copy looks at the first: views do not nest far.
+            source = step.joins[0].operands[0].table
+            writer.copied[step.table] = writer.copied.get(source, source)
+            self.engine.view(step.table, writer.join(step.joins[0], {0: writer.copied[step.table]}))
+            return
+        if self.whole or not step.predicate.temporal:
             self.engine.table(step.table, writer.derive(step))
             return
         if step.over is not None:

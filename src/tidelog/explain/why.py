@@ -36,6 +36,7 @@ from tidelog.language.program import (
     Rule,
     TimePoint,
     Value,
+    fixed_ticks,
 )
 from tidelog.language.types import infer
 from tidelog.logic.core import Core
@@ -317,4 +318,6 @@ def _checked(program: Program, rule: Rule, text: str) -> Ground:
 
 
 def _variables(rule: Rule) -> str:
-    return "a body" if rule.body else "variables; ask for one fact"
+    if rule.body:
+        return "a body"
+    return f"{'an interval' if fixed_ticks(rule.head.time) else 'variables'}; ask for one fact"

@@ -29,6 +29,7 @@ from tidelog.language.program import (
     Output,
     Program,
     Rule,
+    TickLength,
     TimeOffset,
     Variable,
     atom_of,
@@ -150,6 +151,7 @@ def _declared_twice(program: Program) -> Iterator[Diagnostic]:
     for item in program.output_items:
         yield from _repeated(item.columns or (), item.predicate, item.origin)
     yield from _clocks(program)
+    yield from _tick_lengths(program)
     yield from _more_than_once(program.output_items, "output", "is listed twice", "the first time")
 
 
@@ -190,6 +192,18 @@ def _clocks(program: Program) -> Iterator[Diagnostic]:
                     "give the clock a name of its own",
                 )
             taken[clock.predicate] = ("a clock", clock.origin)
+
+
+def _tick_lengths(program: Program) -> Iterator[Diagnostic]:
+    said = [s for s in program.statements if isinstance(s, TickLength)]
+    for again in said[1:]:
+        yield Diagnostic(
+            Code.DECLARED_TWICE,
+            "the length of a tick is said twice",
+            again.origin,
+            (Note("the first time", said[0].origin),),
+            "keep one of them",
+        )
 
 
 def _repeated(names: Iterable[str], predicate: str, origin: Origin) -> Iterator[Diagnostic]:

@@ -110,6 +110,8 @@ def _gap(before: Token | None, token: Token) -> str:
     last = before.text if before.kind is Kind.SYMBOL else ""
     if symbol in _TIGHT_BEFORE or last in ("(", "[", "+", "-"):
         return ""
+    if before.kind is Kind.INT and token.kind is Kind.NAME and token.start == before.end:
+        return ""  # a length of time: `10m`
     if symbol == "(" or (symbol in ("+", "-") and before.kind is Kind.NAME):
         return ""
     return " "

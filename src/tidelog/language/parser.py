@@ -6,9 +6,11 @@ where a new statement usually starts.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tidelog.language.diagnostics import Code, Diagnostic, Note, Source
+from tidelog.language.durations import duration
 from tidelog.language.printer import print_time
 from tidelog.language.program import (
     INT_MAX,
@@ -33,6 +35,7 @@ from tidelog.language.program import (
     Rule,
     Statement,
     Term,
+    TickLength,
     Time,
     TimeOffset,
     TimePoint,
@@ -50,6 +53,7 @@ _WORDS = {
     "where": "conditions stand in the body, separated by `,`",
 }
 _TICKS_ONLY = "times are whole ticks: with ticks of one minute, five minutes are `T+5`"
+_SAY_TICK = "say so, as in `tick 1m.`, or write ticks: if one is a minute, five minutes are `T+5`"
 _NO_FUNCTIONS = "there are no functions; compute the value before it becomes a fact"
 
 _OPERATORS = {**{o.value: o for o in Operator}, "==": Operator.EQ}
@@ -67,9 +71,13 @@ class Parsed:
         return not self.diagnostics
 
 
-def parse_source(source: Source) -> Parsed:
-    """Read a source as far as it can be read."""
-    parser = _Parser(source)
+def parse_source(source: Source, tick: str | None = None) -> Parsed:
+    """Read a source as far as it can be read.
+
+    Lengths of time in it are told in ticks as long as it says; a piece of a file that says it
+    elsewhere is given `tick`.
+    """
+    parser = _Parser(source, tick)
     statements = parser.statements()
     order = sorted(parser.diagnostics, key=lambda d: (d.origin.line, d.origin.column))
     return Parsed(Program(tuple(statements)), tuple(order))
@@ -79,15 +87,32 @@ def parse_source(source: Source) -> Parsed:
 _AFTER_NOT = (Kind.NAME, Kind.INT, Kind.DECIMAL, Kind.TEXT)
 
 
+# The words that quantifiers begin with, where a name follows.
+_QUANTIFIERS = ("some", "always", "at")
+
+
+def tick_length(tokens: Sequence[Token]) -> str | None:
+    """What `tick 1m.` says among some tokens, the first time."""
+    last = None
+    for i, token in enumerate(tokens[:-2]):
+        if token.text == "tick" and (last is None or last.text == "."):
+            number, unit = tokens[i + 1 : i + 3]
+            if number.kind is Kind.INT and duration(number.text + unit.text):
+                return number.text + unit.text
+        last = token
+    return None
+
+
 class _GiveUp(Exception):
     """The current statement cannot be read; its error is already reported."""
 
 
 class _Parser:
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, tick: str | None) -> None:
         self.source = source
         self.diagnostics: list[Diagnostic] = []
         self.tokens = [t for t in tokenize(source, self.diagnostics) if t.kind is not Kind.COMMENT]
+        self.tick_length = tick or tick_length(self.tokens)
         self.at = 0
         self.anonymous = 0
         self.broken = False  # the current statement has an error that reading could go on after
@@ -204,7 +229,21 @@ class _Parser:
                 return self.outputs()
             if token.text == "clock":
                 return self.clock()
+        if token.text == "tick" and self.peek().kind is Kind.INT:
+            return self.length_of_tick()
         return self.rule()
+
+    def length_of_tick(self) -> TickLength:
+        start = self.advance().start
+        number = self.advance()
+        unit = self.token
+        if unit.kind is not Kind.NAME or not duration(number.text + unit.text):
+            raise self.unexpected(
+                "a unit", "a tick has a length such as `500ms`, `10s`, `1m`, `1h`"
+            )
+        self.advance()
+        self.end("`.`")
+        return TickLength(number.text + unit.text, self.origin(start))
 
     def end(self, wanted: str, hint: str = "end the statement with `.`") -> None:
         if not self.take("."):
@@ -295,6 +334,11 @@ class _Parser:
         if self.token.text == "not" and self.peek().kind is Kind.NAME:
             hint = "a head says what holds; `not` stands in bodies"
             raise self.unexpected("a rule, a fact or a declaration", hint)
+        if self.token.text in _QUANTIFIERS and self.peek().kind is Kind.NAME:
+            hint = (
+                f"a head holds at every tick of its interval; `{self.token.text}` stands in bodies"
+            )
+            raise self.unexpected("a rule, a fact or a declaration", hint)
         head = self.atom("a rule, a fact or a declaration")
         if isinstance(head.time, Interval):
             self.ordered(head.time)
@@ -340,7 +384,10 @@ class _Parser:
         """An atom of a body: at a tick, or after a quantifier over an interval."""
         start, words = self.token.start, self.source.origin(self.token.start, self.token.end)
         quantifier, least = self.quantifier()
-        atom = self.atom("an atom" if quantifier else wanted)
+        if quantifier is not None:
+            wanted = f"an atom after `{quantifier}`"
+            self.one_atom(wanted)
+        atom = self.atom(wanted)
         time = atom.time
         if not isinstance(time, Interval):
             if quantifier is not None:
@@ -356,6 +403,20 @@ class _Parser:
             self.within_reach(least, time.ticks, self.origin(start))
         asked = replace(time, quantifier=quantifier, least=least)
         return replace(atom, time=asked, origin=self.origin(start))
+
+    def one_atom(self, wanted: str) -> None:
+        """Refuses what people write after a quantifier and what does not belong there."""
+        nxt = self.peek()
+        if nxt.kind is Kind.SYMBOL and nxt.text in _OPERATORS:
+            raise self.unexpected(wanted, "a comparison has no ticks")
+        if self.token.text == "not" and nxt.kind is Kind.NAME:
+            raise self.unexpected(
+                wanted, "`some not P` is `not always P`, `always not P` is `not some P`"
+            )
+        if self.token.text in _QUANTIFIERS and nxt.kind is Kind.NAME:
+            raise self.unexpected(
+                wanted, "one quantifier is enough; another needs a rule of its own"
+            )
 
     def within_reach(self, least: int, ticks: int, origin: Origin) -> None:
         if not 1 <= least <= ticks:
@@ -377,6 +438,9 @@ class _Parser:
             if self.token.kind is not Kind.INT:
                 raise self.unexpected("a number of ticks", "as in `at least 3 Trip(X) @ [T-59, T]`")
             return Quantifier.AT_LEAST, self.tick()
+        if self.token.text == "at" and nxt.text == "most" and nxt.kind is Kind.NAME:
+            self.advance()
+            raise self.unexpected("`least`", "`at most 2 P` is `not at least 3 P`")
         return None, 0
 
     def ordered(self, interval: Interval) -> bool:
@@ -415,7 +479,15 @@ class _Parser:
         if not self.take("["):
             return self.instant()
         low = self.instant()
-        self.expect(",", "`,` and the end of the interval", "an interval is written `[T-4, T]`")
+        wanted, hint = "`,` and the end of the interval", "an interval is written `[T-4, T]`"
+        if self.is_symbol(".") and self.peek().text == ".":
+            # A dot ends a statement: what follows two of them would be read as another one.
+            self.advance()
+            origin = self.source.origin(self.tokens[self.at - 1].start, self.token.end)
+            self.report(Code.SYNTAX, f"expected {wanted}, found `..`", origin, hint)
+            self.advance()
+        else:
+            self.expect(",", wanted, hint)
         high = self.instant()
         self.expect("]", "`]`", "both ends belong to an interval: `[T-4, T]`")
         return Interval(low, high, origin=self.origin(start))
@@ -432,12 +504,37 @@ class _Parser:
                 sign = -1 if self.advance().text == "-" else 1
                 if self.token.kind is not Kind.INT:
                     raise self.unexpected("a whole number of ticks")
-                offset = sign * self.tick()
+                offset = sign * self.ticks()
             return TimeOffset(variable, offset, self.origin(token.start))
         sign = -1 if self.take("-") else 1
+        if self.is_symbol("("):
+            raise self.unexpected(wanted, "both ends belong to an interval: `[T-4, T]`")
         if self.token.kind is not Kind.INT:
             raise self.unexpected(wanted, "times are whole numbers of ticks")
         return TimePoint(sign * self.tick(), self.origin(token.start))
+
+    def ticks(self) -> int:
+        """A number of ticks, or a length of time that is one."""
+        number, unit = self.token, self.peek()
+        if unit.kind is not Kind.NAME or unit.start != number.end:
+            return self.tick()
+        written = number.text + unit.text
+        size = duration(written)
+        if size is None and number.text.strip("0"):
+            self.tick()
+            raise self.unexpected("a unit of time", "units are `us`, `ms`, `s`, `m`, `h` and `d`")
+        self.at += 2
+        place = self.origin(number.start)
+        one = duration(self.tick_length) if self.tick_length else None
+        if one is None:
+            message = f"`{written}` is a length of time, and nothing says how long a tick is"
+            self.report(Code.SYNTAX, message, place, _SAY_TICK)
+        elif (size or 0) % one:
+            message = f"`{written}` is not a whole number of ticks of {self.tick_length}"
+            self.report(Code.SYNTAX, message, place, "round it, or have shorter ticks")
+        else:
+            return (size or 0) // one
+        return 0
 
     def tick(self) -> int:
         token = self.advance()

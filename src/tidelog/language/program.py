@@ -6,7 +6,7 @@ same order, wherever they were read from.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -186,6 +186,17 @@ def time_variable_of(time: Time | None) -> Variable | None:
     return next((end.variable for end in offsets), None)
 
 
+def fixed_ticks(time: Time | None) -> range:
+    """The ticks that a time without a variable stands for.
+
+    >>> fixed_ticks(Interval(TimePoint(3), TimePoint(5)))
+    range(3, 6)
+    """
+    if time is None or time_variable_of(time) is not None:
+        return range(0)
+    return range(ticks_of(ends(time)[0]), ticks_of(ends(time)[-1]) + 1)
+
+
 @dataclass(frozen=True, slots=True)
 class Atom:
     """`P(t1, .., tn) @ time`, or a rigid atom, whose time is None."""
@@ -322,7 +333,15 @@ class Clock:
     origin: Origin = field(default=NOWHERE, compare=False, repr=False)
 
 
-Statement: TypeAlias = Input | Outputs | Clock | Rule
+@dataclass(frozen=True, slots=True)
+class TickLength:
+    """`tick 1m.`: how long a tick is, so that rules may be written with lengths of time."""
+
+    length: str
+    origin: Origin = field(default=NOWHERE, compare=False, repr=False)
+
+
+Statement: TypeAlias = Input | Outputs | Clock | TickLength | Rule
 
 
 @dataclass(frozen=True)
@@ -368,9 +387,29 @@ class Program:
         return _by_predicate(s for s in self.statements if isinstance(s, Clock))
 
     @cached_property
+    def tick(self) -> str | None:
+        """How long a tick is, if the rules say so."""
+        return next((s.length for s in self.statements if isinstance(s, TickLength)), None)
+
+    @cached_property
     def predicates(self) -> tuple[str, ...]:
         """What can be asked for: heads, inputs and clocks."""
         return tuple(dict.fromkeys([*self.heads, *self.inputs, *self.clocks]))
+
+    def needing(self, name: str, queries: Iterable[str]) -> list[str]:
+        """Those of some queries whose rules lead to a predicate, in their order; all, if none does:
+
+        where there is a clock, an input may be needed for the tick at which that starts.
+        """
+        bodies: dict[str, set[str]] = {}
+        for rule in self.rules:
+            bodies.setdefault(rule.head.predicate, set()).update(a.predicate for a in rule.atoms)
+        leading, before = {name}, 0
+        while len(leading) > before:
+            before = len(leading)
+            leading |= {head for head, body in bodies.items() if not leading.isdisjoint(body)}
+        asked = list(queries)
+        return [query for query in asked if query in leading] or asked
 
     @cached_property
     def outputs(self) -> tuple[str, ...]:

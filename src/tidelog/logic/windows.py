@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tidelog.language.printer import print_term
 from tidelog.language.program import Term, Value, Variable
 from tidelog.logic.clause import AT_HEAD, ONE_TICK, Clause, Head, Offset, Over, Premise, Sign
 from tidelog.logic.core import Core, Predicate, Role
@@ -156,7 +157,7 @@ class Windows:
             return below
         numbers = {variable: i for i, variable in enumerate(names)}
         pattern = ",".join(
-            str(numbers[term]) if term in numbers else _constant(term) for term in atom.args
+            f"#{numbers[term]}" if term in numbers else print_term(term) for term in atom.args
         )
         types = {t: below.types[i] for i, t in enumerate(atom.args)}
         label = f"{over.least} of {over.ticks}"
@@ -198,7 +199,3 @@ class Windows:
 def names_of(atom: Premise) -> tuple[Variable, ...]:
     """The variables that have one value for the whole stretch."""
     return tuple(dict.fromkeys(v for v in atom.variables if not v.anonymous))
-
-
-def _constant(term: Term) -> str:
-    return "_" if isinstance(term, Variable) else f"{term.type} {term.value}"

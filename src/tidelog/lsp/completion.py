@@ -19,6 +19,8 @@ from tidelog.lsp.roles import Scanner, StatementPart, Word, WordRole
 MOST_CONSTANTS = 30
 # Predicates that are suggested; of more, those that begin with what is written already.
 MOST_PREDICATES = 200
+_QUANTIFIED = ("some", "always")
+_BEFORE_ATOMS = (":-", ",", "not", *_QUANTIFIED)
 
 
 class Sort(StrEnum):
@@ -80,13 +82,13 @@ def _open_text(token: Token) -> bool:
 def _names(document: Document, scanner: Scanner) -> tuple[str, ...]:
     """The predicates that may come next."""
     program, before = document.program, scanner.before
-    if (scanner.depth and scanner.predicate is not None) or before == "@":
+    if (scanner.depth and scanner.predicate is not None) or before == "@" or scanner.interval:
         return ()
     if scanner.part is StatementPart.START:
         return program.heads
     if scanner.part is StatementPart.OUTPUT and before in ("output", ","):
         return program.heads
-    if scanner.part is StatementPart.BODY and before in (":-", ",", "not"):
+    if scanner.part is StatementPart.BODY and (before in _BEFORE_ATOMS or _counted(scanner)):
         return tuple(dict.fromkeys((*program.inputs, *program.heads, *program.clocks)))
     return ()
 
@@ -102,30 +104,51 @@ def _suggested(
             yield from _columns(document, scanner.predicate, scanner.argument)
         else:
             yield from _terms(document, scanner, words)
-    elif before == "@":
+    elif before == "@" or (scanner.interval and before in ("[", ",")):
         yield from _times(scanner, words)
     elif scanner.part is StatementPart.START:
         yield Completion("input", Sort.KEYWORD, "input ${1:P}(${2:a: text}) @ time.", "a stream")
         yield Completion("output", Sort.KEYWORD, "output ${1:P}.", "what is asked for")
         yield Completion("clock", Sort.KEYWORD, "clock ${1:Tick}.", "every tick of the data")
+        yield Completion("tick", Sort.KEYWORD, "tick ${1:1m}.", "how long a tick is")
         yield from _predicates(document, names)
     elif scanner.part is StatementPart.OUTPUT:
         for name in names:
             yield Completion(name, Sort.PREDICATE, name, facts.kind(document, name))
+    elif scanner.part is StatementPart.BODY and (before in _QUANTIFIED or _counted(scanner)):
+        yield from _predicates(document, names, interval=True)
     elif scanner.part is StatementPart.BODY and before == "not":
         yield from _predicates(document, names)
+        yield from _quantifiers()
     elif scanner.part is StatementPart.BODY and before in (":-", ","):
         yield from _predicates(document, names)
         yield Completion("not", Sort.KEYWORD, "not ${1:P}(${2:X}) @ T", "there is no such fact")
+        yield from _quantifiers()
         for name in _variables(scanner, words, WordRole.VARIABLE):
             yield Completion(name, Sort.VARIABLE, name, "compare it")
 
 
-def _predicates(document: Document, names: Sequence[str]) -> Iterator[Completion]:
+def _counted(scanner: Scanner) -> bool:
+    """Whether the number of `at least 3` has just been written."""
+    return scanner.quantified and scanner.before.isdigit()
+
+
+def _quantifiers() -> Iterator[Completion]:
+    asked = "${1:P}(${2:X}) @ [T-${3:4}, T]"
+    yield Completion("some", Sort.KEYWORD, f"some {asked}", "at one tick or more")
+    yield Completion("always", Sort.KEYWORD, f"always {asked}", "at every tick")
+    counted = "at least ${4:3} ${1:P}(${2:X}) @ [T-${3:59}, T]"
+    yield Completion("at least", Sort.KEYWORD, counted, "at so many ticks or more")
+
+
+def _predicates(
+    document: Document, names: Sequence[str], *, interval: bool = False
+) -> Iterator[Completion]:
     for name in names:
         arguments = facts.columns(document, name)
         shown = ", ".join(f"${{{i}:{_variable(c)}}}" for i, c in enumerate(arguments, 1))
-        time = f" @ ${{{len(arguments) + 1}:T}}" if name in document.temporal else ""
+        ticks = "[T-${%d:4}, T]" if interval else "${%d:T}"
+        time = f" @ {ticks % (len(arguments) + 1)}" if name in document.temporal else ""
         insert = f"{name}{f'({shown})' if shown else ''}{time}"
         detail = f"{facts.kind(document, name)} {facts.signature(document, name)}"
         yield Completion(name, Sort.PREDICATE, insert, detail)

@@ -8,6 +8,7 @@ name it as their file, and moving it costs nothing.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,7 @@ from itertools import count
 
 from tidelog.language.checks import check_rule, check_together
 from tidelog.language.diagnostics import Diagnostic, Note, Source
-from tidelog.language.parser import parse_source
+from tidelog.language.parser import parse_source, tick_length
 from tidelog.language.profile import Profile, Shape
 from tidelog.language.program import Origin, Program, Rule, Statement, Type
 from tidelog.language.tokens import Kind, Token, tokenize
@@ -36,11 +37,12 @@ class Chunk:
     """A piece of the text, read on its own."""
 
     text: str
+    tick: str | None = None  # how long the file says that a tick is
     key: str = field(default_factory=lambda: f"#{next(_numbers)}")
 
     @cached_property
     def _parsed(self) -> tuple[tuple[Statement, ...], tuple[Diagnostic, ...]]:
-        parsed = parse_source(Source(self.key, self.text))
+        parsed = parse_source(Source(self.key, self.text), self.tick)
         return parsed.program.statements, parsed.diagnostics
 
     @property
@@ -105,6 +107,14 @@ def chunked(text: str) -> Iterator[str]:
         yield text[start:]
 
 
+def _tick_in(text: str) -> str | None:
+    """How long a text says that a tick is; most say nothing, and are not read for it."""
+    if not re.search(r"\btick\s+\d", text):
+        return None
+    tokens = tokenize(Source("", text), [])
+    return tick_length([token for token in tokens if token.kind is not Kind.COMMENT])
+
+
 @dataclass(frozen=True)
 class Document:
     """One version of a text. An edit makes another one, which shares what it can."""
@@ -119,11 +129,16 @@ class Document:
     @staticmethod
     def of(uri: str, raw: str, units: Units = Units.UTF16, version: int | None = None) -> Document:
         text = plain(raw)
-        return Document(uri, raw, text, tuple(map(Chunk, chunked(text))), units, version)
+        tick = _tick_in(text)
+        chunks = tuple(Chunk(piece, tick) for piece in chunked(text))
+        return Document(uri, raw, text, chunks, units, version)
 
     def changed(self, raw: str, version: int | None = None) -> Document:
         """The document with another text, its chunks kept where they are the same."""
         text = plain(raw)
+        tick = _tick_in(text)
+        if self.chunks and self.chunks[0].tick != tick:
+            return Document.of(self.uri, raw, self.units, version)
         first, last = _difference(self.text, text)
         if first == len(text) == len(self.text):
             return replace(self, raw=raw, version=version)
@@ -138,7 +153,7 @@ class Document:
             if at >= last and at in ends:
                 rest = ends[at]
                 break
-            fresh.append(Chunk(piece))
+            fresh.append(Chunk(piece, tick))
             at += len(piece)
         old = {c.text: c for c in self.chunks[keep:rest]}
         fresh = [old.pop(c.text, c) for c in fresh]  # those before the change, mostly

@@ -12,7 +12,7 @@ from tidelog.analysis.analyze import Analysis
 from tidelog.analysis.delay import Measure
 from tidelog.errors import NoAnswer
 from tidelog.language.printer import print_type
-from tidelog.language.program import Clock, Input, Outputs, Program, Rule, Statement
+from tidelog.language.program import Clock, Input, Outputs, Program, Rule, Statement, TickLength
 from tidelog.language.tokens import Kind
 from tidelog.lsp.document import Document
 from tidelog.views.terminal import plural
@@ -68,7 +68,7 @@ def _defines(statement: Statement, predicate: str) -> bool:
             return statement.predicate == predicate
         case Rule():
             return statement.head.predicate == predicate
-        case Outputs():
+        case Outputs() | TickLength():
             return False
 
 

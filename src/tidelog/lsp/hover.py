@@ -9,11 +9,17 @@ from tidelog.lsp.document import Document
 from tidelog.lsp.names import Spot
 from tidelog.lsp.roles import WordRole
 
+_AT_LEAST = "`at least 3 P(X) @ [T-59, T]`: at three ticks of the interval or more."
 _KEYWORDS = {
     "input": "`input P(a: text, b: int) @ time.` declares a stream; without `@` it is rigid.",
     "output": "`output P, Q(a, b).` names the predicates whose answers are wanted.",
     "clock": "`clock Tick.` declares a predicate that holds at every tick of the data and after.",
+    "tick": "`tick 1m.` says how long a tick is; rules may then say `T-10m`, `[T-1h, T]`.",
     "not": '`not P(X, _) @ T`: there is no such fact; `_` reads "no such value".',
+    "some": "`some P(X) @ [T-4, T]`: at one tick of the interval or more.",
+    "always": "`always P(X) @ [T-4, T]`: at every tick of the interval; `_` may differ.",
+    "at": _AT_LEAST,
+    "least": _AT_LEAST,
 }
 _TYPES = {
     "text": "text, ordered by code points",

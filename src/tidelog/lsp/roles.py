@@ -16,6 +16,9 @@ from tidelog.language.tokens import Kind, Token, is_variable_name
 
 _OPERATORS = {"==", *(operator.value for operator in Operator)}
 _TYPES = {type_.value for type_ in Type}
+# Words of bodies, where a name follows; a number follows `at least`.
+QUANTIFIERS = ("some", "always", "at", "least")
+_GO_ON = (",", ":-", "@", "input", "output", "clock", "not", *QUANTIFIERS)
 
 
 class WordRole(StrEnum):
@@ -65,6 +68,8 @@ class Scanner:
     predicate: str | None = None
     argument: int = 0
     before: str = ""  # the token before, unless it was a comment
+    quantified: bool = False  # after `at least`, whose number and atom follow
+    interval: bool = False  # between the brackets of one
 
     def words(self, tokens: Iterable[Token], text: str) -> Iterator[Word]:
         read = list(tokens)
@@ -86,10 +91,12 @@ class Scanner:
         if token.kind is not Kind.NAME or self.part is StatementPart.START or self.depth:
             return False
         first = token.start == 0 or text[token.start - 1] == "\n"
-        return first and self.before not in (",", ":-", "@", "input", "output", "clock", "not")
+        counted = self.quantified and self.before.isdigit()
+        return first and self.before not in _GO_ON and not counted
 
     def _reset(self) -> None:
         self.part, self.depth, self.predicate, self.argument = StatementPart.START, 0, None, 0
+        self.quantified = self.interval = False
         self.statement += 1
         self.before = ""
 
@@ -106,7 +113,8 @@ class Scanner:
                 )
                 return self._as(token, role, self.argument if self.depth else None)
             case Kind.INT | Kind.DECIMAL:
-                time = self.before in ("@", "+", "-") and not self.depth
+                time = self.before in ("@", "+", "-", "least") or self.interval
+                time = time and not self.depth
                 return self._as(token, WordRole.NUMBER, None if time else self.argument)
             case Kind.SYMBOL:
                 return self._symbol(token)
@@ -120,8 +128,12 @@ class Scanner:
                 self.depth, self.argument = self.depth + 1, 0
             case ")":
                 self.depth = max(0, self.depth - 1)
+            case "[" | "]":
+                self.interval = token.text == "[" and self.before == "@"
             case "," if self.depth:
                 self.argument += 1
+            case "," if self.interval:
+                pass
             case ",":
                 self.predicate = None
             case ":-":
@@ -145,15 +157,29 @@ class Scanner:
             return self._declared(token)
         if self.depth:
             return self._term(token, self.argument)
-        if self.before == "@":
+        if self.before == "@" or self.interval:
             return self._as(token, WordRole.TIME)
         if follows in _OPERATORS or self.before in _OPERATORS:
             return self._term(token, None)
-        named = after is not None and after.kind is Kind.NAME
-        if token.text == "not" and named and self.part is StatementPart.BODY:
+        if self.part is StatementPart.BODY and self._is_keyword(token, after):
+            self.quantified = token.text == "least"
             return self._as(token, WordRole.KEYWORD)
+        self.quantified = False
         self.predicate = token.text
         return self._as(token, WordRole.PREDICATE)
+
+    def _is_keyword(self, token: Token, after: Token | None) -> bool:
+        if after is None:
+            return False
+        match token.text:
+            case "not" | "some" | "always":
+                return after.kind is Kind.NAME
+            case "at":
+                return after.text == "least"
+            case "least":
+                return self.before == "at" and after.kind is Kind.INT
+            case _:
+                return False
 
     def _declared(self, token: Token) -> Word:
         if self.depth:

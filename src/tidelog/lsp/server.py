@@ -26,7 +26,7 @@ from tidelog.language.checks import Similar
 from tidelog.language.diagnostics import Code, Diagnostic, ProgramError, Severity
 from tidelog.language.formatter import format_source
 from tidelog.language.printer import print_literal
-from tidelog.language.program import Clock, Input, Origin, Outputs, Rule
+from tidelog.language.program import Clock, Input, Origin, Outputs, Rule, TickLength
 from tidelog.lsp import colours, facts
 from tidelog.lsp.completion import Sort, completions
 from tidelog.lsp.document import Document
@@ -530,6 +530,8 @@ def _symbols(document: Document) -> list[types.DocumentSymbol]:
                     name, kind = f"input {statement.predicate}", types.SymbolKind.Interface
                 case Clock():
                     name, kind = f"clock {statement.predicate}", types.SymbolKind.Interface
+                case TickLength():
+                    name, kind = f"tick {statement.length}", types.SymbolKind.Interface
                 case Outputs():
                     names = ", ".join(item.predicate for item in statement.items)
                     name, kind = f"output {names}", types.SymbolKind.Event

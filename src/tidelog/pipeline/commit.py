@@ -25,6 +25,7 @@ from tidelog.data.locks import owner_of, take_lock
 from tidelog.data.sealed import sealed, unsealed
 from tidelog.errors import Refused
 from tidelog.evaluation.spark.failures import SPARK_ERRORS
+from tidelog.language.printer import changed
 from tidelog.pipeline.store import Store
 from tidelog.streaming.clock import Clock
 
@@ -309,20 +310,6 @@ def _difference(name: str, was: Any, now: Any, store: Store) -> str:
         return f"{store.name} was started with other rules: {changed(str(was), str(now))}; {remedy}"
     said = f"{what.get(name, f'{name} is')} {_short(now)} and was"
     return f"{store.name} was started differently: {said} {_short(was)}; {remedy}"
-
-
-def changed(was: str, now: str) -> str:
-    """The first line of a text that is gone, and the first that is new.
-
-    >>> changed("a.\\nb.", "a.\\nc.")
-    'there was b., and now there is c.'
-    """
-    old, new = was.splitlines(), now.splitlines()
-    gone = next((line for line in old if line not in new), None)
-    added = next((line for line in new if line not in old), None)
-    parts = [f"there was {gone}"] if gone else []
-    parts += [f"now there is {added}"] if added else []
-    return ", and ".join(parts) or "their order is another"
 
 
 def _short(value: Any) -> str:

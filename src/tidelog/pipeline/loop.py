@@ -8,7 +8,7 @@ it had written before is removed first.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar, assert_never
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tidelog.analysis.definitive import Pending
-from tidelog.data.letters import refuse_useless
+from tidelog.data.letters import letter_text, refuse_useless, warn_useless
 from tidelog.data.ticks import time_text
 from tidelog.errors import DataError
 from tidelog.evaluation.spark.sources import NO_PATTERNS, Inputs, TimeLimits
@@ -54,7 +54,7 @@ class Pipeline(Generic[S]):
     told: Callable[[Commit], None]
     partitions: int
     silence: Silence
-    finite: bool = False  # all input is there from the start, and comes in one batch
+    useless: set[str] = field(default_factory=set)  # inputs that are warned of at the moment
     _listening: bool = False  # whether silence counts: a batch was done
 
     def of_spark(self, rows: DataFrame, number: int) -> None:
@@ -109,8 +109,7 @@ class Pipeline(Generic[S]):
             derived = self._advance(place, step, clock, parts)
             # Write: dead letters, answers, state.
             unused = self._write_dead_letters(place, number, arrived)
-            if self.finite and last is None:
-                refuse_useless(arrived.useless, unused)
+            self._tell_useless(number, arrived, unused)
             counts = self._write_answers(place, number)
             self._tell_final(number, last, derived.clock)
             state = self._write_state(place, number, parts, derived)
@@ -276,6 +275,23 @@ class Pipeline(Generic[S]):
         first = place.dead_letters(("dead_letters", f".batch={number}"))
         store.rename(("dead_letters", f".batch={number}"), ("dead_letters", f"batch={number}"))
         return first
+
+    def _tell_useless(self, number: int, arrived: Arrived, first: list[dict[str, Any]]) -> None:
+        """DataError when the very first rows of an input are no facts; a warning when later ones.
+
+        What is wrong from the start is a mistake of whoever starts the stream. Later on somebody
+        relies on it: it goes on, and says so once until a row can be used again.
+        """
+        if self.checkpoint.last is None:
+            refuse_useless(arrived.useless, first)
+            if arrived.dead and not arrived.facts + arrived.late:
+                raise DataError("no row can be used", *map(letter_text, first))
+        self.useless -= arrived.seen.keys()
+        for name, count in arrived.useless.items():
+            if name not in self.useless:
+                self.useless.add(name)
+                place = self.checkpoint.store.shown("dead_letters")
+                warn_useless(name, count, number, first, place)
 
     def _write_answers(self, place: Place, number: int) -> dict[str, int]:
         """Give the answers of a batch to the sink; how many there are, by query."""

@@ -38,6 +38,8 @@ from tidelog.streaming.sinks.sink import BatchAnswers, FileStore, LocalAnswers
 
 # Rows of state that one file may hold.
 FILE_ROWS = 1_000_000
+# The first id of each part of a DataFrame, as Spark gives them, is a multiple of this.
+IDS_OF_A_PART = 2**33
 
 
 @dataclass
@@ -60,7 +62,7 @@ class Arrived:
         self.facts += facts
         self.late += late
         self.dead += rows - facts - late
-        if not facts + late:
+        if name and not facts + late:
             self.useless[name] = rows
         if first is not None and last is not None:
             self.seen[name] = last
@@ -384,7 +386,6 @@ class Executors:
             ticks = self.rows.where(test.in_time).select("t").distinct().sort("t")
             test.limit_by(row.t for row in ticks.toLocalIterator())
         names = dict(enumerate(self.inputs.names))
-        seen = Observation()
         counted = [
             F.expr(text).alias(f"n{tag}_{i}")
             for tag in names
@@ -399,19 +400,38 @@ class Executors:
         ]
         counted.append(F.expr(f"count_if({test.beat})").alias("beats"))
         counted.append(F.expr("count(*)").alias("rows"))
-        facts = self.rows.observe(seen, *counted).where(test.fine)
-        self.packed = self.hold(self.pack(facts))
-        self.packed.count()
+        numbers = self._packed_and_counted(counted)
         arrived = Arrived()
         for tag, name in names.items():
-            numbers = [seen.get[f"n{tag}_{i}"] for i in range(len(test.counted()))]
-            if numbers[2]:
-                arrived.add(name, *numbers)
+            some = [numbers[f"n{tag}_{i}"] for i in range(len(test.counted()))]
+            if some[2]:
+                arrived.add(name, *some)
         for tag, name in beats.items():
-            arrived.beat(tag, seen.get[name], self.inputs)
-        used = arrived.facts + arrived.late + seen.get["beats"]
-        arrived.dead = seen.get["rows"] - used  # some name no input
+            arrived.beat(tag, numbers[name], self.inputs)
+        used = arrived.facts + arrived.late + numbers["beats"]
+        arrived.dead = numbers["rows"] - used  # some name no input
         return arrived
+
+    def _packed_and_counted(self, counted: list[Column]) -> dict[str, Any]:
+        """Pack the facts, and count all rows on the way.
+
+        What Spark observes while it works may have parts in it that were done twice, after an
+        executor was lost: each part therefore tells when it begins, as an id that is its own. Rows
+        of which some were seen twice are counted again, by themselves.
+        """
+        assert self.rows is not None
+        begins = f"id % {IDS_OF_A_PART} = 0"
+        begun = F.expr(f"count_if({begins})").alias("begun")
+        parts = F.expr(f"size(collect_set(CASE WHEN {begins} THEN id END))").alias("parts")
+        seen = Observation()
+        told = self.rows.withColumn("id", F.monotonically_increasing_id())
+        told = told.observe(seen, *counted, begun, parts).drop("id")
+        self.packed = self.hold(self.pack(told.where(self.test.fine)))
+        self.packed.count()
+        numbers: dict[str, Any] = seen.get
+        if numbers["begun"] != numbers["parts"]:
+            numbers = self.rows.agg(*counted).collect()[0].asDict()
+        return numbers
 
     def take(self, rows: DataFrame) -> None:
         """Have these rows as what was derived."""

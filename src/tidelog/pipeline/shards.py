@@ -8,7 +8,7 @@ of them: what one knows beyond it is kept as known answers, and derived again at
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -216,7 +216,7 @@ class _Shard:
             _add(answers, algorithm.close(turn.to, turn.low))
         for query, rows in answers.items():
             relation = shards.given[query]
-            new: RowsByTime = {}
+            new: dict[int, set[Row]] = {}
             for row in rows:
                 time, args = (at(row), row[:-1]) if relation.temporal else (0, row)
                 if self._at_home(query, args):
@@ -274,7 +274,7 @@ class _Shard:
         where = 0 if value is None else home(value, self.partitions)
         return where == self.number
 
-    def _rows(self, relation: Relation, times: RowsByTime) -> Iterator[pa.RecordBatch]:
+    def _rows(self, relation: Relation, times: Mapping[int, Set[Row]]) -> Iterator[pa.RecordBatch]:
         table = packed_table(relation.types, times)
         if table.num_rows:
             yield from as_rows(relation, table, DONE, self.shards.schema).to_batches()
@@ -289,7 +289,7 @@ def _times(rows: pa.Table, relation: Relation) -> RowsByTime:
     """The facts of a table among rows, by time."""
     mine = rows.filter(pc.equal(rows.column("tab"), relation.number))
     names = (*relation.slots, "c", "b")
-    return unpack(zip(*(mine.column(name).to_pylist() for name in names), strict=True))
+    return {**unpack(zip(*(mine.column(name).to_pylist() for name in names), strict=True))}
 
 
 def _between(facts: Mapping[str, RowsByTime], after: float, until: float) -> dict[str, RowsByTime]:

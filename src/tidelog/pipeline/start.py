@@ -13,7 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidelog.data.kafka import MessageFormat, Topics
 from tidelog.data.readers.places import FactsPath, PathText, paths_of
-from tidelog.errors import DataError, warn_missing
+from tidelog.data.schema import expect_facts
+from tidelog.errors import DataError, need
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.spark.given import Given
 from tidelog.evaluation.spark.kafka import Messages, is_messages, open_topics
@@ -107,13 +108,14 @@ def source_of(
         files = kind(spark, plan.program, paths, inputs, files_per_batch)
         for name in files.missing():
             if name not in seen:
-                warn_missing(name, plan.queries)
+                expect_facts(name, plan.program, plan.queries)
         return files
     others = frozenset(plan.program.inputs) - inputs.schemas.keys()
     if topics:
         return Messages(open_topics(spark, topics, kafka or {}), inputs, others)
     for name in sorted(set(plan.inputs) - set(frames)):
-        raise DataError(f"no stream for input `{name}`, which {', '.join(plan.queries)} needs")
+        needing = plan.program.needing(name, plan.queries)
+        raise DataError(f"no stream for input `{name}`, which {need(needing)}")
     if any(map(is_messages, frames.values())):
         if not all(map(is_messages, frames.values())):
             raise DataError(
@@ -134,13 +136,12 @@ def start(
     *,
     partitions: int | None,
     memory: str,
-    finite: bool = False,
     ends: bool = False,
     topics: Sequence[Topics] = (),
 ) -> AnyPipeline:
     """A pipeline that is ready for its next batch; Refused, with nothing touched, if it is not.
 
-    A stream that `ends` takes what there is when it starts; a `finite` one does so in one batch.
+    A stream that `ends` takes what there is when it starts.
     """
     try:
         given = replace(given, rigid=_recognised(spark, plan, given, point, sink, topics))
@@ -153,7 +154,7 @@ def start(
     state = StateFiles(point.store, plan.rows)
     # A stream that ends with what is there waits for nobody.
     silence = Silence({} if ends else plan.options.silence_limits(plan.pace.held))
-    rest = (inputs, state, point, sink, _constant(plan, given), told, count, silence, finite)
+    rest = (inputs, state, point, sink, _constant(plan, given), told, count, silence)
     match plan.work:
         case OfflineWork() as work:
             sent = {n: table for n, table in given.rigid.items() if n in work.layout.rigid}

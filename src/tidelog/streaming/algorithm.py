@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Protocol, TypeAlias
 
 from tidelog.analysis.definitive import Pending
 from tidelog.language.program import Row
 from tidelog.streaming.snapshot import State
 
-AnswerRows: TypeAlias = dict[str, set[Row]]  # by query, with the time last where there is one
-FactsByTime: TypeAlias = Mapping[str, Mapping[int, set[Row]]]  # by input and time
-RowsByTime: TypeAlias = dict[int, set[Row]]
+AnswerRows: TypeAlias = dict[str, Set[Row]]  # by query, with the time last where there is one
+FactsByTime: TypeAlias = Mapping[str, Mapping[int, Set[Row]]]  # by input and time
+RowsByTime: TypeAlias = dict[int, Set[Row]]
 
 
 class Algorithm(Protocol):

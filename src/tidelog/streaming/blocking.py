@@ -104,9 +104,10 @@ class BlockingAlgorithm:
     def facts(self) -> dict[str, RowsByTime]:
         facts: dict[str, RowsByTime] = {}
         for predicate in self._temporal():
-            times = facts.setdefault(predicate.name, {})
+            times: dict[int, set[Row]] = {}
             for row in self.known[predicate.base]:
                 times.setdefault(at(row), set()).add(row[:-1])
+            facts[predicate.name] = dict(times)
         return facts
 
     def derived(self) -> dict[str, RowsByTime]:

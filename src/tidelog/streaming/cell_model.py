@@ -7,7 +7,7 @@ alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from itertools import product
 
 from tidelog.analysis.possible import FUTURE, any_pattern
@@ -113,7 +113,7 @@ class CellModel:
                 if component.carrying:
                     model[self.graph.loosely(ground)] = model[ground]
 
-    def kept(self, name: str) -> dict[int, set[Row]]:
+    def kept(self, name: str) -> dict[int, Set[Row]]:
         """The facts of an input, or of what is carried on, that are kept, by layer."""
         number, _ = self.graph.place[name]
         component = self.components[number]
@@ -124,7 +124,7 @@ class CellModel:
             if n == number and ground in cell.slices and (component.input or cell.frozen)
         }
 
-    def carried(self) -> dict[str, dict[int, set[Row]]]:
+    def carried(self) -> dict[str, dict[int, Set[Row]]]:
         """The facts that are carried on and final, by predicate and layer."""
         return {name: self.kept(name) for name in sorted(self.graph.deps.carrying)}
 

@@ -8,7 +8,7 @@ layer of a predicate at a time is the time plus its shift.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import TypeAlias, assert_never
 
@@ -129,7 +129,7 @@ class Cell:
     def __init__(self) -> None:
         self.slices: CellContent = {}
         # By predicate: the rows used by a clause, one of its premises, and the layer of the head.
-        self.used_by: dict[str, dict[tuple[int, int, int], set[Row]]] = {}
+        self.used_by: dict[str, dict[tuple[int, int, int], Set[Row]]] = {}
         self.frozen = False  # carried on, and final: a fact like those of inputs
         self.shown = False  # whether cells that look at it know of it
 
@@ -194,7 +194,7 @@ def derive(
                 recursive.append((clause, slices))
                 continue
             derived = model.get(head) or model.setdefault(head, IndexedSlice(set()))
-            clause.compiled.fire(slices, derived.rows)
+            derived.rows = clause.compiled.derive(slices, derived.rows)
     if recursive:
         _close(model, recursive)
     return model
@@ -202,9 +202,9 @@ def derive(
 
 def _close(model: CellContent, recursive: list[tuple[PlacedClause, list[IndexedSlice]]]) -> None:
     """Apply clauses that look at their own cell until nothing is new (semi-naive)."""
-    new = {name: IndexedSlice(set(slice_.rows)) for name, slice_ in model.items()}
+    new = {name: IndexedSlice(_copied(slice_.rows)) for name, slice_ in model.items()}
     while any(slice_.rows for slice_ in new.values()):
-        out: dict[str, set[Row]] = {}
+        out: dict[str, Set[Row]] = {}
         for clause, slices in recursive:
             for first in clause.inside:
                 if not new.get(clause.lookups[first].name, EMPTY).rows:
@@ -214,13 +214,19 @@ def _close(model: CellContent, recursive: list[tuple[PlacedClause, list[IndexedS
                     name = clause.lookups[i].name
                     whole[i] = (new if i == first else model).get(name, EMPTY)
                 if all(whole[i].rows for i in clause.inside):
-                    clause.compiled.fire(whole, out.setdefault(clause.head, set()), first)
+                    known = out.setdefault(clause.head, set())
+                    out[clause.head] = clause.compiled.derive(whole, known, first)
         new = {}
         for name, rows in out.items():
-            known = model.setdefault(name, IndexedSlice(set()))
-            rows -= known.rows
-            known.add(rows)
+            there = model.setdefault(name, IndexedSlice(set()))
+            rows -= there.rows
+            there.add(rows)
             new[name] = IndexedSlice(rows)
+
+
+def _copied(rows: Set[Row]) -> Set[Row]:
+    """Rows that stay as they are when others are added to a set."""
+    return set(rows) if isinstance(rows, set) else rows
 
 
 # What never changes

@@ -41,6 +41,16 @@ def was_silent(name: str) -> str:
     return f"; time had gone on without {name}, which was silent"
 
 
+def late_reason(tick: int, tin: int | None, ticks: Ticks | None) -> str:
+    """Why a late row is not used; where ticks have a length, the time is in the row, as it came.
+
+    >>> late_reason(3, 5, None)
+    'late: tick 3 came after everything up to 5 had arrived'
+    """
+    told = f"tick {tick}" if ticks is None else "its time"
+    return f"late: {told} {came_late(tin, ticks)}"
+
+
 @dataclass(frozen=True)
 class Pace:
     """What moves time: the temporal inputs, how late facts may be, what does not hold time back."""

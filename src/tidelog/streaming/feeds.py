@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from tidelog.data.letters import DeadLetter
+from tidelog.data.letters import SHOWN, DeadLetter, letter_text, refuse_useless
 from tidelog.data.readers.json import (
     is_heartbeat,
     line_as_json,
@@ -20,15 +21,18 @@ from tidelog.data.readers.json import (
 )
 from tidelog.data.schema import Schema
 from tidelog.data.ticks import Ticks
+from tidelog.errors import DataError
 from tidelog.evaluation.duckdb import Engine
 from tidelog.language.program import TIME_COLUMN
-from tidelog.streaming.clock import Clock, Pace, came_late, first_in_time, was_silent
+from tidelog.streaming.clock import Clock, Pace, first_in_time, late_reason, was_silent
 from tidelog.streaming.silence import Silence
 
 Push: TypeAlias = "tuple[int, dict[str, pa.Table | list[tuple[Any, ...]]]]"
 
 # Facts that one push takes in from files.
 PUSH = 100_000
+# Lines of an input that are looked at before it is said that none of them can be used.
+FIRST_LINES = 100
 
 
 def from_files(
@@ -36,13 +40,17 @@ def from_files(
     inputs: Mapping[str, Schema],
     after: int | None = None,
     until: float = math.inf,
+    pushed: int | None = None,
 ) -> Iterator[Push]:
-    """The facts of a loaded engine, many ticks a push; those after a tick and up to one."""
+    """The facts of a loaded engine, many ticks a push; those after a tick and up to one.
+
+    `pushed` is the last tick pushed before, which may lie after that: facts may come late.
+    """
     ranges = [engine.loaded[name].range for name in inputs if not engine.loaded[name].range.empty]
     if not ranges:
         return
     low, high = min(int(r.low) for r in ranges), max(int(r.high) for r in ranges)
-    total = sum(engine.one(f"SELECT count(*) FROM {engine.loaded[n].view}")[0] for n in inputs)
+    total = sum(engine.loaded[name].rows for name in inputs)
     width = max(1, (high - low + 1) * PUSH // max(total, 1))
     low = low if after is None else max(low, after + 1)
     high = int(min(high, until))
@@ -55,7 +63,7 @@ def from_files(
             )
             if table.num_rows:
                 facts[name] = table.rename_columns(list(schema.names))
-        yield last, facts
+        yield last if pushed is None else max(last, pushed), facts
         low = last + 1
 
 
@@ -64,7 +72,8 @@ class Lines:
     """JSON lines as they come; a tick is complete once every input has lines of a later one.
 
     `{"time": 7}` alone says that everything before 7 has arrived. Lines that cannot be used go
-    `aside`; `late` has those that come too late as they came, by what is read from them.
+    `aside`, and `told` hears of each at once; when none of the first ones can be, that is an error.
+    `late` has lines as they came that come too late, by what is read from them.
     """
 
     inputs: Mapping[str, Schema]
@@ -74,12 +83,14 @@ class Lines:
     seen: dict[str, int] = field(default_factory=dict)
     tin: int | None = None
     taken: int = 0  # lines that are in a push
-    told: int | None = None  # the last heartbeat
+    beat: int | None = None  # the last heartbeat
     idle: tuple[str, ...] = ()  # inputs that are silent and hold nothing back
     overtaken: dict[str, int] = field(default_factory=dict)  # how far time went on without them
     silence: Silence = field(default_factory=lambda: Silence({}))
     aside: list[DeadLetter] = field(default_factory=list)
     late: dict[tuple[str, tuple[Any, ...]], DeadLetter] = field(default_factory=dict)
+    told: Callable[[DeadLetter], None] = lambda _: None
+    useless: Counter[str | None] = field(default_factory=Counter)  # lines put aside, by input
 
     @property
     def clock(self) -> Clock:
@@ -88,7 +99,7 @@ class Lines:
 
     @property
     def _beats(self) -> dict[str, int]:
-        return {} if self.told is None else dict.fromkeys(self.inputs, self.told)
+        return {} if self.beat is None else dict.fromkeys(self.inputs, self.beat)
 
     def _hear(self, names: Iterable[str]) -> None:
         """Settle who is silent now that something has come of some inputs."""
@@ -116,7 +127,7 @@ class Lines:
                 if read is None:
                     continue
                 if isinstance(read, int):
-                    self.told = read if self.told is None else max(read, self.told)
+                    self.beat = read if self.beat is None else max(read, self.beat)
                     self._hear(self.inputs)
                 else:
                     name, row = read
@@ -158,12 +169,26 @@ class Lines:
             if name not in self.inputs:
                 return None
             if row[-1] < first_in_time(self.tin):
-                what = f"tick {row[-1]}" if self.ticks is None else "its time"
-                reason = f"late: {what} {came_late(self.tin, self.ticks)}"
+                reason = late_reason(row[-1], self.tin, self.ticks)
                 if row[-1] <= self._without(name):
                     reason += was_silent(name)
                 self.late[name, row] = DeadLetter(name, reason, where, line_as_json(line))
             return name, row
         except ValueError as error:
-            self.aside.append(DeadLetter(name, str(error), where, line_as_json(line)))
+            self._put_aside(DeadLetter(name, str(error), where, line_as_json(line)))
             return None
+
+    def _put_aside(self, letter: DeadLetter) -> None:
+        """Keep a line that cannot be used; DataError when none of the first ones could be."""
+        self.aside.append(letter)
+        self.told(letter)
+        name = letter.predicate if letter.predicate in self.inputs else None
+        self.useless[name] += 1
+        used = self.seen if name is None else name in self.seen
+        if self.useless[name] < FIRST_LINES or used:
+            return
+        first = [letter.as_json() for letter in self.aside[:SHOWN]]
+        if name is not None:
+            refuse_useless({name: FIRST_LINES}, first)
+        said = f"none of the first {FIRST_LINES} lines can be used"
+        raise DataError(said, *map(letter_text, first))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection, Mapping
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -14,14 +14,21 @@ from tidelog.data.ticks import Ticks
 from tidelog.data.types import PYTHON_TYPES
 from tidelog.errors import DataError
 from tidelog.language.program import TIME_MAX, Row, Type
+from tidelog.streaming.columns import Numbering, RowTable, are_many, has_many
+from tidelog.streaming.columns import by_time as tables_by_time
+
+CameByTime: TypeAlias = dict[int, Collection[Row]]  # a table where they are many
 
 
 class Intake:
     """Reads the facts of one input."""
 
-    def __init__(self, schema: Schema, ticks: Ticks | None = None) -> None:
+    def __init__(
+        self, schema: Schema, ticks: Ticks | None = None, numbering: Numbering | None = None
+    ) -> None:
         self.schema, self.ticks = schema, ticks
-        types = [column.type or Type.TEXT for column in schema.columns]
+        self.numbering = numbering or Numbering()
+        self.types = types = tuple(column.type or Type.TEXT for column in schema.columns)
         self.without_time = tuple(PYTHON_TYPES[type_] for type_ in types)
         # Where ticks have a length, a row has a timestamp, which takes a closer look.
         self.with_time = (*self.without_time, int if ticks is None else None)
@@ -37,15 +44,34 @@ class Intake:
             return [()] * table.num_rows
         return list(zip(*(c.to_pylist() for c in table.columns), strict=True))
 
-    def times(self, rows: RowsLike, tick: int) -> dict[int, list[Row]]:
-        """Temporal facts by time; those without one are at a tick."""
+    def times(self, rows: RowsLike, tick: int, *, in_columns: bool = False) -> CameByTime:
+        """Temporal facts by time; those without one are at a tick.
+
+        Many of a time are a table, if rows `in_columns` are of use.
+        """
         if isinstance(rows, (list, tuple)):
             groups = self._grouped(rows, tick)
             if groups is not None and all(map(self._plain, groups.values())):
-                return {time: group for time, group in groups.items() if group}
+                return {
+                    time: self._in_columns(group) if in_columns and are_many(group) else group
+                    for time, group in groups.items()
+                    if group
+                }
             rows = [self._timed(i, row, tick) for i, row in enumerate(rows, 1)]
-            return by_time(typed_table(in_memory(self.schema, rows, None), self.schema))
-        return by_time(self.table(rows))
+            table = typed_table(in_memory(self.schema, rows, None), self.schema)
+        else:
+            table = self.table(rows)
+        return self.by_time(table, in_columns=in_columns)
+
+    def by_time(self, table: pa.Table, *, in_columns: bool) -> CameByTime:
+        """The rows of a table whose last column is the time, by time."""
+        if in_columns and has_many(table):
+            texts = self.numbering.texts(table.num_rows)
+            return {**tables_by_time(table, self.types, texts)}
+        return {**by_time(table)}
+
+    def _in_columns(self, rows: list[Row]) -> RowTable:
+        return RowTable.of_rows(self.types, rows, self.numbering.texts(len(rows)))
 
     def _timed(self, number: int, row: Any, tick: int) -> Any:
         """A row with its tick."""

@@ -7,14 +7,15 @@ rest on. Their texts consist of generated names alone; constants are bound.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import replace
 from operator import itemgetter
 from typing import Any, assert_never
 
 from tidelog.language.program import Constant, Operator, Row, Value, Variable
-from tidelog.logic.clause import Clause, Head, Premise, Sign
+from tidelog.logic.clause import Clause, Head, Sign
 from tidelog.logic.match import Due, JoinOrder, JoinStep
+from tidelog.streaming.columns import RowTable, Texts, Unlike, as_table, chosen_rows, fired, marked
 
 
 def at(row: Row) -> int:
@@ -45,11 +46,12 @@ class IndexedSlice:
     three save work in every tick of a stream.
     """
 
-    __slots__ = ("_indexes", "rows")
+    __slots__ = ("_indexes", "_table", "rows")
 
-    def __init__(self, rows: set[Row]) -> None:
+    def __init__(self, rows: Set[Row]) -> None:
         self.rows = rows
         self._indexes: dict[tuple[int, ...], dict[object, list[Row]]] = {}
+        self._table: RowTable | None = None
 
     def index(self, columns: tuple[int, ...]) -> dict[object, list[Row]]:
         """Rows by the value of a column, or by a tuple of the values of several."""
@@ -59,14 +61,22 @@ class IndexedSlice:
             _enter(index, columns, self.rows)
         return index
 
-    def add(self, rows: set[Row]) -> None:
+    def add(self, rows: Set[Row]) -> None:
         """More rows, none of them there yet."""
         self.rows |= rows
+        self._table = None
         for columns, index in self._indexes.items():
             _enter(index, columns, rows)
 
+    def table(self, texts: Texts) -> RowTable:
+        """The rows in columns."""
+        made = self._table
+        if made is None or made.texts is not texts or made.size != len(self.rows):
+            made = self._table = as_table(self.rows, texts)
+        return made
 
-def _enter(index: dict[object, list[Row]], columns: tuple[int, ...], rows: set[Row]) -> None:
+
+def _enter(index: dict[object, list[Row]], columns: tuple[int, ...], rows: Set[Row]) -> None:
     key = itemgetter(*columns)
     for row in rows:
         index.setdefault(key(row), []).append(row)
@@ -85,6 +95,30 @@ class CompiledClause:
         self._starts = [i for i, p in enumerate(clause.premises) if p.sign is Sign.POSITIVE]
         self._fires: dict[int, Callable[..., None]] = {}
         self._mark: Callable[..., None] | None = None
+        self._orders: dict[int | None, JoinOrder] = {}  # by the first premise; None: from the head
+
+    def derive(
+        self, slices: Sequence[IndexedSlice], known: Set[Row], first: int | None = None
+    ) -> Set[Row]:
+        """The rows of the head together with those known, a set that may be changed."""
+        texts = _texts(slice_.rows for slice_ in slices)
+        if texts is not None:
+            first = self._first(slices) if first is None else first
+            if first not in self._orders:
+                self._orders[first] = JoinOrder(self.clause, first=first)
+            try:
+                tables = [slice_.table(texts) for slice_ in slices]
+                return fired(self._orders[first], tables, texts) | known
+            except Unlike:
+                pass
+        out = known if type(known) is set else set()
+        self.fire(slices, out, first)
+        return out if out is known else known | out
+
+    def _first(self, slices: Sequence[IndexedSlice]) -> int:
+        """The smallest premise to start a join with."""
+        sizes = [len(slices[i].rows) for i in self._starts]
+        return self._starts[sizes.index(min(sizes))]
 
     def fire(self, slices: Sequence[IndexedSlice], out: set[Row], first: int | None = None) -> None:
         """Add the rows of the head; the join starts with a premise, by default the smallest."""
@@ -92,16 +126,13 @@ class CompiledClause:
             out.add(tuple(t.value for t in self.clause.head.args if isinstance(t, Constant)))
             return
         if first is None:
-            first = self._starts[0]
-            if len(self._starts) > 1:
-                sizes = [len(slices[i].rows) for i in self._starts]
-                first = self._starts[sizes.index(min(sizes))]
+            first = self._starts[0] if len(self._starts) == 1 else self._first(slices)
         function = self._fires.get(first)
         if function is None:
             function = self._fires[first] = _fire(self.clause, first)
         function(out, *slices)
 
-    def mark(self, heads: set[Row], slices: Sequence[IndexedSlice]) -> list[set[Row]]:
+    def mark(self, heads: Set[Row], slices: Sequence[IndexedSlice]) -> Sequence[Set[Row]]:
         """Per premise, the rows that the given rows of the head rest on.
 
         What a negated premise asks for is no matter of whether a head is derived here: the rows
@@ -109,37 +140,66 @@ class CompiledClause:
         """
         if not slices:
             return []
+        texts = _texts((heads, *(slice_.rows for slice_ in slices)))
+        if texts is not None:
+            if None not in self._orders:
+                self._orders[None] = JoinOrder.from_head(self.clause)
+            try:
+                tables = [slice_.table(texts) for slice_ in slices]
+                return marked(self._orders[None], as_table(heads, texts), tables, texts)
+            except Unlike:
+                pass
         if self._mark is None:
             self._mark = _mark(self.clause)
-        marked: list[set[Row]] = [set() for _ in slices]
-        self._mark(heads, marked, *slices)
-        return marked
+        marks: list[set[Row]] = [set() for _ in slices]
+        self._mark(heads, marks, *slices)
+        return marks
 
 
-def chosen(clauses: Iterable[Clause], predicate: str) -> Callable[[Iterable[Row]], set[Row]]:
+def _texts(sets: Iterable[Set[Row]]) -> Texts | None:
+    """How texts are numbered in rows that are in columns; None if none are."""
+    youngest: Texts | None = None
+    for rows in sets:
+        if type(rows) is RowTable and (youngest is None or rows.texts.age > youngest.age):
+            youngest = rows.texts
+    return youngest
+
+
+def chosen(clauses: Iterable[Clause], predicate: str) -> Callable[[Iterable[Row]], Set[Row]]:
     """A filter for the rows of an input that a premise of some clause can match on its own."""
-    conditions: dict[str, None] = {}
+    conditions: dict[str, JoinOrder] = {}
     constants: dict[str, Value] = {}
     for clause in clauses:
         for premise in clause.premises:
             if premise.predicate != predicate:
                 continue
-            tests = _row_tests(premise, clause, constants)
-            if not tests:
-                return set
-            conditions[" and ".join(tests)] = None
+            # A row whose absence is asked for makes a difference as one that is asked for does.
+            own = {variable.name for variable in premise.variables}
+            tests = tuple(t for t in clause.tests if {v.name for v in t.variables} <= own)
+            order = JoinOrder(Clause(Head(""), (replace(premise, sign=Sign.POSITIVE),), tests))
+            asked = _row_tests(order, constants)
+            if not asked:
+                return lambda rows: rows if isinstance(rows, RowTable) else set(rows)
+            conditions[" and ".join(asked)] = order
     condition = " or ".join(f"({each})" for each in conditions) or "False"
     lines = ["def made(rows):", f"    return {{r for r in rows if {condition}}}"]
-    return _compiled(lines, constants)
+    of_tuples: Callable[[Iterable[Row]], set[Row]] = _compiled(lines, constants)
+
+    def of_any(rows: Iterable[Row]) -> Set[Row]:
+        if isinstance(rows, RowTable):
+            try:
+                return chosen_rows(rows, conditions.values())
+            except Unlike:
+                pass
+        return of_tuples(rows)
+
+    return of_any
 
 
-def _row_tests(premise: Premise, clause: Clause, constants: dict[str, Value]) -> list[str]:
-    """What a premise, and tests of its variables alone, ask of a row `r`; constants are added."""
-    own = {variable.name for variable in premise.variables}
-    tests = tuple(t for t in clause.tests if {v.name for v in t.variables} <= own)
-    # A row whose absence is asked for makes a difference as one that is asked for does.
-    order = JoinOrder(Clause(Head(""), (replace(premise, sign=Sign.POSITIVE),), tests))
+def _row_tests(order: JoinOrder, constants: dict[str, Value]) -> list[str]:
+    """What the only premise of an order asks of a row `r`; constants are added."""
     (step,) = order.steps
+    premise = step.premise
     names = {order.place(premise.args[n]): f"r[{n}]" for n in step.new}
     for constant in order.constants:
         names[order.place(constant)] = name = f"k{len(constants)}"

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence, Set
+from functools import reduce
+from operator import or_
 
 from tidelog.language.graph import Bound
 from tidelog.language.program import Row
@@ -70,15 +72,15 @@ class Liveness:
         self._prune(key, component, cell, used)
         return changed
 
-    def _used(self, component: Component, layer: int, cell: Cell) -> dict[str, set[Row]]:
+    def _used(self, component: Component, layer: int, cell: Cell) -> dict[str, Set[Row]]:
         """By name, the rows of a cell that are used."""
-        used: dict[str, set[Row]] = {}
+        used: dict[str, Set[Row]] = {}
         everything = component.carrying and not cell.frozen
         for name, slice_ in cell.slices.items():
             if name in component.follows:
                 continue  # certain rows follow those that are possible
             query = component.queries.get(name)
-            rows: set[Row] = set()
+            rows: Set[Row] = set()
             if everything or (
                 query is not None and layer - component.shifts[name] >= self.due[query]
             ):
@@ -88,7 +90,7 @@ class Liveness:
                 if reasons and len(reasons) == 1:
                     (rows,) = reasons.values()
                 elif reasons:
-                    rows = set().union(*reasons.values())
+                    rows = reduce(or_, reasons.values())
                 if len(rows) > len(slice_.rows) or not rows <= slice_.rows:
                     rows = rows & slice_.rows
             if rows:
@@ -100,7 +102,7 @@ class Liveness:
         component: Component,
         layer: int,
         cell: Cell,
-        used: dict[str, set[Row]],
+        used: dict[str, Set[Row]],
         *,
         closed: bool,
     ) -> Iterable[CellKey]:
@@ -124,8 +126,8 @@ class Liveness:
         return changed
 
     def _marks(
-        self, clause: PlacedClause, time: int, cell: Cell, heads: set[Row]
-    ) -> list[set[Row]] | None:
+        self, clause: PlacedClause, time: int, cell: Cell, heads: Set[Row]
+    ) -> Sequence[Set[Row]] | None:
         """Per premise, the rows that some heads at a time rest on; None if there are none."""
         slices: list[IndexedSlice] = []
         for lookup in clause.lookups:
@@ -143,7 +145,7 @@ class Liveness:
         clause: PlacedClause,
         time: int,
         layer: int,
-        marks: list[set[Row]] | None,
+        marks: Sequence[Set[Row]] | None,
         changed: dict[CellKey, None],
     ) -> None:
         """Enter the rows that a clause uses, head at a time, in the cells below."""
@@ -167,7 +169,7 @@ class Liveness:
                 changed[key] = None
 
     def _prune(
-        self, key: CellKey, component: Component, cell: Cell, used: dict[str, set[Row]]
+        self, key: CellKey, component: Component, cell: Cell, used: dict[str, Set[Row]]
     ) -> None:
         model, layer = self.model, key[1]
         if component.input:
@@ -193,7 +195,7 @@ class Liveness:
             model.count += cell.carried(component) - before
 
     def _prune_input(
-        self, key: CellKey, component: Component, cell: Cell, used: dict[str, set[Row]]
+        self, key: CellKey, component: Component, cell: Cell, used: dict[str, Set[Row]]
     ) -> None:
         (name,) = component.grounds
         rows = used.get(name, set())
@@ -205,7 +207,7 @@ class Liveness:
             cell.slices[name] = IndexedSlice(rows)
 
 
-def _use_more(clause: PlacedClause, marks: list[set[Row]], used: dict[str, set[Row]]) -> bool:
+def _use_more(clause: PlacedClause, marks: Sequence[Set[Row]], used: dict[str, Set[Row]]) -> bool:
     """Add the marked rows of the cell itself to those that are used; whether any is new."""
     grew = False
     for lookup, rows in zip(clause.lookups, marks, strict=True):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 
 from tidelog.analysis.possible import Possible
 from tidelog.language.graph import Bound
@@ -68,13 +68,13 @@ class Network:
         self.model.tin = self.start = start
         self._update()
 
-    def advance(self, tin: int, facts: Mapping[str, Mapping[int, Iterable[Row]]]) -> None:
+    def advance(self, tin: int, facts: Mapping[str, Mapping[int, Set[Row]]]) -> None:
         """Everything up to tin has arrived: these facts, by input and time, are new."""
         before, self.model.tin = self.model.tin, tin
         for name, times in facts.items():
             number, _ = self.graph.place[name]
             for time, rows in times.items():
-                self._put(number, name, time, set(rows))
+                self._put(number, name, time, rows)
         cells = self.model.cells
         while self._alarms and self._alarms[0][0] <= tin:
             _, number, layer = heapq.heappop(self._alarms)
@@ -107,8 +107,8 @@ class Network:
         self,
         start: int,
         tin: int,
-        facts: Mapping[str, Mapping[int, set[Row]]],
-        carried: Mapping[str, Mapping[int, set[Row]]],
+        facts: Mapping[str, Mapping[int, Set[Row]]],
+        carried: Mapping[str, Mapping[int, Set[Row]]],
     ) -> None:
         """Go on from what was kept at tin, with the liveness's `due` set already."""
         self.start, self.model.tin = start, tin
@@ -135,7 +135,7 @@ class Network:
 
     # What changes
 
-    def _put(self, number: int, name: str, layer: int, rows: set[Row]) -> None:
+    def _put(self, number: int, name: str, layer: int, rows: Set[Row]) -> None:
         """Facts of an input at a layer."""
         if not rows:
             return

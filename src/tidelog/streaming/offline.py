@@ -7,7 +7,9 @@ style: input facts in the window are all that is kept, and answers are evaluated
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Set
+from functools import reduce
+from operator import or_
 
 import duckdb
 import pyarrow as pa
@@ -31,7 +33,7 @@ from tidelog.language.program import TIME_COLUMN, Program, Row
 from tidelog.logic.core import Predicate
 from tidelog.streaming.algorithm import AnswerRows, FactsByTime, RowsByTime
 from tidelog.streaming.clock import Emission, Span
-from tidelog.streaming.joins import at
+from tidelog.streaming.columns import between
 from tidelog.streaming.schedule import Schedule
 from tidelog.streaming.slices import MOST_FACTS, MOST_TICKS, Slices, packed_table, small
 from tidelog.streaming.snapshot import (
@@ -94,7 +96,7 @@ class OfflineAlgorithm:
         self.start: int | None = None  # the schedule began before this input time
         self.done: int | None = None  # the input time up to which waves have run
         self.answered: dict[str, int] = {}  # per query, the last time answered
-        self.given: dict[str, set[Row]] = {q: set() for q in self.queries}  # answered early
+        self.given: dict[str, Set[Row]] = {q: set() for q in self.queries}  # answered early
         self.slices: dict[str, pa.Table] = {}
         self.kept: dict[str, RowsByTime] = {}  # strict: input facts in the window
         self.inputs: dict[str, str] = {}
@@ -154,7 +156,7 @@ class OfflineAlgorithm:
             return self.by_tick.kept(inputs=False)
         names = {table: name for name, table in self.schedule.plan.tables.items()}
         return {
-            names[table]: unpack(zip(*(c.to_pylist() for c in rows.columns), strict=True))
+            names[table]: {**unpack(zip(*(c.to_pylist() for c in rows.columns), strict=True))}
             for table, rows in self.slices.items()
             if table in names
         }
@@ -210,17 +212,16 @@ class OfflineAlgorithm:
             tables = self._derived(tin, facts, emit)
         new: AnswerRows = {}
         for query in self.queries:
-            rows = {row for answers in tables for row in answers[query]}
+            rows = reduce(or_, (answers[query] for answers in tables))
             if query not in until:
                 rows = set() if query in open_ else rows
                 new[query] = rows - self.given[query]
                 self.given[query] |= rows
                 continue
             after = max(self.answered.get(query, low - 1), low - 1)
-            rows = {r for r in rows if after < at(r) <= until[query]} - self.given[query]
+            rows = between(rows, after, until[query]) - self.given[query]
             if self.emission.eager:
-                known = self.given[query] | rows
-                self.given[query] = {r for r in known if at(r) > final[query]}
+                self.given[query] = between(self.given[query] | rows, final[query], math.inf)
             self.answered[query] = final[query]
             new[query] = rows
         return new
@@ -235,9 +236,10 @@ class OfflineAlgorithm:
         assert self.start is not None
         assert self.done is not None
         if self.by_tick is not None:
-            size = sum(len(rows) for times in facts.values() for rows in times.values())
+            # What comes in columns is many facts of a tick, to be taken tick by tick.
+            tuples = (r for times in facts.values() for r in times.values() if isinstance(r, set))
             short = tin + self.ahead - self.done <= MOST_TICKS
-            if short and size <= MOST_FACTS and not self.large:
+            if short and sum(map(len, tuples)) <= MOST_FACTS and not self.large:
                 return self._by_tick(self.by_tick, tin, facts, emit)
             facts = self._take_over(self.by_tick, facts)
         parts: list[AnswerRows] = []

@@ -7,7 +7,7 @@ every fact that no possible later answer rests on is forgotten.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from functools import cached_property
 
 from tidelog.analysis.definitive import Pending
@@ -17,6 +17,7 @@ from tidelog.evaluation.possible_derivations import PossibleDerivations
 from tidelog.language.program import Row, Value
 from tidelog.streaming.algorithm import AnswerRows, FactsByTime, RowsByTime
 from tidelog.streaming.cells import NO_TIME
+from tidelog.streaming.columns import with_time
 from tidelog.streaming.joins import IndexedSlice, chosen
 from tidelog.streaming.network import Network
 from tidelog.streaming.pending import CellFacts
@@ -31,7 +32,7 @@ class OnlineAlgorithm:
     ) -> None:
         self.eager = eager
         # With eager emission, answers given at times that are not final yet.
-        self.given: dict[tuple[str, int | None], set[Row]] = {}
+        self.given: dict[tuple[str, int | None], Set[Row]] = {}
         self.queries = deps.queries
         self.absences = bool(deps.negated)
         made = possible(deps, anything=True)
@@ -80,10 +81,10 @@ class OnlineAlgorithm:
             for query in self.temporal:
                 self.due[query] = max(self.due[query], min(low, to + 1))
                 if self.eager:
-                    self._give_early(query, low, int(before), to, answers[query])
-                self._emit(query, low, to, answers[query])
+                    self._give_early(query, low, int(before), to, answers)
+                self._emit(query, low, to, answers)
             for query in self.rigid:
-                self._emit_rigid(query, answers[query])
+                self._emit_rigid(query, answers)
             network.liveness.forget()
         return answers
 
@@ -98,10 +99,10 @@ class OnlineAlgorithm:
         for query in self.temporal:
             first = max(low, int(self.due[query]))
             for time in self._times(query, first, last):
-                self._give(query, time, answers[query])
+                self._give(query, time, answers)
             self.due[query] = max(self.due[query], last + 1)
         for query in self.rigid:
-            self._emit_rigid(query, answers[query], closed=True)
+            self._emit_rigid(query, answers, closed=True)
         return answers
 
     @property
@@ -180,7 +181,7 @@ class OnlineAlgorithm:
 
     # Definitive
 
-    def open(self, query: str, time: int | None) -> Iterator[tuple[str, set[Row]]]:
+    def open(self, query: str, time: int | None) -> Iterator[tuple[str, Set[Row]]]:
         """What may still come to be an answer at a time, by pattern."""
         for spec in self.specs[query]:
             rows = self._slice(query, time, spec).rows
@@ -209,7 +210,7 @@ class OnlineAlgorithm:
 
     # Answers
 
-    def _emit(self, query: str, low: int, tin: int, answers: set[Row]) -> None:
+    def _emit(self, query: str, low: int, tin: int, answers: AnswerRows) -> None:
         """Give the answers at all times that have become definitive, in order."""
         number, shift = self.network.graph.place[query]
         cells = self.network.model.cells
@@ -225,12 +226,12 @@ class OnlineAlgorithm:
                 time = self._until(query, time, tin)
                 self.due[query] = time
 
-    def _give(self, query: str, time: int, answers: set[Row]) -> None:
+    def _give(self, query: str, time: int, answers: AnswerRows) -> None:
         rows = self._slice(query, time, query).rows
         given = self.given.get((query, time))
-        answers.update((*row, time) for row in (rows - given if given else rows))
+        answers[query] |= with_time(rows - given if given else rows, time)
 
-    def _give_early(self, query: str, low: int, before: int, tin: int, answers: set[Row]) -> None:
+    def _give_early(self, query: str, low: int, before: int, tin: int, answers: AnswerRows) -> None:
         """Answers that hold already at times that are not final yet."""
         first = max(low, int(self.due[query]))
         times = {t for t in self.network.liveness.changed(query) if first <= t <= tin}
@@ -238,9 +239,9 @@ class OnlineAlgorithm:
         for time in times:
             rows = self._slice(query, time, query).rows
             if rows:
-                given = self.given.setdefault((query, time), set())
-                answers.update((*row, time) for row in rows - given)
-                given |= rows
+                given = self.given.get((query, time), set())
+                answers[query] |= with_time(rows - given, time)
+                self.given[query, time] = given | rows
 
     def _times(self, query: str, first: int, last: int) -> list[int]:
         """The times at which there may be answers, in order."""
@@ -266,17 +267,17 @@ class OnlineAlgorithm:
         later = (t for t in (*times, *steps, *(t + 1 for t in steps), tin + 1) if t > time)
         return min(later)
 
-    def _emit_rigid(self, query: str, answers: set[Row], *, closed: bool = False) -> None:
+    def _emit_rigid(self, query: str, answers: AnswerRows, *, closed: bool = False) -> None:
         """Answers without a time: once, when they are definitive; with eager emission, each."""
         if self.due[query] == math.inf:
             return
         final = closed or self.definitive(query, None)
         if not final and not self.eager:
             return
-        given = self.given.setdefault((query, None), set())
+        given = self.given.get((query, None), set())
         rows = self._slice(query, None, query).rows
-        answers.update(rows - given)
-        given |= rows
+        answers[query] |= rows - given
+        self.given[query, None] = given | rows
         if final:
             self.due[query] = math.inf
             self.network.liveness.finished(query, None)

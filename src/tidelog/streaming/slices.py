@@ -8,7 +8,7 @@ and facts at once, and takes over when there are that many.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 
 import pyarrow as pa
 
@@ -25,6 +25,7 @@ from tidelog.streaming.cells import (
     never_changing,
     rigid_model,
 )
+from tidelog.streaming.columns import with_time
 from tidelog.streaming.joins import EMPTY, MOST_PREMISES, IndexedSlice, chosen
 from tidelog.streaming.schedule import Schedule
 
@@ -104,7 +105,7 @@ class Slices:
                 time = now - self.phi[query]
                 if low <= time <= high:
                     rows = self.cells.get((query, time), EMPTY).rows
-                    answers[query].update((*row, time) for row in rows)
+                    answers[query] |= with_time(rows, time)
             passing += [(name, now - ticks - 1) for name, ticks in self.ticks_kept.items()]
             for key in passing:
                 gone = self.cells.pop(key, None)
@@ -151,13 +152,13 @@ class Slices:
                 kept.setdefault(name, {})[time] = slice_.rows
         return kept
 
-    def resume(self, facts: Mapping[str, Mapping[int, set[Row]]]) -> None:
+    def resume(self, facts: Mapping[str, Mapping[int, Set[Row]]]) -> None:
         for name, times in facts.items():
             for time, rows in times.items():
                 self._store(name, time, IndexedSlice(rows))
 
 
-def packed_table(types: Iterable[Type | None], times: Mapping[int, set[Row]]) -> pa.Table:
+def packed_table(types: Iterable[Type | None], times: Mapping[int, Set[Row]]) -> pa.Table:
     """Rows by time as a packed table."""
     kinds = [*map(arrow_type, types), pa.int64(), pa.int64()]
     names = [*columns(len(kinds) - 2), "c", "b"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -17,6 +17,7 @@ import pyarrow as pa
 from tidelog.data.locks import take_lock
 from tidelog.data.sealed import checksum, replace_file, sealed_lines, unsealed_lines
 from tidelog.errors import DataError
+from tidelog.language.printer import changed
 from tidelog.language.program import Row
 
 FORMAT = 1
@@ -52,9 +53,11 @@ def read(path: str | PathLike[str], identity: Mapping[str, object]) -> State:
     parts = head.get("of")
     for key, value in identity.items():
         if not isinstance(parts, dict) or parts.get(key) != checksum(json.dumps(value)):
+            was = json.loads(body).get("rules") if key == "rules" else None
+            told = "" if was is None else f": {changed(was, str(value))}"
             raise SnapshotError(
-                f"{file}: the snapshot is of a stream with other {key}; start again without it, or"
-                f" with the {key} it was taken with"
+                f"{file}: the snapshot is of a stream with other {key}{told}; start again without"
+                f" it, or with the {key} it was taken with"
             )
     state: State = json.loads(body)
     return state
@@ -79,7 +82,7 @@ def plain_facts(facts: Mapping[str, Mapping[int, Iterable[Row]]]) -> dict[str, A
     }
 
 
-def as_facts(facts: Mapping[str, Any]) -> dict[str, dict[int, set[Row]]]:
+def as_facts(facts: Mapping[str, Any]) -> dict[str, dict[int, Set[Row]]]:
     return {name: {time: as_rows(rows) for time, rows in times} for name, times in facts.items()}
 
 
@@ -127,6 +130,11 @@ class CheckpointFolder:
             raise SnapshotError(f"{path}: another process is at work on this checkpoint")
         self._last = time.monotonic()
 
+    def release(self) -> None:
+        """Let others use the folder."""
+        if self.lock is not None:
+            self.lock.release()
+
     @property
     def begun(self) -> bool:
         return self.file.exists()
@@ -135,11 +143,11 @@ class CheckpointFolder:
     def due(self) -> bool:
         return time.monotonic() - self._last >= self.OFTEN
 
-    def put_aside(self, letters: Iterable[bytes], after: int) -> int:
+    def put_aside(self, letters: Iterable[bytes], after: int, part: str = "part-00000") -> int:
         """Write dead letters after so many bytes of them; how many bytes there are then."""
         folder = self.folder / "dead_letters"
         folder.mkdir(exist_ok=True)
-        path = folder / "part-00000.json"
+        path = folder / f"{part}.json"
         with path.open("r+b" if path.exists() else "wb") as file:
             file.truncate(after)
             file.seek(after)

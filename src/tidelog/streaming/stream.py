@@ -17,8 +17,15 @@ from tidelog.analysis.dependencies import Class, Dependencies
 from tidelog.analysis.passes import passes
 from tidelog.data import writers
 from tidelog.data.readers.memory import RowsLike
-from tidelog.data.schema import expect_program, expect_queries, resolve, schema_of, schemas
-from tidelog.data.ticks import Duration, Range, Ticks, time_text
+from tidelog.data.schema import (
+    expect_facts,
+    expect_program,
+    expect_queries,
+    resolve,
+    schema_of,
+    schemas,
+)
+from tidelog.data.ticks import Duration, Range, Ticks, length_given, time_text
 from tidelog.data.types import arrow_type
 from tidelog.errors import DataError, TidelogWarning, warn, warn_missing
 from tidelog.evaluation.engine import Moment, as_tick
@@ -30,7 +37,8 @@ from tidelog.streaming.algorithm import Algorithm, AnswerRows, RowsByTime
 from tidelog.streaming.blocking import BlockingAlgorithm
 from tidelog.streaming.cell_graph import fits
 from tidelog.streaming.clock import Pace, first_in_time, ticks_that_matter
-from tidelog.streaming.intake import Intake, by_time
+from tidelog.streaming.columns import Numbering, RowTable, has_many
+from tidelog.streaming.intake import CameByTime, Intake
 from tidelog.streaming.joins import at
 from tidelog.streaming.offline import OfflineAlgorithm
 from tidelog.streaming.online import OnlineAlgorithm
@@ -127,7 +135,7 @@ class Stream:
     ) -> None:
         expect_program(program)
         self.options = StreamOptions.of(
-            tick,
+            length_given(program, tick),
             origin,
             lateness,
             max_jump,
@@ -158,11 +166,14 @@ class Stream:
         self._clocks = [p.name for p in temporal if p.base in clocks]
         for predicate in self.deps.core.inputs:
             if not predicate.temporal and predicate.base not in (*self._rigid, *program.heads):
-                warn_missing(predicate.base, self.queries)
+                expect_facts(predicate.base, program, self.queries)
         options = self.options
         self._pace = Pace(tuple(self._sources), options.lateness, from_=options.from_)
+        numbering = Numbering()
         self._intakes = {
-            n: Intake(s, options.ticks) for n, s in self.schemas.items() if s.time is not None
+            name: Intake(schema, options.ticks, numbering)
+            for name, schema in self.schemas.items()
+            if schema.time is not None
         }
         self._shapes = {query: self._shape(query) for query in self.queries}
         self._algorithm: Algorithm = self._start(self.deps)
@@ -219,7 +230,7 @@ class Stream:
         self.closed = True
         for name in self._sources if self._came is not None else ():
             if name not in (*(self._came or ()), *self.program.heads):
-                warn_missing(name, self.queries)
+                warn_missing(name, self.program.needing(name, self.queries))
         if self._last is None:
             return Step(self._tables(self._timeless()), None, None, 0)
         before = self.tin
@@ -303,7 +314,7 @@ class Stream:
 
     def __repr__(self) -> str:
         """What it answers, and how far it has come, in a line."""
-        told = "closed" if self.closed else stands(self.tin, self._tout(), self.options.ticks)
+        told = "closed" if self.closed else stands(self.tin, self.tout, self.options.ticks)
         names = ", ".join(self.queries)
         return f"<{self.options.mode} stream of {names}: {told}; {self.history} facts kept>"
 
@@ -331,6 +342,7 @@ class Stream:
 
     def _state(self) -> State:
         return {
+            "rules": print_program(self.program),
             "tin": self.tin,
             "closed": self.closed,
             "first": self._first,
@@ -365,26 +377,31 @@ class Stream:
                 raise DataError(f"`{name}` is not a rigid input of the rules")
         return {name: set(Intake(self.schemas[name]).rows(rows)) for name, rows in rigid.items()}
 
-    def _read(self, name: str, rows: RowsLike, tick: int) -> dict[int, list[Row]]:
+    def _read(self, name: str, rows: RowsLike, tick: int) -> CameByTime:
         """Facts by time; a large table that a wave can take as it is goes there at once."""
         intake = self._intakes.get(name)
         if intake is None:
             schema_of(name, self.program, self.schemas, "facts")
             raise DataError(f"`{name}` is not a temporal input of the rules")
-        if isinstance(self._algorithm, OfflineAlgorithm) and not isinstance(rows, (list, tuple)):
+        algorithm = self._algorithm
+        in_columns = isinstance(algorithm, OnlineAlgorithm) or (
+            isinstance(algorithm, OfflineAlgorithm) and algorithm.by_tick is not None
+        )
+        if isinstance(algorithm, OfflineAlgorithm) and not isinstance(rows, (list, tuple)):
             table = intake.table(rows)
             low, high = first_in_time(self.tin), self._pace.complete(tick)
-            if table.num_rows > offline.MOST_FACTS and name in self._sources:
+            large = table.num_rows > offline.MOST_FACTS and not (in_columns and has_many(table))
+            if large and name in self._sources:
                 times = pc.min_max(table.column("t")).as_py()
-                if low <= times["min"] and times["max"] <= high and not self._algorithm.strict:
-                    self._algorithm.large[self._sources[name]] = table
+                if low <= times["min"] and times["max"] <= high and not algorithm.strict:
+                    algorithm.large[self._sources[name]] = table
                     self._seen(times["min"], times["max"])
                     self._see_fact(times["min"])
                     return {}
-            return by_time(table)
-        return intake.times(rows, tick)
+            return intake.by_time(table, in_columns=in_columns)
+        return intake.times(rows, tick, in_columns=in_columns)
 
-    def _take(self, name: str, times: dict[int, list[Row]], tick: int) -> Late:
+    def _take(self, name: str, times: CameByTime, tick: int) -> Late:
         """Keep what is in time; hand the rest back."""
         low = first_in_time(self.tin)
         high = TIME_MAX if self.options.max_jump is None else tick + self.options.max_jump
@@ -393,7 +410,8 @@ class Stream:
         for time, rows in times.items():
             if low <= time <= high:
                 known = waiting.get(time)
-                waiting[time] = set(rows) if known is None else known.union(rows)
+                new = rows if isinstance(rows, RowTable) else set(rows)
+                waiting[time] = new if known is None else known | new
                 self._seen(time, time)
                 self._see_fact(time)
             else:
@@ -434,7 +452,7 @@ class Stream:
     def _step(self, answers: AnswerRows, late: dict[str, Late]) -> Step:
         tables, changed = self._tables(answers), self._could_change(late)
         ticks = self.options.ticks
-        return Step(tables, self.tin, self._tout(), self.history, late, changed, ticks)
+        return Step(tables, self.tin, self.tout, self.history, late, changed, ticks)
 
     @cached_property
     def _apart(self) -> dict[str, Dependencies]:
@@ -459,7 +477,9 @@ class Stream:
                 )
         return {name: queries for name, queries in changed.items() if queries}
 
-    def _tout(self) -> int | None:
+    @property
+    def tout(self) -> int | None:
+        """The tick up to which everything is answered; None while nothing is."""
         if self.tin is None or self._first is None or self._low() > self.tin:
             return None
         tout = self._algorithm.tout()
@@ -484,6 +504,8 @@ class Stream:
         names, types, empty = self._shapes[query]
         if not rows:
             return empty
+        if isinstance(rows, RowTable) and rows.columns:
+            return self._stamped(query, rows.sorted(names))
         ordered = sorted(rows, key=lambda row: (row[-1:], row))
         if names == ["holds"] and not self.deps.core.predicates[query].temporal:
             return pa.table({"holds": pa.array([True for _ in ordered], pa.bool_())})

@@ -12,12 +12,12 @@ from tidelog import Program, ProgramError
 from tidelog.data.ticks import Ticks
 from tidelog.language.diagnostics import Source
 from tidelog.language.parser import parse_source
-from tidelog.language.program import Atom, Constant, Rule, TimePoint, Value, Variable
+from tidelog.language.program import Atom, Constant, Rule, Value, Variable, fixed_ticks
 from tidelog.language.types import widen
 from tidelog.testing.documents import Fields, Items, Node, Text, WrongFile, YamlFile, read
 from tidelog.testing.model import Case, CaseFacts, Final, PendingAt, QueryLimit, Suite, Wanted
 from tidelog.testing.patterns import Fact, FactPattern, Vocabulary, tick_of
-from tidelog.testing.series import series
+from tidelog.testing.series import MOST_VALUES, series
 
 ENDINGS = (".test.yaml", ".test.yml")
 
@@ -225,30 +225,34 @@ class _Reader:
         for diagnostic in parsed.diagnostics[:1]:
             self.document.wrong(text_, f"in the facts: {diagnostic.message}", diagnostic.hint)
         for statement in parsed.program.statements:
-            fact = self._statement(statement, text_)
-            if fact is not None:
-                yield fact
+            yield from self._statement(statement, text_)
 
-    def _statement(self, statement: object, place: Text) -> Fact | None:
+    def _statement(self, statement: object, place: Text) -> list[Fact]:
         try:
             if not isinstance(statement, Rule) or statement.body:
                 raise ValueError("these are not facts; one is written `P(a, 1) @ 5.`")
-            return self._fact(statement.head)
+            return self._facts_of(statement.head)
         except ValueError as error:
             self.document.wrong(place, str(error))
-            return None
+            return []
 
-    def _fact(self, atom: Atom) -> Fact:
+    def _facts_of(self, atom: Atom) -> list[Fact]:
+        """The fact, at each tick if it has an interval."""
         self.words.check(atom.predicate, self.words.program.inputs)
         args = self.words.arguments(atom)
-        time = atom.time.tick if isinstance(atom.time, TimePoint) else None
-        if None in args or (atom.time is not None and time is None):
+        ticks = fixed_ticks(atom.time)
+        if None in args or (atom.time is not None and not ticks):
             raise ValueError(f"a fact of `{atom.predicate}` has a variable; write a constant")
-        if (time is not None) != self.words.temporal[atom.predicate]:
-            has = "a" if time is None else "no"
-            example = "`P(a) @ 5.`" if time is None else "`P(a).`"
+        if (atom.time is not None) != self.words.temporal[atom.predicate]:
+            has = "a" if atom.time is None else "no"
+            example = "`P(a) @ 5.`" if atom.time is None else "`P(a).`"
             raise ValueError(f"`{atom.predicate}` has {has} time in the rules; write {example}")
-        return Fact(atom.predicate, args, time)
+        if len(ticks) > MOST_VALUES:
+            raise ValueError(
+                f"`{atom.predicate}` has a fact for each of {len(ticks):,} ticks;"
+                f" {MOST_VALUES:,} are the most"
+            )
+        return [Fact(atom.predicate, args, tick) for tick in ticks or (None,)]
 
     def _files(self, node: Node) -> Iterator[Path]:
         texts = [node] if isinstance(node, Text) else self.document.texts(node, "`files`")

@@ -9,7 +9,7 @@ from functools import partial
 
 import tidelog
 from tidelog.errors import NoAnswer
-from tidelog.language.program import TimePoint
+from tidelog.evaluation.ranges import times_in_rules
 from tidelog.testing import inside
 from tidelog.testing.comparing import Compared, without_rules
 from tidelog.testing.inside import Data, OnSpark
@@ -185,11 +185,8 @@ def _facts(suite: Suite, case: Case) -> list[Fact]:
 def _span(suite: Suite, case: Case, facts: list[Fact]) -> tuple[int, int]:
     """The ticks that answers are expected at: those of the facts, unless the case says others."""
     times = [fact.time for fact in facts if fact.time is not None]
-    times += [
-        rule.head.time.tick
-        for rule in suite.program.rules
-        if not rule.body and isinstance(rule.head.time, TimePoint)
-    ]
+    written = times_in_rules(suite.program)
+    times += [int(written.low), int(written.high)] if not written.empty else []
     low = case.from_ if case.from_ is not None else min(times, default=case.to or 0)
     high = case.to if case.to is not None else max(times, default=low)
     return low, high

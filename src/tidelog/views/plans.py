@@ -10,6 +10,7 @@ from typing import assert_never
 from tidelog.analysis.dependencies import Class, Dependencies
 from tidelog.analysis.passes import passes
 from tidelog.analysis.unfolding import Unfolder
+from tidelog.evaluation.one_pass import scan_groups, united
 from tidelog.evaluation.plan import (
     Derive,
     Fill,
@@ -17,6 +18,7 @@ from tidelog.evaluation.plan import (
     Join,
     Plan,
     Scan,
+    Selection,
     Unbounded,
     plan,
 )
@@ -34,7 +36,7 @@ ASSUMED = Range(0, 599)
 def assumed_plan(deps: Dependencies) -> Plan:
     lean = passes(deps.core.program, deps.queries).lean
     data = {p.name: ASSUMED for p in lean.core.inputs if p.temporal}
-    return plan(lean, data, ASSUMED)
+    return united(plan(lean, data, ASSUMED, windows_at_once=True))
 
 
 def plan_lines(deps: Dependencies) -> list[str]:
@@ -49,8 +51,10 @@ def plan_lines(deps: Dependencies) -> list[str]:
             case Scan():
                 lines.append(_scan_line(step))
             case Derive():
-                lines.append(f"derive  {step.table}")
-                lines += [f"          {_rule(join)}" for join in step.joins]
+                over = "" if step.over is None else f", at {step.over.least} of the last"
+                over += "" if step.over is None else f" {step.over.ticks} ticks"
+                lines.append(f"derive  {step.table}{over}")
+                lines += [f"          {rule}" for join in step.joins for rule in _rules(join)]
             case Fixpoint():
                 lines += _fixpoint_lines(step, shown)
             case _:
@@ -78,15 +82,19 @@ def ucq_lines(deps: Dependencies) -> list[str]:
 
 
 def _scan_line(step: Scan) -> str:
-    conditions = "".join(f", {print_literal(c)}" for c in step.tests)
     kept = ", ".join(print_term(step.premise.args[i]) for i in step.columns)
-    atom = print_literal(Atom(step.premise.predicate, step.premise.args))
+    ways = " or ".join(map(_selection, step.selections))
     verb = "pack  " if step.predicate.temporal else "select"
-    return f"{verb}  {step.name} = {atom}{conditions}; keeps ({kept})"
+    return f"{verb}  {step.name} = {ways}; keeps ({kept})"
 
 
-def _rule(join: Join) -> str:
-    return f"{print_rule(join.clause.as_rule)}  % {join.clause.origin}"
+def _selection(selection: Selection) -> str:
+    atom = print_literal(Atom(selection.premise.predicate, selection.premise.args))
+    return ", ".join([atom, *map(print_literal, selection.tests)])
+
+
+def _rules(join: Join) -> list[str]:
+    return [f"{print_rule(c.as_rule)}  % {c.origin}" for c in (join.clause, *join.also)]
 
 
 def _fixpoint_lines(step: Fixpoint, shown: Plan) -> list[str]:
@@ -95,9 +103,9 @@ def _fixpoint_lines(step: Fixpoint, shown: Plan) -> list[str]:
         f"{table} on {shown.ranges[p.name]}" if p.temporal else table for table, p in tables
     )
     lines = [f"repeat  {over}"]
-    lines += [f"  start   {_rule(join)}" for join in step.start]
+    lines += [f"  start   {rule}" for join in step.start for rule in _rules(join)]
     lines += [f"  carry   {_carried(fill)}" for fill in step.fills]
-    lines += [f"  round   {_rule(join)}" for join in step.repeat]
+    lines += [f"  round   {rule}" for join in step.repeat for rule in _rules(join)]
     return lines
 
 
@@ -123,8 +131,16 @@ def sql_lines(deps: Dependencies) -> list[str]:
         f"-- {TEXTS} has a row ({i}, v) with v = {print_value(text)}"
         for text, i in writer.texts.items()
     ]
+    groups = scan_groups(shown.steps)
     for step in shown.steps:
         match step:
+            case Scan() if step.name in groups:
+                group = groups[step.name]
+                if step is group.scans[0]:
+                    told = f"{step.predicate.base}, selected and packed in one pass"
+                    add(told, group.table, writer.scan_group(group))
+                told = f"{step.predicate.base}, selected"
+                add(told, step.name, writer.scan_of_group(step, group), "VIEW")
             case Scan():
                 add(f"{step.predicate.base}, selected and packed", step.name, writer.scan(step))
             case Derive():

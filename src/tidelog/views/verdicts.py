@@ -162,7 +162,8 @@ def forgettable_lines(verdict: Forgettable, tmem: int, ticks: Ticks | None = Non
     if verdict.update is not None:
         lines += [f"  then {_fact(fact, ticks)}" for fact in verdict.update.facts]
         change = "would be lost" if verdict.update.lost else "would be there, which is wrong"
-        lines.append(f"  and {_fact(verdict.update.answer, ticks)} {change}")
+        when = "and" if verdict.update.facts else "if nothing more arrives,"
+        lines.append(f"  {when} {_fact(verdict.update.answer, ticks)} {change}")
     return lines
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -26,6 +26,7 @@ class Table:
     table: pa.Table
     origin: str
     ticked: bool
+    places: Sequence[str] = ()  # where each row is, if that is known
 
 
 def in_memory(schema: Schema, rows: RowsLike, ticks: Ticks | None) -> Table:
@@ -175,4 +176,4 @@ def table_of(
                 raise DataError(f"{where}: column `{name}`: {problem}") from None
         arrays.append(pa.array(converted, arrow_type(type_)))
     arrays = arrays or [pa.array([1] * len(rows), pa.int64())]
-    return Table(pa.table(arrays, names=schema.sql_names()), origin, True)
+    return Table(pa.table(arrays, names=schema.sql_names()), origin, True, places or ())

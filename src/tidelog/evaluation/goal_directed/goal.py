@@ -66,7 +66,7 @@ class Goal:
         time = self.fact.time
         # Without a time of its own a goal may still depend on all times.
         asked = self.engine.span if time is None else Range(time, time)
-        return plan(self.deps, data, asked, None, within, written_out=True)
+        return plan(self.deps, data, asked, None, within)
 
     def evaluate(self, plan: Plan) -> FactModel:
         """The facts of the plan's predicates that can matter for the goal."""

@@ -47,7 +47,7 @@ def clear(error: BaseException, remedy: str = AGAIN) -> BaseException:
     if not isinstance(error, (PySparkException, Py4JJavaError)):
         return DataError(f"Spark's process has ended: {remedy}")
     try:
-        text = str(error)  # which asks Java
+        text = whole_text(error)
     except SPARK_ERRORS:
         return DataError(f"Spark's process has ended: {remedy}")
     # A worker's traceback ends with the error; its other problems follow on lines of their own.
@@ -99,10 +99,16 @@ _LOST = {
     "Python worker exited unexpectedly": "a Python worker of Spark has ended, killed or for want of"
     " memory",
     "Python worker failed to connect back": "a Python worker of Spark did not start",
+    "pyspark.daemon's": "a Python worker of Spark did not start",
     "ExecutorLostFailure": "Spark has lost its executors",
     "Cannot call methods on a stopped SparkContext": "Spark was stopped",
     "Java heap space": "Spark's process has too little memory",
 }
+
+
+def whole_text(error: BaseException) -> str:
+    """All that is said of an error, with its causes in Java, which is asked for it."""
+    return f"{error}\n\n{getattr(error, '_stackTrace', '')}"
 
 
 def summary(error: BaseException) -> str:
@@ -111,11 +117,15 @@ def summary(error: BaseException) -> str:
     trace = next((i for i, line in enumerate(lines) if line.startswith("Traceback")), None)
     if trace is None:
         java = next((line for line in lines if _JAVA.match(line)), lines[0])
-        return _JAVA.sub("", java)
+        said = _JAVA.sub("", java).strip()
+        causes = re.findall(r"^Caused by: [\w.$]+: (.+)$", whole_text(error), re.MULTILINE)
+        return causes[-1] if causes and said in _NOTHING else said
     return next(
         line for line in [*lines[trace + 1 :], lines[0]] if not line.startswith((" ", "\t"))
     )
 
 
+# What Java says of an error when only its cause says more.
+_NOTHING = ("", "Exception thrown in awaitResult:")
 # The beginning of a line that names an exception of Java's.
 _JAVA = re.compile(r"\A:? ?(?:[a-z]\w*\.)+\w*(?:Exception|Error): ")

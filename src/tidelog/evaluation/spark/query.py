@@ -15,10 +15,10 @@ from pyspark.sql import functions as F
 from tidelog.analysis.passes import passes
 from tidelog.data.readers.memory import in_memory
 from tidelog.data.readers.places import FactsPath, paths_of
-from tidelog.data.schema import Schema, schema_of, schemas
+from tidelog.data.schema import Schema, expect_facts, schema_of, schemas
 from tidelog.data.ticks import EMPTY, Range, Ticks
 from tidelog.data.writers import timestamps
-from tidelog.errors import DataError, warn_left_out, warn_missing
+from tidelog.errors import DataError, warn_left_out
 from tidelog.evaluation.duckdb import answers as answers_in_process
 from tidelog.evaluation.engine import Evaluated, Question
 from tidelog.evaluation.layout import Layout
@@ -77,7 +77,7 @@ def answer_frame(
     known = {p.name: data.get(p.base, EMPTY) for p in split.deps.core.inputs if p.temporal}
     asked = Range(low, high)
     try:
-        made = plan(split.deps, known, EMPTY if asked.empty else asked)
+        made = plan(split.deps, known, EMPTY if asked.empty else asked, windows_at_once=True)
     except Unbounded:
         return _in_process(spark, question, name, given, facts)
     job = FiniteJob(Layout(made, split.stages))
@@ -180,7 +180,7 @@ class _Facts:
             rows = rows.withColumn("came", F.lit(None).cast("string"))
             self.rows = rows if self.rows is None else self.rows.unionByName(rows)
         for name in sorted(missing - frames.keys() - set(given.program.heads)):
-            warn_missing(name, (query,))
+            expect_facts(name, given.program, (query,))
 
     def ranges(self) -> dict[str, Range]:
         """First and last tick of each input; DataError for rows that no fact can be."""
