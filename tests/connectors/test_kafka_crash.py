@@ -73,9 +73,9 @@ def test_killed_at_random_moments(broker: Broker, client: Client, tmp_path: Path
     answers = []
     for path in sorted((tmp_path / "out").glob("Hot/batch=*/*.csv")):
         with path.open(newline="") as file:
-            answers += [(row["X"], int(row["time"])) for row in csv.DictReader(file)]
+            answers += [(row["x"], int(row["time"])) for row in csv.DictReader(file)]
     wanted = tidelog.query(tidelog.parse(RULES), "Hot", {"Temp": facts}).to_pylist()
-    assert sorted(answers) == sorted((row["X"], row["time"]) for row in wanted)
+    assert sorted(answers) == sorted((row["x"], row["time"]) for row in wanted)
     letters = [
         json.loads(line)
         for path in (tmp_path / "checkpoint" / "dead_letters").rglob("*.json")
