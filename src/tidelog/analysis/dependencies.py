@@ -18,6 +18,7 @@ from tidelog.language.graph import Arc, Bound, components, longest
 from tidelog.language.program import Rule
 from tidelog.logic.clause import Clause, FixedTick, Free, Offset, Premise, Rigid, Sign
 from tidelog.logic.core import Core
+from tidelog.logic.windows import folded
 
 
 class Class(Enum):
@@ -65,6 +66,12 @@ class Edge:
         return self.premise.offset
 
     @property
+    def first(self) -> int | None:
+        """The offset of the first tick that is looked at; others than `offset` for an interval."""
+        over = self.premise.over
+        return self.offset if self.offset is None or over is None else self.offset - over.ticks + 1
+
+    @property
     def point(self) -> int | None:
         return self.premise.point
 
@@ -83,7 +90,10 @@ class Edge:
         when = self.premise.when
         match when:
             case Offset(ticks):
-                return f"{ticks:+d}" if ticks else "0"
+                last = f"{ticks:+d}" if ticks else "0"
+                if self.first is None or self.first == ticks:
+                    return last
+                return f"[{self.first:+d}, {last}]" if self.first else f"[0, {last}]"
             case FixedTick(tick):
                 return f"@ {tick}"
             case Free():
@@ -157,10 +167,17 @@ class Dependencies:
     @cached_property
     def _arcs(self) -> tuple[Arc, ...]:
         return tuple(
-            Arc(e.head, e.body, e.offset, i)
+            Arc(e.head, e.body, offset, i)
             for i, e in enumerate(self.edges)
-            if e.offset is not None
+            for offset in dict.fromkeys((e.offset, e.first))
+            if offset is not None
         )
+
+    @cached_property
+    def folded(self) -> Dependencies:
+        """The same as people think of it: windows are intervals that premises look at."""
+        core = folded(self.core)
+        return self if core is self.core else Dependencies(self.queries, core)
 
     # The paper's measures
 
@@ -187,7 +204,14 @@ class Dependencies:
         if self.unconnected is not None:
             return None
         own = [clause for clause in self.core.clauses if not clause.copies_input]
-        return len(own) * max((clause.radius for clause in own), default=0)
+        ends = [
+            abs(end)
+            for edge in self.edges
+            if not edge.clause.copies_input
+            for end in (edge.offset, edge.first)
+            if end is not None
+        ]
+        return len(own) * max(ends, default=0)
 
     @cached_property
     def unconnected(self) -> Clause | None:
@@ -305,7 +329,7 @@ class Dependencies:
             if math.isinf(below) or edge.point is not None:
                 continue
             # Without an offset the rule joins any time, and phi(head) is infinite.
-            slices = above - below - (edge.offset or 0)
+            slices = above - below - (edge.first or 0)
             keep[edge.body] = max(keep.get(edge.body, 0), slices)
         for name in self.core.predicates:
             if not math.isinf(self.phi[name]):
@@ -315,7 +339,12 @@ class Dependencies:
     @cached_property
     def pinned(self) -> tuple[tuple[str, int], ...]:
         """Slices at explicit time points, which are kept for ever."""
-        return tuple(sorted({(e.body, e.point) for e in self.edges if e.point is not None}))
+        pinned: set[tuple[str, int]] = set()
+        for edge in self.edges:
+            if edge.point is not None:
+                ticks = 1 if edge.premise.over is None else edge.premise.over.ticks
+                pinned.update((edge.body, edge.point - i) for i in range(ticks))
+        return tuple(sorted(pinned))
 
     def settled(self, query: str, at: int) -> Bound:
         """The least input time after which the query at a time cannot change.
@@ -467,10 +496,17 @@ def _walk(cycle: tuple[Edge, ...]) -> str:
             at = None
             time = "" if edge.point is None else f" @ {edge.point}"
         else:
+            over = edge.premise.over
             at += edge.offset
-            time = f" @ T{at:+d}" if at else " @ T"
+            time = f" @ {_told(at)}"
+            if over is not None:
+                time = f" @ [{_told(at - over.ticks + 1)}, {_told(at)}]"
         parts.append(edge.body + time)
     return " needs ".join(parts)
+
+
+def _told(at: int) -> str:
+    return f"T{at:+d}" if at else "T"
 
 
 def _kind_of_cycle(cycle: tuple[Edge, ...]) -> str:

@@ -45,7 +45,7 @@ def reduced(core: Core, queries: Iterable[str], budget: Budget) -> tuple[Core, l
     try:
         # What others are built on first: with less below, there is less to look through above.
         for clause in sorted(current.clauses, key=lambda c: place[c.head.predicate]):
-            if clause.is_fact:
+            if clause.is_fact or clause.made:
                 continue
             budget.spend()
             rivals = current.clauses_for[clause.head.predicate]

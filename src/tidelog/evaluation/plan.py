@@ -17,7 +17,7 @@ from tidelog.data.ticks import ALWAYS, EMPTY, Range
 from tidelog.evaluation.ranges import ranges
 from tidelog.language.program import Comparison, Constant, Term, Variable
 from tidelog.logic.clause import AT_HEAD, Clause, Free, Head, Offset, Over, Premise, Sign
-from tidelog.logic.core import Predicate
+from tidelog.logic.core import Predicate, Role
 from tidelog.logic.windows import window_of
 
 
@@ -186,13 +186,16 @@ def _windows(deps: Dependencies) -> dict[str, Premise | None]:
     Those on a cycle are not among them: their clauses are repeated with the others.
     """
     core = deps.core
-    windows = {
-        name: window
-        for name in core.predicates
-        if name not in deps.recursive and (window := window_of(core, name)) is not None
+    parts = {
+        name
+        for name, predicate in core.predicates.items()
+        if predicate.role is Role.WINDOW and name not in deps.recursive
     }
-    used = {e.body for e in deps.edges if e.head not in windows} | set(deps.queries)
-    return {name: window if name in used else None for name, window in windows.items()}
+    used = {e.body for e in deps.edges if e.head not in parts and e.body in parts}
+    asked = {name: window_of(core, name) for name in used}
+    if None in asked.values():
+        return {}  # a pass has changed their clauses: these are what is done
+    return {name: asked.get(name) for name in parts}
 
 
 def stream_plan(deps: Dependencies) -> Plan:

@@ -16,13 +16,14 @@ from functools import cached_property
 from itertools import combinations, islice
 
 from tidelog.analysis.containment import Ground
-from tidelog.evaluation.goal_directed.model import FactModel
-from tidelog.explain.proofs import named
+from tidelog.evaluation.goal_directed.model import FactModel, named
 from tidelog.language.printer import print_term
 from tidelog.language.program import Comparison, Constant, Row, Rule, Term, Value
-from tidelog.logic.clause import Clause, Premise
+from tidelog.logic.clause import Clause, Over, Premise
+from tidelog.logic.core import Role
 from tidelog.logic.match import AnyTick, JoinOrder, constant_value, extensions
 from tidelog.logic.order import decide
+from tidelog.logic.windows import names_of, pattern
 
 # How deep missing facts are followed, and how many goals may be looked at on the way.
 DEEPEST = 8
@@ -69,6 +70,8 @@ class Missing:
     input: bool
     instead: tuple[Ground, ...] = ()
     because: Miss | None = None
+    over: Over | None = None  # of a window; then `there` is at how many ticks of it the atom holds
+    there: int = 0
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,10 @@ class Miss:
         short = float(len(self.unmet) + len(self.in_the_way))
         gap = sum(unmet.gap for unmet in self.unmet)
         for missing in self.missing:
-            if missing.because is not None:
+            if missing.over is not None:
+                lacking = missing.over.least - missing.there
+                short += lacking if missing.input else UNKNOWN * lacking
+            elif missing.because is not None:
                 further = missing.because.distance
                 short, gap = short + further[0], gap + further[1]
             else:
@@ -175,7 +181,8 @@ class Misses:
         return tuple(self._fact(goal.predicate, row) for row in near)
 
     def _clauses(self, goal: Ground) -> list[Clause]:
-        return [c for c in self.core.clauses_for.get(goal.predicate, ()) if not c.copies_input]
+        clauses = self.core.clauses_for.get(goal.predicate, ())
+        return [c for c in clauses if not c.copies_input and c.window is None]
 
     def _nearest(self, goal: Ground, depth: int, above: frozenset[Ground]) -> Miss | None:
         key = (goal, depth)
@@ -259,7 +266,7 @@ class Misses:
             if self._is_there(premise, known, whole):
                 if not whole:
                     return None  # another choice has it
-                holds.append(named(self.model, _ground(premise, known)))
+                holds.append(named(self.core, _ground(premise, known)))
                 continue
             if not self.model.knows(premise.predicate, known.get(len(premise.args))):
                 return None
@@ -277,7 +284,7 @@ class Misses:
         )
         if not all_missing and not unmet and not in_the_way:
             return None  # it holds
-        fact, missing_ = named(self.model, goal), tuple(all_missing)
+        fact, missing_ = named(self.core, goal), tuple(all_missing)
         return Miss(fact, written, tuple(holds), missing_, unmet, undecided, in_the_way)
 
     def _in_the_way(self, clause: Clause, one: _Partial) -> tuple[Ground, ...] | None:
@@ -322,6 +329,8 @@ class Misses:
             for term, value in zip(premise.args, args, strict=True)
         )
         missing = Missing(predicate.base, args, names, at, predicate.temporal, input_)
+        if predicate.role is Role.WINDOW:
+            return self._too_few(missing, premise, whole)
         if not whole:
             return missing
         goal = _ground(premise, known)
@@ -331,6 +340,23 @@ class Misses:
             fixed = [i for i, t in enumerate(premise.args) if isinstance(t, Constant)]
             return replace(missing, instead=self._instead(premise.predicate, known, fixed))
         return replace(missing, because=self._nearest(goal, depth - 1, above))
+
+    def _too_few(self, missing: Missing, premise: Premise, whole: bool) -> Missing:
+        """A window at too few ticks of which an atom holds."""
+        asked, args = pattern(self.core, premise.predicate, missing.args)
+        over, time = asked.over, missing.time
+        assert over is not None, "a window is over some ticks"
+        open_: dict[Term, str | None] = dict(zip(names_of(asked), missing.variables, strict=True))
+        shown = tuple(map(open_.get, asked.args))
+        there = 0
+        if whole and time is not None and over.ticks <= MOST_TRIED:
+            known = {i: value for i, value in enumerate(args) if value is not None}
+            place = len(asked.args)
+            there = sum(
+                bool(self.model.lookup(asked.predicate, {**known, place: tick}, 1))
+                for tick in range(time - over.ticks + 1, time + 1)
+            )
+        return replace(missing, args=args, variables=shown, over=over, there=there)
 
     def _instead(
         self, name: str, known: Mapping[int, Value], free: Sequence[int]
@@ -344,7 +370,7 @@ class Misses:
     def _fact(self, name: str, row: Row) -> Ground:
         predicate = self.core.predicates[name]
         args = row[: len(predicate.types)]
-        return Ground(predicate.base, args, int(row[-1]) if predicate.temporal else None)
+        return named(self.core, Ground(name, args, int(row[-1]) if predicate.temporal else None))
 
 
 def _ground(premise: Premise, known: Mapping[int, Value]) -> Ground:

@@ -10,14 +10,21 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count, islice
 from typing import TypeAlias
 
 from tidelog.analysis.containment import Ground
-from tidelog.evaluation.goal_directed.model import Absence, Derivation, FactModel
+from tidelog.evaluation.goal_directed.model import (
+    Absence,
+    Derivation,
+    FactModel,
+    Stretch,
+    named,
+)
 from tidelog.language.program import NOWHERE, Comparison, Rule, Value
+from tidelog.logic.core import Core, Role
 
 # Derivations of one fact by one rule, and in all, that are looked at: usually all there are; where
 # they are too many, few of each; and if that does not prove the goal, as many as it takes.
@@ -29,6 +36,8 @@ MOST_STEPS = 100_000
 @dataclass(frozen=True)
 class ProofStep:
     """A fact, the rule that gives it (None: an input fact) and where its premises are proved.
+
+    The fact of a window has no rule either: its premises are the facts that are counted.
 
     What is absent needs no proof here: that it does not hold can be asked about. A derived fact
     that was `kept` when what it rests on was forgotten has no rule either.
@@ -54,7 +63,8 @@ class Proof:
     @property
     def facts(self) -> tuple[Ground, ...]:
         """The input facts it rests on."""
-        return tuple(step.fact for step in self.steps if step.rule is None)
+        bare = (step.fact for step in self.steps if step.rule is None)
+        return tuple(fact for fact in bare if not isinstance(fact, Stretch))
 
 
 class Derivations:
@@ -123,7 +133,7 @@ class Derivations:
 
     def _own(self, way: Derivation) -> int:
         """What a step adds to the size: nothing where it merely names an input by its own name."""
-        return 0 if way.clause.copies_input else 1
+        return 0 if way.clause.copies_input or way.clause.made else 1
 
 
 class Proofs(Derivations):
@@ -200,29 +210,25 @@ class Proofs(Derivations):
                 todo += reversed(self._below(fact, chosen))
         steps = []
         for fact in order:
-            way = chosen.get(fact)
-            if way is None or way.clause.copies_input:
-                steps.append(ProofStep(self._named(fact), None, kept=self._kept(fact)))
+            way = way_of(self.model.core, fact, chosen)
+            name = named(self.model.core, fact)
+            premises = tuple(order[p] for p in self._below(fact, chosen))
+            if way is None:
+                kept = not premises and self._kept(fact)
+                steps.append(ProofStep(name, None, premises, kept=kept))
                 continue
             rule = way.clause.shown
-            premises = tuple(order[p] for p in way.premises)
-            compared = sides(rule, way)
-            step = ProofStep(self._named(fact), rule, premises, compared, absent=way.absent)
-            steps.append(step)
+            steps.append(ProofStep(name, rule, premises, sides(rule, way), absent=way.absent))
         return Proof(tuple(steps), size)
 
     def _below(self, fact: Ground, chosen: dict[Ground, Derivation]) -> tuple[Ground, ...]:
-        way = chosen.get(fact)
-        return () if way is None or way.clause.copies_input else way.premises
+        return below(self.model.core, fact, chosen)
 
     def _kept(self, fact: Ground) -> bool:
         """Whether an input was declared by no one: it stands for what a rule once derived."""
         program = self.model.core.program
-        name = self._named(fact).predicate
+        name = named(self.model.core, fact).predicate
         return name in program.heads and program.declarations[name].origin is NOWHERE
-
-    def _named(self, fact: Ground) -> Ground:
-        return named(self.model, fact)
 
 
 _Above: TypeAlias = "tuple[Ground, _Above] | None"
@@ -239,9 +245,44 @@ def _among(fact: Ground, above: _Above) -> bool:
     return False
 
 
-def named(model: FactModel, fact: Ground) -> Ground:
-    """The fact under the name its predicate has in the rules."""
-    return Ground(model.core.predicates[fact.predicate].base, fact.args, fact.time)
+def way_of(core: Core, fact: Ground, chosen: Mapping[Ground, Derivation]) -> Derivation | None:
+    """How a rule of the user's gives a fact; None for an input and for what a window counts."""
+    way = chosen.get(fact)
+    if way is None or way.clause.copies_input:
+        return None
+    if not way.clause.made:
+        return way
+    if core.predicates[fact.predicate].role is Role.WINDOW:
+        return None
+    # A head that lasts holds because it began.
+    (begun,) = counted(core, way.premises, chosen)
+    return way_of(core, begun, chosen)
+
+
+def below(core: Core, fact: Ground, chosen: Mapping[Ground, Derivation]) -> tuple[Ground, ...]:
+    """The facts that a fact is shown to rest on."""
+    way = way_of(core, fact, chosen)
+    if way is not None:
+        return way.premises
+    if core.predicates[fact.predicate].role is not Role.WINDOW:
+        return ()
+    facts = counted(core, chosen[fact].premises, chosen)
+    return tuple(sorted(facts, key=lambda f: -(f.time or 0)))
+
+
+def counted(
+    core: Core, facts: Iterable[Ground], chosen: Mapping[Ground, Derivation]
+) -> tuple[Ground, ...]:
+    """Some facts, with what is counted in place of those of windows."""
+    leaves: dict[Ground, None] = {}
+    todo = list(facts)
+    while todo:
+        fact = todo.pop()
+        if core.predicates[fact.predicate].role is Role.WINDOW:
+            todo += chosen[fact].premises
+        else:
+            leaves[fact] = None
+    return tuple(leaves)
 
 
 def sides(written: Rule, way: Derivation) -> tuple[tuple[Comparison, Value, Value], ...]:

@@ -7,7 +7,7 @@ stretches of time on which it does. Each derived fact has the last step of a sma
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, TypeAlias
@@ -20,11 +20,11 @@ from tidelog.data.packed import columns, unpack_sql
 from tidelog.errors import DataError
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.goal_directed.goal import whole_model
-from tidelog.evaluation.goal_directed.model import Absence, Derivation, FactModel
+from tidelog.evaluation.goal_directed.model import Absence, Derivation, FactModel, named
 from tidelog.evaluation.open_answers import OpenAnswers
 from tidelog.evaluation.ranges import EMPTY, Range
 from tidelog.evaluation.timeline import Limit
-from tidelog.explain.proofs import Derivations, named, sides
+from tidelog.explain.proofs import Derivations, below, sides, way_of
 from tidelog.language.program import Comparison, Rule, Type, Value
 from tidelog.logic.core import Predicate, Role
 
@@ -128,7 +128,7 @@ def _all_lanes(
     if asked.empty:
         return ()
     temporal = [p for p in model.core.predicates.values() if p.temporal]
-    temporal = [p for p in temporal if p.role is not Role.GIVEN]
+    temporal = [p for p in temporal if p.role in (Role.INPUT, Role.DERIVED)]
     temporal = sorted(temporal, key=lambda p: (p.name not in queries, p.input))
     lanes_of: dict[str, list[Lane]] = {p.name: [] for p in temporal}
     left, points = MOST_STRETCHES, MOST_POINTS_IN_ALL
@@ -271,9 +271,8 @@ def _recorded(
         if fact in place or fact not in derivations.least:
             continue
         place[fact] = len(place)
-        way = derivations.best.get(fact)
-        todo += () if way is None or way.clause.copies_input else way.premises
-    return [_step(model, derivations.best.get(fact), fact, place) for fact in place]
+        todo += below(model.core, fact, derivations.best)
+    return [_step(model, derivations.best, fact, place) for fact in place]
 
 
 def _begins(predicate: Predicate, facts: list[Ground]) -> Iterator[Ground]:
@@ -285,13 +284,17 @@ def _begins(predicate: Predicate, facts: list[Ground]) -> Iterator[Ground]:
 
 
 def _step(
-    model: FactModel, way: Derivation | None, fact: Ground, place: dict[Ground, int]
+    model: FactModel,
+    best: Mapping[Ground, Derivation],
+    fact: Ground,
+    place: Mapping[Ground, int],
 ) -> Recorded:
-    if way is None or way.clause.copies_input:
-        return Recorded(named(model, fact), None, (), ())
+    way = way_of(model.core, fact, best)
+    premises = tuple(place[p] for p in below(model.core, fact, best))
+    if way is None:
+        return Recorded(named(model.core, fact), None, premises, ())
     rule = way.clause.shown
-    premises = tuple(place[p] for p in way.premises)
-    return Recorded(named(model, fact), rule, premises, sides(rule, way), way.absent)
+    return Recorded(named(model.core, fact), rule, premises, sides(rule, way), way.absent)
 
 
 # Pending answers

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 from tidelog.analysis.containment import Ground
 from tidelog.analysis.definitive import shown
 from tidelog.data.ticks import Ticks, time_text
-from tidelog.evaluation.goal_directed.model import Absence
+from tidelog.evaluation.goal_directed.model import Absence, Stretch
 from tidelog.explain.misses import Miss, Missing, Unmet
 from tidelog.explain.proofs import Proof
 from tidelog.explain.why import Why
 from tidelog.language.printer import print_literal, print_rule, print_term, print_value
 from tidelog.language.program import Comparison, Rule, Value, Variable
+from tidelog.logic.clause import Over
+from tidelog.logic.windows import quantified
 
 WIDTH = 80
 # A chain of steps by one rule that is longer is shown by its two ends.
@@ -81,6 +83,8 @@ class _Tree:
     def line(self, index: int) -> _TreeLine:
         step = self.proof.steps[index]
         text = fact_text(step.fact, self.ticks)
+        if isinstance(step.fact, Stretch):
+            return _TreeLine(text, "", tuple(self._counted(step.premises)))
         if step.rule is None:
             return _TreeLine(text, "kept" if step.kept else "input")
         if not step.rule.body:
@@ -108,6 +112,33 @@ class _Tree:
         below += [_TreeLine(comparison_text(*c), "") for c in step.comparisons]
         return _TreeLine(text, place(step.rule), tuple(below))
 
+    def _counted(self, indices: tuple[int, ...]) -> Iterator[_TreeLine]:
+        """What a window counts: input facts that differ only in their ticks, a line a stretch."""
+        run: list[int] = []
+        for index in indices:
+            if run and not self._goes_on(run[-1], index):
+                yield self._run(run)
+                run = []
+            run.append(index)
+        if run:
+            yield self._run(run)
+
+    def _goes_on(self, index: int, following: int) -> bool:
+        """Whether a step is the same input fact a tick before."""
+        one, other = self.proof.steps[index], self.proof.steps[following]
+        if one.rule is not None or one.fact.time is None:
+            return False
+        before = replace(one, fact=replace(one.fact, time=one.fact.time - 1))
+        return before == other
+
+    def _run(self, run: list[int]) -> _TreeLine:
+        if len(run) == 1:
+            return self.line(run[0])
+        last, first = (self.proof.steps[i].fact for i in (run[0], run[-1]))
+        text = shown(first.predicate, first.args, None)
+        note = "kept" if self.proof.steps[run[0]].kept else "input"
+        return _TreeLine(f"{text} @ {_interval(first.time, last.time, self.ticks)}", note)
+
     def _chain(self, index: int) -> Iterator[int]:
         """Steps by one rule, each the only premise of the one before that the rule proves."""
         while True:
@@ -121,7 +152,21 @@ class _Tree:
 
 def absence_text(absence: Absence, ticks: Ticks | None = None) -> str:
     """`not Beat(a, _) @ 5`"""
-    return _timed(f"not {shown(absence.predicate, absence.args, None)}", absence.time, ticks)
+    atom = shown(absence.predicate, absence.args, None)
+    if absence.over is None:
+        return _timed(f"not {atom}", absence.time, ticks)
+    return f"not {_over(atom, absence.over, absence.time, ticks)}"
+
+
+def _over(atom: str, over: Over, time: int | None, ticks: Ticks | None) -> str:
+    """`always Hot(a) @ [1, 5]`"""
+    first = None if time is None else time - over.ticks + 1
+    return f"{quantified(over)} {atom} @ {_interval(first, time, ticks)}"
+
+
+def _interval(first: int | None, last: int | None, ticks: Ticks | None) -> str:
+    ends = ("_" if end is None else str(moment(end, ticks)) for end in (first, last))
+    return f"[{', '.join(ends)}]"
 
 
 def comparison_text(comparison: Comparison, left: Value, right: Value) -> str:
@@ -147,7 +192,9 @@ def _missing(miss: Miss, ticks: Ticks | None) -> Iterator[_TreeLine]:
         yield _TreeLine(f"holds    {fact_text(fact, ticks)}", "")
     for missing in miss.missing:
         text = f"missing  {missing_text(missing, ticks)}"
-        if missing.because is not None:
+        if missing.over is not None:
+            yield _TreeLine(text, f"holds at {missing.there}, {missing.over.least} are needed")
+        elif missing.because is not None:
             below = tuple(_missing(missing.because, ticks))
             yield _TreeLine(text, place(missing.because.rule), below)
         else:
@@ -192,6 +239,8 @@ def _miss_rules(misses: Iterable[Miss]) -> list[Rule]:
 
 def fact_text(fact: Ground, ticks: Ticks | None = None) -> str:
     """A fact as the language writes it, with a timestamp where ticks have a length."""
+    if isinstance(fact, Stretch):
+        return _over(shown(fact.predicate, fact.pattern, None), fact.over, fact.time, ticks)
     return _timed(shown(fact.predicate, fact.args, None), fact.time, ticks)
 
 
@@ -202,6 +251,8 @@ def missing_text(missing: Missing, ticks: Ticks | None = None) -> str:
         for name, value in zip(missing.variables, missing.args, strict=True)
     )
     text = f"{missing.predicate}({args})" if args else missing.predicate
+    if missing.over is not None:
+        return _over(text, missing.over, missing.time, ticks)
     if missing.temporal and missing.time is None:
         return f"{text} @ _"
     return _timed(text, missing.time, ticks)
@@ -296,12 +347,24 @@ def why_json(why: Why) -> dict[str, object]:
 
 
 def fact_json(fact: Ground, ticks: Ticks | None) -> dict[str, object]:
+    if isinstance(fact, Stretch):
+        window = _window_json(fact.over, fact.time, ticks)
+        return {"predicate": fact.predicate, "args": list(fact.pattern), **window}
     rigid: dict[str, object] = {"predicate": fact.predicate, "args": list(fact.args)}
     return rigid if fact.time is None else {**rigid, "time": moment(fact.time, ticks)}
 
 
+def _window_json(over: Over, time: int | None, ticks: Ticks | None) -> dict[str, object]:
+    """At how many ticks of an interval."""
+    ends = (None, None) if time is None else (time - over.ticks + 1, time)
+    first, last = (None if end is None else moment(end, ticks) for end in ends)
+    return {"from": first, "to": last, "ticks": over.ticks, "at_least": over.least}
+
+
 def absence_json(absence: Absence, ticks: Ticks | None) -> dict[str, object]:
     rigid: dict[str, object] = {"predicate": absence.predicate, "args": list(absence.args)}
+    if absence.over is not None:
+        return {**rigid, **_window_json(absence.over, absence.time, ticks)}
     return rigid if absence.time is None else {**rigid, "time": moment(absence.time, ticks)}
 
 
@@ -358,6 +421,9 @@ def _missing_json(missing: Missing, ticks: Ticks | None) -> dict[str, object]:
     said: dict[str, object] = {"predicate": missing.predicate, "args": list(missing.args)}
     if any(missing.variables):
         said["variables"] = list(missing.variables)
+    if missing.over is not None:
+        window = _window_json(missing.over, missing.time, ticks)
+        return {**said, **window, "there": missing.there, "input": missing.input}
     if missing.temporal:
         said["time"] = None if missing.time is None else moment(missing.time, ticks)
     return {

@@ -66,6 +66,8 @@ class Over:
     least: int
 
 
+ONE_TICK = Over(1, 1)
+
 When: TypeAlias = Offset | FixedTick | Rigid | Free
 HeadTime: TypeAlias = Offset | FixedTick | Rigid
 

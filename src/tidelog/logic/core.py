@@ -44,8 +44,8 @@ _KEYS = {
     Role.USED: "{name}!",
     Role.FUTURE: "[future]",
     Role.DUE: "[due]",
-    Role.WINDOW: "{name}[window {label}]",
-    Role.BEGUN: "{name}[for {label}]",
+    Role.WINDOW: "{name}[at {label} ticks]",
+    Role.BEGUN: "{name}[for {label} ticks]",
     Role.ABSENT: "not {name}{label}",
 }
 
@@ -77,7 +77,12 @@ class Predicate:
 
     @property
     def shown(self) -> str:
-        """What people read: the user's own name; `given E` is the part of E that comes in."""
+        """What people read: the user's own name; `given E` is the part of E that comes in.
+
+        Windows are shown where the steps of a plan are: `Hot[at 2 of 4 ticks]`.
+        """
+        if self.role is Role.WINDOW:
+            return self.name
         return f"given {self.base}" if self.role is Role.GIVEN else self.base
 
     def made(

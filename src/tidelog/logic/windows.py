@@ -13,10 +13,11 @@ says what window its head is, so that a plan can do all of it in one step (`wind
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from tidelog.language.program import Term, Variable
-from tidelog.logic.clause import AT_HEAD, Clause, Head, Offset, Over, Premise, Sign
+from tidelog.language.program import Term, Value, Variable
+from tidelog.logic.clause import AT_HEAD, ONE_TICK, Clause, Head, Offset, Over, Premise, Sign
 from tidelog.logic.core import Core, Predicate, Role
 
 
@@ -30,8 +31,30 @@ def window_of(core: Core, name: str) -> Premise | None:
 
 
 def _said(core: Core, name: str) -> Premise | None:
+    """What the clauses of a predicate say it is a window of."""
     windows = {clause.window for clause in core.clauses_for.get(name, ())}
     return windows.pop() if len(windows) == 1 else None
+
+
+def quantified(over: Over) -> str:
+    """
+    >>> quantified(Over(5, 1)), quantified(Over(5, 5)), quantified(Over(5, 3))
+    ('some', 'always', 'at least 3')
+    """
+    if over.least in (1, over.ticks):
+        return "some" if over.least == 1 else "always"
+    return f"at least {over.least}"
+
+
+def pattern(
+    core: Core, name: str, args: Sequence[Value | None]
+) -> tuple[Premise, tuple[Value | None, ...]]:
+    """What a window's predicate asks for, and the arguments of that: None for any value."""
+    asked = _said(core, name)
+    assert asked is not None, "a window says what it is"
+    values = dict(zip(names_of(asked), args, strict=True))
+    terms = asked.args
+    return asked, tuple(values.get(t) if isinstance(t, Variable) else t.value for t in terms)
 
 
 def _intact(core: Core, name: str, asked: Premise, seen: set[str]) -> bool:
@@ -51,6 +74,48 @@ def _intact(core: Core, name: str, asked: Premise, seen: set[str]) -> bool:
     return True
 
 
+def folded(core: Core) -> Core:
+    """The core as people think of it: premises over intervals in place of windows' predicates.
+
+    A head that lasts is looked at from any of its ticks: its premises lie so many ticks further
+    back, too.
+    """
+    if all(p.role not in (Role.WINDOW, Role.BEGUN) for p in core.predicates.values()):
+        return core
+    clauses: list[Clause] = []
+    for clause in core.clauses:
+        if not clause.made:
+            premises = tuple(_folded(core, premise) for premise in clause.premises)
+            clauses.append(_as_lasting(core, replace(clause, premises=premises)))
+    own = {n: p for n, p in core.predicates.items() if p.role not in (Role.WINDOW, Role.BEGUN)}
+    return Core(core.program, tuple(clauses), own)
+
+
+def _folded(core: Core, premise: Premise) -> Premise:
+    asked = _said(core, premise.predicate)
+    if asked is None:
+        return premise
+    terms: dict[Term, Term] = dict(zip(names_of(asked), premise.args, strict=True))
+    args = tuple(terms.get(term, term) for term in asked.args)
+    return replace(premise, predicate=asked.predicate, args=args, over=asked.over)
+
+
+def _as_lasting(core: Core, clause: Clause) -> Clause:
+    """A clause for the beginning of something that lasts, as one for the thing itself."""
+    began = core.predicates[clause.head.predicate]
+    if began.role is not Role.BEGUN:
+        return clause
+    windows = (c.window for c in core.clauses if c.window is not None)
+    lasts = max(w.over.ticks for w in windows if w.predicate == began.name and w.over is not None)
+    premises: list[Premise] = []
+    for premise in clause.premises:
+        ticks = lasts - 1 + (1 if premise.over is None else premise.over.ticks)
+        over = replace(premise.over or ONE_TICK, ticks=ticks)
+        premises.append(replace(premise, over=over) if premise.offset is not None else premise)
+    head = replace(clause.head, predicate=began.base)
+    return replace(clause, head=head, premises=tuple(premises))
+
+
 class Windows:
     """The windows of a program: predicates and clauses to add to it, each made once."""
 
@@ -68,7 +133,7 @@ class Windows:
     def _asked(self, premise: Premise) -> Premise:
         if premise.over is None:
             return premise
-        names = _names(premise)
+        names = names_of(premise)
         window = self._window(premise, names, premise.over)
         return replace(premise, predicate=window.name, args=names, over=None)
 
@@ -87,14 +152,16 @@ class Windows:
         """The predicate of a window, with its clauses."""
         below = self.predicates[atom.predicate]
         plain = [isinstance(t, Variable) and not t.anonymous for t in atom.args]
-        if over == Over(1, 1) and all(plain) and len(names) == len(atom.args):
+        if over == ONE_TICK and all(plain) and len(names) == len(atom.args):
             return below
         numbers = {variable: i for i, variable in enumerate(names)}
         pattern = ",".join(
             str(numbers[term]) if term in numbers else _constant(term) for term in atom.args
         )
         types = {t: below.types[i] for i, t in enumerate(atom.args)}
-        label = f"{over.least} of {over.ticks} ({pattern})"
+        label = f"{over.least} of {over.ticks}"
+        if not all(plain) or len(names) < len(atom.args):
+            label += f" ({pattern})"
         window = below.made(Role.WINDOW, label, tuple(types[v] for v in names))
         if window.name not in self.predicates:
             self.predicates[window.name] = window
@@ -107,7 +174,7 @@ class Windows:
 
     def ways(self, atom: Premise, over: Over) -> list[tuple[Premise, ...]]:
         """The bodies of a window's clauses, over shorter windows."""
-        ticks, least, names = over.ticks, over.least, _names(atom)
+        ticks, least, names = over.ticks, over.least, names_of(atom)
         if ticks == 1:
             return [(atom,)]
 
@@ -120,8 +187,7 @@ class Windows:
         half = 1 << (ticks - 1).bit_length() - 1
         if least == 1:
             return [part(half, 1, 0), part(half, 1, ticks - half)]
-        if least == ticks:
-            return [part(half, half, 0) + part(half, half, ticks - half)]
+        # Parts that do not overlap: no tick is counted twice, in a proof neither.
         rest = ticks - half
         return [
             part(half, now, 0) + part(rest, least - now, half)
@@ -129,7 +195,7 @@ class Windows:
         ]
 
 
-def _names(atom: Premise) -> tuple[Variable, ...]:
+def names_of(atom: Premise) -> tuple[Variable, ...]:
     """The variables that have one value for the whole stretch."""
     return tuple(dict.fromkeys(v for v in atom.variables if not v.anonymous))
 

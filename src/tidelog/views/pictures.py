@@ -41,6 +41,7 @@ def _short(text: str) -> str:
 
 def graph_svg(deps: Dependencies) -> str:
     """Predicates as boxes with phi and keep, inputs at the left; edges with their offsets."""
+    deps = deps.folded
     columns = _layers(deps)
     tall = [sum(_slot(cell) for cell in column) for column in columns]
     height = 26 + max(tall, default=_slot("")) + 6

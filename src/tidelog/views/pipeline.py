@@ -109,6 +109,12 @@ def _is_sent(core: Core, name: str) -> bool:
     return core.predicates[name].role is Role.SENT
 
 
+def _called(core: Core, name: str) -> str:
+    """The user's name of a predicate; a part of a window has one of its own."""
+    predicate = core.predicates[name]
+    return predicate.name if predicate.role is Role.WINDOW else predicate.base
+
+
 def _stage(work: OfflineWork, stage: Stage) -> dict[str, Any]:
     layout, core = work.layout, work.core
     looked_at = {*layout.reads(stage), *layout.own(stage)}
@@ -141,7 +147,7 @@ def _state(work: OfflineWork) -> list[dict[str, str]]:
     state = []
     for table in work.layout.tables:
         predicate = scans.get(table) or names[table]
-        source = core.predicates[predicate].base
+        source = _called(core, predicate)
         # Input time 0 stands for any.
         first = schedule.kept_from(table, 0, -1)
         settled = 0 if table in scans else schedule.frontier(predicate, 0, -1)
@@ -161,7 +167,7 @@ def _first_use(schedule: Schedule, core: Core, table: str, source: str) -> str:
         schedule.uses[table], key=lambda use: schedule.frontier(use[0], 0, -1) + use[1]
     )
     at = "T" if offset == 0 else f"T{offset:+}"
-    return f"{core.predicates[head].base} @ T looks at {source} @ {at}"
+    return f"{_called(core, head)} @ T looks at {source} @ {at}"
 
 
 def _window_state(work: OfflineWork) -> list[dict[str, str]]:

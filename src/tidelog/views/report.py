@@ -199,7 +199,7 @@ _LANES = (
 
 
 def record_data(record: Record, ticks: Ticks | None) -> dict[str, object]:
-    deps = record.deps
+    deps = record.deps.folded
     predicates = [p for p in deps.core.predicates.values() if p.role is not Role.GIVEN]
     place_of = {p.base: i for i, p in enumerate(predicates)}
     rules, facts = _proved(record, {p.base: p for p in predicates}, ticks)

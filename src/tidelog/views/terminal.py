@@ -118,9 +118,9 @@ def explain_lines(
 ) -> list[str]:
     """What the rules say about one query, a section after the other; a pipeline in this mode."""
     show: dict[str, Callable[[Dependencies], list[str]]] = {
-        "class": _class_lines,
-        "graph": _graph_lines,
-        "phi": _phi_lines,
+        "class": lambda deps: _class_lines(deps.folded),
+        "graph": lambda deps: _graph_lines(deps.folded),
+        "phi": lambda deps: _phi_lines(deps.folded),
         "ucq": ucq_lines,
         "plan": plan_lines,
         "sql": sql_lines,
@@ -330,6 +330,7 @@ def _filled(words: Iterable[str], width: int) -> list[str]:
 def explain_json(deps: Dependencies) -> dict[str, object]:
     """Everything `explain` knows of one query; unbounded numbers are null."""
     (query,) = deps.queries
+    deps = deps.folded
     key, names = deps.key, _names(deps)
     return {
         "query": query,
@@ -366,6 +367,7 @@ def explain_json(deps: Dependencies) -> dict[str, object]:
                 "needs": names[e.body],
                 "negated": e.negated,
                 "offset": e.offset,
+                **({} if e.first == e.offset else {"from": e.first}),
                 "time": e.point,
                 "file": e.clause.origin.file,
                 "line": e.clause.origin.line,

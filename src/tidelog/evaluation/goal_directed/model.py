@@ -12,10 +12,11 @@ from tidelog.data.packed import COUNT, columns, holds_at_sql, ticks_of
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.ranges import ALWAYS, Range
 from tidelog.language.program import Constant, Row, Value
-from tidelog.logic.clause import Clause, Premise
-from tidelog.logic.core import Core
+from tidelog.logic.clause import ONE_TICK, Clause, Over, Premise
+from tidelog.logic.core import Core, Role
 from tidelog.logic.match import AnyTick, IndexedRows, JoinOrder, constant_value, matches
 from tidelog.logic.order import decide
+from tidelog.logic.windows import pattern
 
 # Facts of a predicate that are looked up in memory; beyond, the tables are asked.
 IN_MEMORY = 200_000
@@ -31,6 +32,27 @@ class Absence:
     args: tuple[Value | None, ...]
     time: int | None
     input: bool
+    over: Over | None = None
+
+
+@dataclass(frozen=True)
+class Stretch(Ground):
+    """That an atom holds at enough of the ticks up to its time; `pattern` are its arguments, None
+    for any value.
+    """
+
+    pattern: tuple[Value | None, ...] = ()
+    over: Over = ONE_TICK
+
+
+def named(core: Core, fact: Ground) -> Ground:
+    """The fact under the name its predicate has in the rules; a window's as what it asks for."""
+    predicate = core.predicates[fact.predicate]
+    if predicate.role is Role.WINDOW:
+        asked, given = pattern(core, fact.predicate, fact.args)
+        assert asked.over is not None, "a window is over some ticks"
+        return Stretch(predicate.base, fact.args, fact.time, given, asked.over)
+    return Ground(predicate.base, fact.args, fact.time)
 
 
 @dataclass(frozen=True)
@@ -104,7 +126,11 @@ class FactModel:
         )
         predicate = self.core.predicates[premise.predicate]
         tick = order.known_tick(premise, binding)
-        return Absence(predicate.base, args, tick, predicate.base in self.core.input_of)
+        over = None
+        if predicate.role is Role.WINDOW:
+            asked, args = pattern(self.core, premise.predicate, args)
+            over = asked.over
+        return Absence(predicate.base, args, tick, predicate.base in self.core.input_of, over)
 
     # Rows
 
