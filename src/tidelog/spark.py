@@ -95,12 +95,12 @@ def stream(
     After a folder of history a stream goes on with the topics of `then`, without a gap.
 
     `rigid` are facts without time, as DataFrames, rows or a folder; they are copied at the first
-    start. The sink is `parquet:DIR`, `csv:DIR`, `json:DIR`, `jsonl:FILE`, `console`, `memory`,
-    `kafka://HOST:PORT/TOPIC` or a function of batch number and DataFrames of answers. `trigger` is
-    what Spark's `trigger` takes. An input that was silent for as long as `idle` says, a length of
-    time for all or a mapping from inputs, holds time back no longer. `told` hears of every commit.
-    `metrics` is where numbers for Prometheus go: `FILE.prom`, or a port, which is served on
-    127.0.0.1 unless `HOST:PORT` says otherwise.
+    start. The sink is `parquet:DIR`, `csv:DIR`, `json:DIR`, `jsonl:FILE`, `delta:DIR`, `console`,
+    `memory`, `kafka://HOST:PORT/TOPIC` or a function of batch number and DataFrames of answers.
+    `trigger` is what Spark's `trigger` takes. An input that was silent for as long as `idle` says,
+    a length of time for all or a mapping from inputs, holds time back no longer. `told` hears of
+    every commit. `metrics` is where numbers for Prometheus go: `FILE.prom`, or a port, which is
+    served on 127.0.0.1 unless `HOST:PORT` says otherwise.
     """
     _expect_session(spark)
     expect_program(program)

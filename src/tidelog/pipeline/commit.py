@@ -104,6 +104,7 @@ class Decision:
 
     idle: tuple[str, ...] = ()
     quiet: bool = False  # whether the batch is done because of that alone
+    closing: bool = False  # whether it is the last one, into a sink that takes nothing back
 
 
 class Checkpoint:
@@ -279,7 +280,7 @@ class Checkpoint:
             if number.isdecimal():
                 where = self.store.shown("idle", entry.name)
                 value = unsealed(self.store.read("idle", entry.name), where)
-                known[int(number)] = Decision(tuple(value["idle"]), bool(value["quiet"]))
+                known[int(number)] = Decision(**{**value, "idle": tuple(value["idle"])})
         return known
 
     def decide(self, number: int, decision: Decision) -> None:

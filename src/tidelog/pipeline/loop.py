@@ -67,13 +67,17 @@ class Pipeline(Generic[S]):
         self.batch(None, self._next, quiet=True)
 
     def go_on(self) -> None:
-        """Do such a batch again that was begun and not committed; the next one comes after it."""
+        """Do a batch of our own again that was begun and not committed; others come after it."""
         begun = self.checkpoint.decisions.get(self._next)
         if begun is not None and begun.quiet:
             self.quiet()
+        if begun is not None and begun.closing:
+            self.close_time()
 
     def close_time(self) -> None:
         """Do the last batch: no more input will come."""
+        if not self.sink.takes_back and self._next not in self.checkpoint.decisions:
+            self.checkpoint.decide(self._next, Decision(closing=True))
         self.batch(None, self._next)
 
     @property

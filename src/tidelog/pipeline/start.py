@@ -19,7 +19,7 @@ from tidelog.evaluation.spark.given import Given
 from tidelog.evaluation.spark.kafka import Messages, is_messages, open_topics
 from tidelog.evaluation.spark.kernel import Kernel
 from tidelog.evaluation.spark.shipping import check_shared, prepare
-from tidelog.evaluation.spark.sources import Files, Frames, Inputs, TimeLimits
+from tidelog.evaluation.spark.sources import DeltaFiles, Files, Frames, Inputs, TimeLimits
 from tidelog.language.program import Row
 from tidelog.pipeline.commit import Checkpoint, Commit
 from tidelog.pipeline.loop import Pipeline
@@ -100,7 +100,11 @@ def source_of(
     """
     inputs = Inputs(plan.inputs, plan.options.ticks)
     if paths:
-        files = Files(spark, plan.program, paths, inputs, files_per_batch)
+        tables = [path for path in paths if path.delta is not None]
+        if tables and len(tables) < len(paths):
+            raise DataError("facts come from files or from Delta tables, not from both at once")
+        kind = DeltaFiles if tables else Files
+        files = kind(spark, plan.program, paths, inputs, files_per_batch)
         for name in files.missing():
             if name not in seen:
                 warn_missing(name, plan.queries)

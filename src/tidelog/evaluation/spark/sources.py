@@ -25,6 +25,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as S
 
+from tidelog.data.delta import LOG, added_by, check_log
 from tidelog.data.packed import slots_of
 from tidelog.data.readers import parquet
 from tidelog.data.readers.csv import facts_of_texts, read_header, read_texts, rows_as_json
@@ -460,6 +461,9 @@ class Files:
 
     def all(self) -> DataFrame:
         """The rows of all files there are."""
+        for place in self.places:
+            if place.delta is not None:
+                raise DataError(f"{place}: a query reads Delta tables with --engine duckdb")
         return self._rows(self.spark, self._all(), TimeLimits())
 
     def _input(self, path: Path) -> tuple[str | None, bool]:
@@ -543,6 +547,31 @@ class Files:
                     rows += [{**tag, **row} for row in named.to_pylist()]
         table = pa.Table.from_pylist(rows, schema=self.inputs.arrow)
         return spark.createDataFrame(table, arrow_struct(self.inputs.arrow))
+
+
+class DeltaFiles(Files):
+    """Delta tables: Spark says which entries of their logs are new, we read what those added."""
+
+    def missing(self) -> list[str]:
+        return [n for n in self.inputs.names if n not in {place.input for place in self.places}]
+
+    def stream(self) -> DataFrame:
+        for place in self.places:
+            if "://" in str(place.delta):
+                raise DataError(f"{place}: a stream follows Delta tables on local disks only")
+            check_log(place.root)
+        return reduce(DataFrame.union, [self._stream(place.root / LOG) for place in self.places])
+
+    def _stream(self, root: Path) -> DataFrame:
+        return super()._stream(root).where(F.col("path").endswith(".json"))
+
+    def batch(self, frame: DataFrame, limits: TimeLimits) -> DataFrame:
+        entries = sorted({_local(path) for (path,) in frame.collect()})
+        added = [file for entry in entries for file in added_by(entry)]
+        return self._rows(frame.sparkSession, added, limits)
+
+    def _input(self, path: Path) -> tuple[str | None, bool]:
+        return next(p.input for p in self.places if path.is_relative_to(p.root)), False
 
 
 def _local(file: str) -> Path:

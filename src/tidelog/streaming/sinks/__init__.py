@@ -38,6 +38,7 @@ SINKS = {
     "jsonl": Registered("jsonl:FILE", "lines"),
     "console": Registered("console", "console"),
     "kafka": Registered("kafka://HOST:PORT/TOPIC", "kafka", in_process=False),
+    "delta": Registered("delta:DIR", "delta", in_process=False),
     "memory": Registered("memory", "functions", in_process=False),
 }
 

@@ -98,6 +98,9 @@ class Sink(ABC):
     # On Spark: whether answers are written to the checkpoint first and read back from there, so
     # that a sink may look at a DataFrame of them as often as it likes.
     reads_back: bool = False
+    # Whether what an unfinished batch has written is removed before it is done again; otherwise it
+    # stays, and the batch must be the same.
+    takes_back: bool = True
 
     def check(self, stream: str, *, fresh: bool) -> None:
         """Refused when something is there that this stream did not write; nothing is written."""
