@@ -41,7 +41,9 @@ def topic(client: Client) -> Callable[..., str]:
     return make
 
 
-def ended(spark: SparkSession, inputs: Any, queries: str = "Hot", **more: Any) -> Running:
+def ended(
+    spark: SparkSession, inputs: Any, queries: str | tuple[str, ...] = "Hot", **more: Any
+) -> Running:
     """A stream over what is there."""
     running = stream(spark, RULES, queries, inputs=inputs, trigger={"availableNow": True}, **more)
     running.awaitTermination()

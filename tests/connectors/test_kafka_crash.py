@@ -86,7 +86,7 @@ def test_killed_at_random_moments(broker: Broker, client: Client, tmp_path: Path
     for path in sorted((tmp_path / "out").glob("Hot/batch=*/*.csv")):
         with path.open(newline="") as file:
             answers += [(row["x"], int(row["time"])) for row in csv.DictReader(file)]
-    wanted = tidelog.query(tidelog.parse(RULES), "Hot", {"Temp": facts}).to_pylist()
+    wanted = tidelog.parse(RULES).query("Hot", {"Temp": facts}).to_pylist()
     assert sorted(answers) == sorted((row["x"], row["time"]) for row in wanted)
     letters = [
         json.loads(line)
