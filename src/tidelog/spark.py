@@ -27,6 +27,7 @@ except ImportError as error:
 
 from tidelog.analysis.definitive import Pending
 from tidelog.analysis.passes import passes
+from tidelog.data.kafka import Topics
 from tidelog.data.readers.places import PathText
 from tidelog.data.schema import expect_program, expect_queries, schemas
 from tidelog.data.ticks import Duration, Ticks, length_given, time_text
@@ -39,12 +40,14 @@ from tidelog.evaluation.spark.query import answer_frame
 from tidelog.evaluation.spark.session import session
 from tidelog.language.program import Program
 from tidelog.pipeline.commit import Checkpoint, Commit
+from tidelog.pipeline.handover import Live
 from tidelog.pipeline.metrics import Board
 from tidelog.pipeline.plan import OnlineWork, PipelinePlan, pipeline_plan
 from tidelog.pipeline.publishing import Publisher, publisher
 from tidelog.pipeline.start import AnyPipeline, FactSource, source_of, start, streams_of
 from tidelog.pipeline.store import Store, said
 from tidelog.streaming.options import Emit, History, Idle, StreamMode, StreamOptions
+from tidelog.streaming.silence import Silence
 from tidelog.streaming.sinks import sink_of
 from tidelog.streaming.sinks.functions import FunctionSink, MemorySink
 from tidelog.streaming.sinks.sink import Sink
@@ -82,12 +85,14 @@ def stream(
     trigger: Mapping[str, Any] | None = None,
     told: Callable[[Commit], None] = lambda _: None,
     metrics: str | int | os.PathLike[str] | None = None,
+    then: str | Sequence[str] | Mapping[str, str] | None = None,
     kafka: Mapping[str, str] | None = None,
 ) -> Running:
     """Run the rules over streaming DataFrames, one for each temporal input, or a folder of facts.
 
     A DataFrame holds facts, or messages as Spark's connector for Kafka reads them. Instead of a
     folder there may be topics, `kafka://HOST:PORT/TOPIC`; `kafka` are their options.
+    After a folder of history a stream goes on with the topics of `then`, without a gap.
 
     `rigid` are facts without time, as DataFrames, rows or a folder; they are copied at the first
     start. The sink is `parquet:DIR`, `csv:DIR`, `json:DIR`, `jsonl:FILE`, `delta:DIR`, `console`,
@@ -114,7 +119,7 @@ def stream(
     )
     asked = expect_queries(program, queries)
     frames, paths, topics = streams_of(inputs)
-    topics = tuple(topics_by_input(topics, program))
+    topics = tuple(topics_by_input([*topics, *_then(then, topics)], program))
     if rigid is None and paths:
         known = schemas(program)
         rigid = (
@@ -134,8 +139,13 @@ def stream(
         settled=point.identity(),
     )
     _warn(plan)
-    source = source_of(spark, plan, frames, paths, files_per_batch, point.seen(), topics, kafka)
-    arriving, target = source.stream(), _sink(spark, sink, kafka or {})
+    live = None if then is None else Live(spark, plan, point, topics, kafka or {})
+    target = _sink(spark, sink, kafka or {})
+    if live is not None:
+        live.check()
+    read = (topics, kafka) if live is None else ((), None)
+    source = source_of(spark, plan, frames, paths, files_per_batch, point.seen(), *read)
+    arriving = source.stream()
     published = None if metrics is None else publisher(metrics)
     with _closed_on_error(published):
         pipeline = start(
@@ -150,10 +160,21 @@ def stream(
             ends=_is_finite(trigger),
             topics=topics,
         )
-    running = Running(pipeline, source, arriving, trigger, temporary, published)
-    if pipeline.silence.limits:
-        running.listen()
-    return running
+    return Running(pipeline, source, arriving, trigger, temporary, published, live)
+
+
+def _then(
+    then: str | Sequence[str] | Mapping[str, str] | None, topics: Sequence[Topics]
+) -> Sequence[Topics]:
+    """The topics that come after a history."""
+    if then is None:
+        return ()
+    if topics:
+        raise DataError("--then goes on after files: topics of Kafka alone need no history")
+    _, _, after = streams_of(then)
+    if not after:
+        raise DataError("--then goes on with Kafka: give kafka://HOST:PORT/TOPIC")
+    return after
 
 
 def _expect_session(spark: object) -> None:
@@ -258,22 +279,25 @@ class Running:
         trigger: Mapping[str, Any] | None,
         temporary: tempfile.TemporaryDirectory[str] | None,
         published: Publisher | None,
+        live: Live | None = None,
     ) -> None:
-        self._pipeline, self._source, self._temporary = pipeline, source, temporary
+        self._pipeline, self._temporary = pipeline, temporary
         self._board = None if published is None else Board(published, pipeline)
         self._error: BaseException | None = None
         self._called = _Called(self._batch)
         self._one_at_a_time = threading.Lock()  # batches of Spark's, and those of silence
         self._hushed = threading.Event()
         self._listener: threading.Thread | None = None
+        self._switching = threading.Lock()  # from history to what is live
+        self._ended = False  # asked to
+        self._history: threading.Thread | None = None
         try:
-            writer = arriving.writeStream.foreachBatch(self._called)
-            writer = writer.option("checkpointLocation", pipeline.checkpoint.store.path("spark"))
-            if trigger:
-                writer = writer.trigger(**trigger)
-            self.query: StreamingQuery = writer.start()
-            if self._board is not None:
-                self._board.follow(pipeline.spark, self.query)
+            if live is None:
+                self._start(source, arriving, trigger)
+            elif live.begun:
+                self._start_live(live, trigger)
+            else:
+                self._start_with_history(source, arriving, live, trigger)
         except BaseException as error:
             self._error = error
             self._release()
@@ -281,7 +305,57 @@ class Running:
                 raise DataError(f"Spark cannot start the stream: {said(error)}") from None
             raise clear(error) from None
 
-    def listen(self) -> None:
+    def _start(
+        self,
+        source: FactSource,
+        arriving: DataFrame,
+        trigger: Mapping[str, Any] | None,
+        place: str = "spark",
+        first: int = 0,
+    ) -> None:
+        """Have Spark call us with batches, which are numbered from `first` on."""
+        self._source, self._first = source, first
+        writer = arriving.writeStream.foreachBatch(self._called)
+        folder = self._pipeline.checkpoint.store.path(place)
+        writer = writer.option("checkpointLocation", folder)
+        if trigger:
+            writer = writer.trigger(**trigger)
+        self.query: StreamingQuery = writer.start()
+        if self._board is not None:
+            self._board.follow(self._pipeline.spark, self.query)
+        if self._pipeline.silence.limits:
+            self._listen_to_silence()
+
+    def _start_live(self, live: Live, trigger: Mapping[str, Any] | None) -> None:
+        messages, first = live.source()
+        self._start(messages, messages.stream(), trigger, "live", first)
+
+    def _start_with_history(
+        self,
+        source: FactSource,
+        arriving: DataFrame,
+        live: Live,
+        trigger: Mapping[str, Any] | None,
+    ) -> None:
+        """Read a history to its end, in which nobody is silent, then go on with what is live."""
+        silence, self._pipeline.silence = self._pipeline.silence, Silence({})
+        self._start(source, arriving, {"availableNow": True})
+
+        def go_on() -> None:
+            try:
+                self.query.awaitTermination()
+                with self._switching:
+                    if not self._ended:
+                        silence.hear(silence.limits)
+                        self._pipeline.silence = silence
+                        self._start_live(live, trigger)
+            except BaseException as error:
+                self._error = self._error or error
+
+        self._history = threading.Thread(target=go_on, name="tidelog-history", daemon=True)
+        self._history.start()
+
+    def _listen_to_silence(self) -> None:
         """From now on notice silence also where nothing comes, so that Spark has no batch."""
         self._listener = threading.Thread(target=self._listen, name="tidelog-silence", daemon=True)
         self._listener.start()
@@ -310,7 +384,7 @@ class Running:
             with self._one_at_a_time:
                 self._pipeline.go_on()
                 rows = self._source.batch(frame, self._pipeline.limits)
-                self._pipeline.of_spark(rows, number)
+                self._pipeline.of_spark(rows, self._first + number)
         except BaseException as error:
             self._error = error
             # Spark keeps the error: what its frames hold would be with us to the very end.
@@ -371,6 +445,10 @@ class Running:
     def awaitTermination(self, timeout: int | None = None) -> bool:
         """Wait until the query ends; whether it did, or its error."""
         try:
+            if self._history is not None:
+                self._history.join(timeout)
+                if self._history.is_alive():
+                    return False
             if timeout is None:
                 self.query.awaitTermination()
             ended = timeout is None or bool(self.query.awaitTermination(timeout))
@@ -382,12 +460,20 @@ class Running:
 
     def stop(self) -> None:
         """Stop after what is committed; a later start goes on from there."""
+        self.halt()
+        self._release()
+
+    def halt(self) -> None:
+        """Stop as `stop` does, and let `pending` be asked for still."""
         self._hush()
         try:
-            self.query.stop()
+            with self._switching:
+                self._ended = True
+                self.query.stop()
+            if self._history is not None:
+                self._history.join()
         except SPARK_ERRORS as error:
             raise self._failed(error) from None
-        self._release()
 
     def _failed(self, error: BaseException) -> BaseException:
         """Let go of everything; what to tell of an error of Spark's, or of the one before it."""
@@ -398,8 +484,12 @@ class Running:
 
     def close(self) -> Commit | None:
         """No more input: take in what is there, answer everything up to the last tick, and end."""
+        if self._history is not None:
+            self._history.join()
         self._hush()
         try:
+            if self._error is not None:
+                raise self._failed(self._error)
             if self.query.isActive:
                 self.query.processAllAvailable()
                 self.query.stop()

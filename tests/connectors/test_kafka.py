@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from pyspark.sql import SparkSession
 from support.kafka import Broker, Client, free_ports
 
 import tidelog
+from tidelog.cli import cli
 from tidelog.errors import DataError, Refused
 from tidelog.spark import Running, stream
 
@@ -39,7 +41,9 @@ def topic(client: Client) -> Callable[..., str]:
     return make
 
 
-def ended(spark: SparkSession, inputs: Any, queries: str = "Hot", **more: Any) -> Running:
+def ended(
+    spark: SparkSession, inputs: Any, queries: str | tuple[str, ...] = "Hot", **more: Any
+) -> Running:
     """A stream over what is there."""
     running = stream(spark, RULES, queries, inputs=inputs, trigger={"availableNow": True}, **more)
     running.awaitTermination()
@@ -263,3 +267,57 @@ def test_expired_offsets_are_refused(
         DataError, match=f"topic `{name}`, partition 0: .* offset 4 on were deleted"
     ):
         ended(spark, address, **{k: v for k, v in more.items() if k != "trigger"})
+
+
+def test_the_command_keeps_secrets(
+    spark: SparkSession, broker: Broker, topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """Options reach neither checkpoint nor output, from a file or not, also when it fails."""
+    name = topic(*temps(5, 6, 7), "{oops")
+    rules = tmp_path / "rules.tdl"
+    rules.write_text(
+        "input Temp(device: text, level: float) @ at.\noutput Hot.\nHot(X) @ T :- Temp(X, V) @ T.\n"
+    )
+    secret = "xyzzy-7741"
+    jaas = f'PlainLoginModule required username="u" password="{secret}";'
+    (tmp_path / "jaas").write_text(jaas)
+    run = ["run", str(rules), "--checkpoint", str(tmp_path / "c"), "--sink"]
+    run += [f"jsonl:{tmp_path / 'out.jsonl'}", "--kafka-option"]
+    run += [f"kafka.sasl.jaas.config=@{tmp_path / 'jaas'}", "--facts"]
+    result = CliRunner().invoke(cli, [*run, f"Temp=kafka://{broker.address}/{name}", "--close"])
+    assert result.exit_code == 0, result.output
+    assert f"{name}, partition 0, offset 3: not JSON" in result.stderr
+    assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 3
+    failed = CliRunner().invoke(
+        cli, [*run, f"Temp=kafka://{broker.address}/nowhere", "--kafka-option", f"x={secret}"]
+    )
+    assert failed.exit_code == 1
+    assert "Traceback" not in failed.output
+    for text in (result.output, failed.output):
+        assert secret not in text
+    for path in (tmp_path / "c").rglob("*"):
+        assert not path.is_file() or secret.encode() not in path.read_bytes(), path
+
+
+def test_without_jars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session without the connector says so, and so does a jar that is not there."""
+    rules = tmp_path / "rules.tdl"
+    rules.write_text("input P(x: text) @ t.\noutput Q.\nQ(X) @ T :- P(X) @ T.\n")
+    run = ["run", str(rules), "--facts", "P=kafka://127.0.0.1:1/t"]
+    result = CliRunner().invoke(cli, [*run, "--jars", str(tmp_path / "none.jar")])
+    assert result.exit_code == 1
+    assert "none.jar: no such file" in result.stderr
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    result = CliRunner().invoke(cli, run)
+    assert result.exit_code == 1
+    assert "install Maven (mvn), which fetches them once, or bring the jars" in result.stderr
+
+
+def test_in_process_there_is_no_connector(tmp_path: Path) -> None:
+    rules = tmp_path / "rules.tdl"
+    rules.write_text("input P(x: text) @ t.\noutput Q.\nQ(X) @ T :- P(X) @ T.\n")
+    run = ["run", str(rules), "--engine", "duckdb", "--facts", "kafka://127.0.0.1:1/t"]
+    result = CliRunner().invoke(cli, run)
+    assert result.exit_code == 1
+    assert "topics of Kafka are read by `tidelog run`, on Spark" in result.stderr

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -180,16 +180,3 @@ def test_sinks_that_cannot_be(
     folder = files(tmp_path / "facts", *FACTS)
     with pytest.raises(DataError, match=said):
         started(spark, folder, sink.format(address=broker.address))
-
-
-def test_without_jars(jars: Callable[..., list[str]], tmp_path: Path) -> None:
-    """In process there is no connector."""
-    from click.testing import CliRunner
-
-    from tidelog.cli import cli
-
-    (tmp_path / "rules.tdl").write_text("input P(x: text) @ t.\nQ(X) @ T :- P(X) @ T.\n")
-    run = ["run", str(tmp_path / "rules.tdl"), "--engine", "duckdb", "--facts"]
-    result = CliRunner().invoke(cli, [*run, "kafka://127.0.0.1:1/t"])
-    assert result.exit_code == 1
-    assert "topics of Kafka are read by `tidelog run`, on Spark" in result.stderr

@@ -35,6 +35,7 @@ def on_spark(
     master: str,
     jars: tuple[str, ...] = (),
     kafka_option: tuple[str, ...] = (),
+    then: tuple[str, ...] = (),
     **spark_options: Any,
 ) -> list[Pending] | None:
     """Run to the end; what is pending then, if that is asked for."""
@@ -42,7 +43,7 @@ def on_spark(
     for path in paths_of([text for text in facts if not Topics.is_one(text)]):
         path.matches()  # before Spark is started
     kafka = kafka_options(kafka_option)
-    spark = started(master, log.show, [*facts, task.sink], jars)
+    spark = started(master, log.show, [*facts, *then, task.sink], jars)
     from tidelog.evaluation.spark.failures import SPARK_ERRORS, as_data_error
     from tidelog.spark import stream
 
@@ -72,6 +73,7 @@ def on_spark(
                 checkpoint=task.checkpoint,
                 trigger=trigger,
                 told=commit,
+                then=then or None,
                 kafka=kafka,
                 **task.options.keywords(),
                 **spark_options,
@@ -83,7 +85,7 @@ def on_spark(
                 pass
             left = None
             if follow or task.keep_open or asked_to_stop.is_set():
-                running.query.stop()
+                running.halt()
                 left = running.pending() if task.pending else None
                 running.stop()
             else:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 # Options that a stream has on Spark only.
-_SPARK_ONLY = ("follow", "partitions", "memory", "files_per_batch", "jars", "kafka_option")
+_SPARK_ONLY = ("follow", "partitions", "memory", "files_per_batch", "then", "jars", "kafka_option")
 
 
 def _choice(name: str, values: tuple[str, ...], help_: str) -> Callable[[_Command], _Command]:
@@ -117,6 +117,12 @@ def _choice(name: str, values: tuple[str, ...], help_: str) -> Callable[[_Comman
 @origin_option
 @click.option("--ticks", "as_ticks", is_flag=True, help="With --tick, give times as whole ticks.")
 @click.option("--follow", is_flag=True, help="Wait for new facts until interrupted.")
+@click.option(
+    "--then",
+    multiple=True,
+    metavar="KAFKA",
+    help="Topics to go on with when the facts in files have been read; repeatable.",
+)
 @click.option(
     "--kafka-option",
     multiple=True,

@@ -6,7 +6,8 @@ state/N/           packed rows that batch N added; never changed afterwards
 dead_letters/      rows that are not used, with the reason
 idle/N.json        before batch N is committed: the inputs that are silent in it
 commits/N.json     the commit point of batch N
-spark/             Spark's own
+live.json          where messages begin after a history
+spark/             Spark's own, and live/ after a history
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from filelock import FileLock
 
 FORMAT = 2
+LIVE = "live.json"
 COMMITS = 100  # so many are kept, for people to look at
 SPARKS_LOCK = ".spark.lock"
 PATIENCE = 60  # seconds to wait for the Spark of a start that was killed
@@ -145,7 +147,8 @@ class Checkpoint:
         """Write what a new stream is, or finish doing so."""
         if self._renewed:
             self.store.delete("rigid")
-            self.store.delete("spark")
+            for name in ("spark", "live", LIVE):
+                self.store.delete(name)
             self.store.delete("tidelog.json")
         if self._renewed or not self.id:
             self.id = self.id or uuid.uuid4().hex

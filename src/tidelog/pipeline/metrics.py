@@ -52,7 +52,9 @@ class Board:
         return both
 
     def follow(self, spark: SparkSession, query: StreamingQuery) -> None:
-        """Listen to Spark from now on."""
+        """Listen to Spark from now on, and to no query before this one."""
+        if self._listener is not None:
+            spark.streams.removeListener(self._listener)
         self._spark, self._query = spark, query
         self._listener = _Listener(self, str(query.id))
         spark.streams.addListener(self._listener)

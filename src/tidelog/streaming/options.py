@@ -8,9 +8,10 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
-from tidelog.data.ticks import Duration, Ticks, duration, duration_text, in_ticks
+from tidelog.data.ticks import Duration, Ticks, duration_text, in_ticks
 from tidelog.errors import DataError
 from tidelog.evaluation.engine import Moment, as_tick
+from tidelog.language.durations import duration
 
 StreamMode: TypeAlias = Literal["offline", "online"]
 # A silence for all inputs, or one for each that is named.

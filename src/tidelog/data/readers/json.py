@@ -169,7 +169,9 @@ def line_as_json(line: bytes | str) -> str:
     try:
         record = parse_line(text)
         row = {key: value for key, value in record.items() if key != "predicate"}
-        return json.dumps(row, ensure_ascii=False, allow_nan=False)
+        written = json.dumps(row, ensure_ascii=False, allow_nan=False)
+        written.encode()  # half a character, which JSON can escape, is nothing that can be written
+        return written
     except ValueError:
         return json.dumps(text.rstrip("\r\n"), ensure_ascii=False)
 

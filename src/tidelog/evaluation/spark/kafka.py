@@ -5,6 +5,7 @@ Spark's connector reads and keeps the offsets; a message is read as a line of a 
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.json
 from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
@@ -33,10 +35,11 @@ from tidelog.data.readers.json import (
 )
 from tidelog.data.schema import Schema, schema_of, schemas
 from tidelog.data.secrets import without_secrets
+from tidelog.data.types import arrow_type
 from tidelog.errors import DataError
 from tidelog.evaluation.database import NO_EXTENSIONS
 from tidelog.evaluation.spark.sources import Inputs, TimeLimits, arrow_struct, beat_row
-from tidelog.language.program import TIME_COLUMN, Program, Type
+from tidelog.language.program import TIME_COLUMN, TIME_MAX, Program, Type
 
 # How long a broker may take to answer, in milliseconds.
 PATIENCE = {"default.api.timeout.ms": "15000", "request.timeout.ms": "10000"}
@@ -320,10 +323,59 @@ class _Reader:
                     continue
                 if format_.format == "csv":
                     yield self._csv(part, format_)
-                else:
-                    yield self._json(part, format_)
+                    continue
+                many = self._many(part, format_)
+                if many is not None:
+                    plain, part = many
+                    yield plain
+                yield self._json(part, format_)
 
     # JSON
+
+    def _many(
+        self, batch: pa.RecordBatch, format_: MessageFormat
+    ) -> tuple[pa.RecordBatch, pa.RecordBatch] | None:
+        """The facts of messages that are as they should be, read all at once, and the others.
+
+        None where that cannot be told: then each is read by itself.
+        """
+        schema = None if format_.input is None else self.inputs.schemas[format_.input]
+        if schema is None or not schema.declared or format_.key or format_.headers:
+            return None
+        read = _read_at_once(batch.column("value"), schema, stamped=self.inputs.ticks is not None)
+        if read is None:
+            return None
+        *values, said, time = read.columns
+        t = time if self.inputs.ticks is None else self._ticks(time)
+        last = min(self.limits.last, TIME_MAX)
+        fine = pc.and_(
+            pc.and_(pc.greater_equal(t, self.limits.first), pc.less_equal(t, last)),
+            pc.or_kleene(pc.is_null(said), pc.equal(said, schema.predicate)),
+        )
+        for i, (value, column) in enumerate(zip(values, schema.columns, strict=True)):
+            fine = pc.and_(fine, pc.is_valid(value))
+            if column.type is Type.FLOAT:
+                fine = pc.and_(fine, pc.is_finite(value))
+                values[i] = pc.add(value, 0.0)  # -0.0 and 0.0 are one value
+        fine = pc.fill_null(fine, fill_value=False)
+        columns = dict(zip([*self.inputs.slots(schema.predicate), "t"], [*values, t], strict=True))
+        columns["tag"] = pa.repeat(
+            pa.scalar(self.inputs.tag(schema.predicate), pa.int32()), batch.num_rows
+        )
+        arrays = [columns.get(f.name, pa.nulls(batch.num_rows, f.type)) for f in self.inputs.arrow]
+        plain = pa.RecordBatch.from_arrays(arrays, schema=self.inputs.arrow).filter(fine)
+        return plain, batch.filter(pc.invert(fine))
+
+    def _ticks(self, times: pa.Array) -> pa.Array:
+        """The ticks of timestamps as texts, each text read once; null where it is none."""
+        coded = times.dictionary_encode()
+        ticks: list[int | None] = []
+        for text in coded.dictionary.to_pylist():
+            try:
+                ticks.append(tick_value(text, TIME_COLUMN, self.inputs.ticks))
+            except ValueError:
+                ticks.append(None)
+        return pc.take(pa.array(ticks, pa.int64()), coded.indices)
 
     def _json(self, batch: pa.RecordBatch, format_: MessageFormat) -> pa.RecordBatch:
         rows: list[dict[str, Any]] = []
@@ -384,7 +436,8 @@ class _Reader:
             if not limits.first <= typed[-1] <= limits.last:
                 row["came"] = line_as_json(value)
         except ValueError as error:
-            row |= {"problem": str(error), "came": line_as_json(value)}
+            problem = str(error).encode(errors="backslashreplace").decode()
+            row |= {"problem": problem, "came": line_as_json(value)}
         return row
 
     # CSV
@@ -443,6 +496,42 @@ class _Reader:
         }
         arrays = [columns.get(f.name, pa.nulls(n, f.type)) for f in inputs.arrow]
         return pa.RecordBatch.from_arrays(arrays, schema=inputs.arrow)
+
+
+def _read_at_once(values: pa.Array, schema: Schema, *, stamped: bool) -> pa.RecordBatch | None:
+    """The columns of an input, the predicate and the time of each message; null where one is not.
+
+    None when it cannot be told which message is which, or when one of them is not plain: Arrow
+    would read the lines of one text, where a message that is broken could take in the next one.
+    """
+    if not len(values) or values.null_count:
+        return None
+    try:
+        texts = pc.utf8_trim_whitespace(values.cast(pa.string()))
+        whole = pc.and_(pc.starts_with(texts, "{"), pc.ends_with(texts, "}"))
+        if not pc.all(whole).as_py() or pc.any(pc.match_substring(texts, "\n")).as_py():
+            return None
+        fields = [(column.name, arrow_type(column.type)) for column in schema.columns]
+        fields += [
+            ("predicate", pa.string()),
+            (str(schema.time), pa.string() if stamped else pa.int64()),
+        ]
+        if len(dict(fields)) < len(fields):
+            return None
+        text = "\n".join(texts.to_pylist()).encode()
+        table = pa.json.read_json(
+            io.BytesIO(text),
+            read_options=pa.json.ReadOptions(use_threads=False, block_size=len(text) + 1),
+            parse_options=pa.json.ParseOptions(
+                explicit_schema=pa.schema(fields), unexpected_field_behavior="ignore"
+            ),
+        )
+    except pa.ArrowInvalid:
+        return None
+    if table.num_rows != len(values):
+        return None
+    (read,) = table.combine_chunks().to_batches()
+    return read
 
 
 def _given(batch: pa.RecordBatch, format_: MessageFormat) -> list[dict[str, str]]:
