@@ -22,11 +22,17 @@ from tidelog.data.ticks import Range, time_text
 from tidelog.data.writers import csv_lines, json_lines, timestamps
 from tidelog.evaluation.rows import Relation
 from tidelog.evaluation.spark.answers import unpacked
-from tidelog.evaluation.spark.sources import Inputs
+from tidelog.evaluation.spark.sources import BEAT, Inputs
 from tidelog.language.program import TIME_COLUMN, TIME_MAX
 from tidelog.pipeline.plan import PipelinePlan
 from tidelog.pipeline.store import Store
-from tidelog.streaming.clock import Clock, came_late, first_in_time, ticks_that_matter
+from tidelog.streaming.clock import (
+    Clock,
+    came_late,
+    first_in_time,
+    ticks_that_matter,
+    was_silent,
+)
 from tidelog.streaming.options import StreamOptions
 from tidelog.streaming.sinks.sink import BatchAnswers, FileStore, LocalAnswers
 
@@ -46,10 +52,13 @@ class Arrived:
     first: int | None = None  # the least tick of a fact
     seen: dict[str, int] = field(default_factory=dict)  # the greatest, by input
     useless: dict[str, int] = field(default_factory=dict)  # rows of inputs without a single fact
+    told: dict[str, int] = field(default_factory=dict)  # the last heartbeat, by input
+    heard: set[str] = field(default_factory=set)  # the inputs that brought anything
 
     def add(
         self, name: str, facts: int, late: int, rows: int, first: int | None, last: int | None
     ) -> None:
+        self.heard.add(name)
         self.facts += facts
         self.late += late
         self.dead += rows - facts - late
@@ -58,6 +67,13 @@ class Arrived:
         if first is not None and last is not None:
             self.seen[name] = last
             self.first = first if self.first is None else min(self.first, first)
+
+    def beat(self, tag: int, tick: int | None, inputs: Inputs) -> None:
+        """Add the last heartbeat with some tag, if there is one."""
+        for name in inputs.names if tick is not None else ():
+            if tag in (inputs.beat(None), inputs.beat(name)):
+                self.heard.add(name)
+                self.told[name] = max(tick or 0, self.told.get(name, tick or 0))
 
 
 @dataclass(frozen=True)
@@ -76,14 +92,16 @@ class FactTest:
 
     before: Clock
     options: StreamOptions
+    tags: dict[str, int]  # of the inputs
     changed: str | None = None  # the queries that a late fact could have changed
     limit: int | None = None  # ticks above it are too far ahead
 
     @staticmethod
     def of(plan: PipelinePlan, inputs: Inputs, before: Clock) -> FactTest:
         """The test for a batch after which the clock is no longer what it was before."""
+        tags = {name: inputs.tag(name) for name in inputs.names}
         if before.tin is None or before.first is None or not plan.asking_for_absence:
-            return FactTest(before, plan.options)
+            return FactTest(before, plan.options, tags)
         published = Range(plan.pace.first_answer(before.first), before.tin)
         sources = plan.work.core.input_of
         cases: list[str] = []
@@ -100,7 +118,7 @@ class FactTest:
                     f"WHEN tag = {inputs.tag(name)} THEN concat_ws(', ', {', '.join(named)})"
                 )
         changed = f"CASE {' '.join(cases)} ELSE '' END" if cases else None
-        return FactTest(before, plan.options, changed)
+        return FactTest(before, plan.options, tags, changed)
 
     @property
     def max_jump(self) -> int | None:
@@ -111,9 +129,28 @@ class FactTest:
         return f"t < {first_in_time(self.before.tin)}"
 
     @property
+    def near(self) -> str:
+        """Rows that can be read and are not too far ahead."""
+        read = "problem IS NULL"
+        return read if self.limit is None else f"{read} AND t <= {self.limit}"
+
+    @property
+    def in_time(self) -> str:
+        return f"{self.near} AND NOT ({self.late})"
+
+    @property
     def fine(self) -> str:
-        fine = f"problem IS NULL AND NOT ({self.late})"
-        return fine if self.limit is None else f"{fine} AND t <= {self.limit}"
+        """Facts."""
+        return f"tag >= 0 AND {self.in_time}"
+
+    @property
+    def beat(self) -> str:
+        """Heartbeats; a late one says nothing new, and is no mistake."""
+        return f"tag <= {BEAT} AND {self.near}"
+
+    @property
+    def unused(self) -> str:
+        return f"NOT ({self.fine}) AND NOT ({self.beat})"
 
     def counted(self, which: str = "TRUE") -> tuple[str, ...]:
         """Facts, late ones and all rows, first and last tick, of some rows."""
@@ -131,6 +168,12 @@ class FactTest:
         ticks = self.options.ticks
         limit = "" if self.limit is None else time_text(self.limit, ticks)
         late = came_late(self.before.tin, ticks)
+        silent = [
+            f"WHEN tag = {tag} AND t <= {until} THEN '{was_silent(name)}'"
+            for name, until in self.before.overtaken.items()
+            if (tag := self.tags.get(name)) is not None
+        ]
+        without = f"CASE {' '.join(silent)} ELSE '' END" if silent else "''"
         jump = f"{self.max_jump}" if ticks is None else f"{self.max_jump} ticks"
         ahead = f"is more than {jump} ahead of {limit}"
         # Where ticks have a length, the time is in the row, as it came.
@@ -141,13 +184,13 @@ class FactTest:
             told = f"CASE WHEN ({self.changed}) <> '' THEN {named} ELSE '' END"
         return (
             f"coalesce(problem, CASE WHEN {self.late}"
-            f" THEN concat('late: ', {tick}, ' {late}', {told})"
+            f" THEN concat('late: ', {tick}, ' {late}', {without}, {told})"
             f" ELSE concat({tick}, ' {ahead}') END)"
         )
 
     def limit_by(self, ticks: Iterable[int]) -> None:
         """Of these ticks, in order, nothing counts from the first leap that is too long."""
-        at = max(self.before.seen.values(), default=None)
+        at = max([*self.before.seen.values(), *self.before.told.values()], default=None)
         for tick in ticks:
             if at is not None and self.max_jump is not None and tick - at > self.max_jump:
                 self.limit = at
@@ -204,6 +247,14 @@ class _AsLines:
             yield pa.RecordBatch.from_arrays([pa.array(lines, pa.string())], names=["value"])
 
 
+def _letters_as_lines(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Dead letters of a partition as lines, the same as in the driver."""
+    for batch in batches:
+        letters = zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        lines = [DeadLetter(*letter).line().decode().rstrip("\n") for letter in letters]
+        yield pa.RecordBatch.from_arrays([pa.array(lines, pa.string())], names=["value"])
+
+
 class Driver:
     """A batch done in this process: the only job of Spark's is to fetch its rows."""
 
@@ -227,13 +278,18 @@ class Driver:
         """Tell which rows are facts, and count them."""
         self.test = test = FactTest.of(self.plan, self.inputs, before)
         if test.max_jump is not None:
-            ticks = f"SELECT DISTINCT t FROM arriving WHERE {test.fine} ORDER BY t"
+            ticks = f"SELECT DISTINCT t FROM arriving WHERE {test.in_time} ORDER BY t"
             test.limit_by(t for (t,) in self.connection.execute(ticks).fetchall())
         arrived = Arrived()
         names = dict(enumerate(self.inputs.names))
-        counted = f"SELECT tag, {', '.join(test.counted())} FROM arriving GROUP BY tag"
-        for tag, *numbers in self.connection.execute(counted).fetchall():
+        counted = f"SELECT tag, {', '.join(test.counted())} FROM arriving WHERE tag > {BEAT}"
+        for tag, *numbers in self.connection.execute(f"{counted} GROUP BY tag").fetchall():
             arrived.add(names.get(tag, ""), *numbers)
+        beats = f"SELECT tag, max(CASE WHEN {test.beat} THEN t END), count_if(NOT ({test.beat}))"
+        beats = f"{beats} FROM arriving WHERE tag <= {BEAT} GROUP BY tag"
+        for tag, last, dead in self.connection.execute(beats).fetchall():
+            arrived.beat(tag, last, self.inputs)
+            arrived.dead += dead
         self.has_facts = arrived.facts > 0
         return arrived
 
@@ -278,7 +334,7 @@ class Driver:
     def dead_letters(self, place: tuple[str, ...]) -> list[dict[str, Any]]:
         """Write the rows that are no facts as JSON lines, with the reason; the first of them."""
         unused = self.connection.sql(
-            f"SELECT *, {self.test.reason} AS reason FROM arriving WHERE NOT ({self.test.fine})"
+            f"SELECT *, {self.test.reason} AS reason FROM arriving WHERE {self.test.unused}"
         ).to_arrow_table()
         letters = [
             DeadLetter(
@@ -327,7 +383,7 @@ class Executors:
         assert self.rows is not None
         self.test = test = FactTest.of(self.plan, self.inputs, before)
         if test.max_jump is not None:
-            ticks = self.rows.where(test.fine).select("t").distinct().sort("t")
+            ticks = self.rows.where(test.in_time).select("t").distinct().sort("t")
             test.limit_by(row.t for row in ticks.toLocalIterator())
         names = dict(enumerate(self.inputs.names))
         counted = [
@@ -335,6 +391,14 @@ class Executors:
             for tag in names
             for i, text in enumerate(test.counted(f"tag = {tag}"))
         ]
+        beats = {
+            tag: f"beat{i}" for i, tag in enumerate(map(self.inputs.beat, (None, *names.values())))
+        }
+        counted += [
+            F.expr(f"max(CASE WHEN tag = {tag} AND {test.beat} THEN t END)").alias(name)
+            for tag, name in beats.items()
+        ]
+        counted.append(F.expr(f"count_if({test.beat})").alias("beats"))
         counted.append(F.expr("count(*)").alias("rows"))
         numbers = self._packed_and_counted(counted)
         arrived = Arrived()
@@ -342,7 +406,10 @@ class Executors:
             some = [numbers[f"n{tag}_{i}"] for i in range(len(test.counted()))]
             if some[2]:
                 arrived.add(name, *some)
-        arrived.dead = numbers["rows"] - arrived.facts - arrived.late  # some name no input
+        for tag, name in beats.items():
+            arrived.beat(tag, numbers[name], self.inputs)
+        used = arrived.facts + arrived.late + numbers["beats"]
+        arrived.dead = numbers["rows"] - used  # some name no input
         return arrived
 
     def _packed_and_counted(self, counted: list[Column]) -> dict[str, Any]:
@@ -395,23 +462,13 @@ class Executors:
         predicate: Column = F.lit(None)
         for name in self.inputs.names:
             predicate = F.when(F.col("tag") == self.inputs.tag(name), name).otherwise(predicate)
-        came, is_text = F.parse_json("came"), F.col("came").startswith('"')
-        letters = self.rows.where(f"NOT ({self.test.fine})").select(
-            predicate.alias("predicate"),
-            F.expr(self.test.reason).alias("reason"),
-            "file",
-            F.when(~is_text, came).alias("row"),
-            F.when(is_text, F.variant_get(came, "$", "string")).alias("text"),
+        letters = self.rows.where(self.test.unused).select(
+            predicate, F.expr(self.test.reason), "file", "came"
         )
-        letters.write.option("ignoreNullFields", "false").json(self.store.path(*place))
+        lines = letters.mapInArrow(_letters_as_lines, "value STRING")
+        lines.write.text(self.store.path(*place))
         _tidy(self.store, place, "json")
-        return [
-            DeadLetter(name, reason, file, came).as_json()
-            for name, reason, file, came in self.rows.where(f"NOT ({self.test.fine})")
-            .select(predicate, F.expr(self.test.reason), "file", "came")
-            .limit(SHOWN)
-            .collect()
-        ]
+        return [DeadLetter(*letter).as_json() for letter in letters.limit(SHOWN).collect()]
 
     def release(self) -> None:
         """Nothing of it is needed any more."""

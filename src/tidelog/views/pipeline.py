@@ -45,6 +45,9 @@ def lines_of(plan: PipelinePlan) -> list[str]:
     lines += [f"  rigid   {name}, in every partition" for name in shown["rigid"]]
     word = "turn" if plan.options.online else "wave"
     lines.append(f"  {word}    when everything up to tin has arrived")
+    if len(shown["waits_for"]) > 1:
+        names = shown["waits_for"]
+        lines.append(f"            of {', '.join(names[:-1])} and {names[-1]}: tin waits for each")
     settles = {step["predicate"]: _ago(step["settles"]) for step in shown["wave"]}
     for stage in shown["stages"]:
         if stage["kind"] == "keyed":
@@ -75,11 +78,12 @@ def _ago(ticks: int) -> str:
 
 def json_of(plan: PipelinePlan) -> dict[str, Any]:
     """What a plan reads, derives, keeps and where, as data."""
+    waits_for = {"waits_for": list(plan.pace.held)}
     match plan.work:
         case OfflineWork() as work:
-            return _offline(work)
+            return {**_offline(work), **waits_for}
         case OnlineWork() as work:
-            return _online(work)
+            return {**_online(work), **waits_for}
         case _ as never:
             assert_never(never)
 

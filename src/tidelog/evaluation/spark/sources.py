@@ -3,7 +3,8 @@
 A row is `tag, <slots>, t, problem, file, came`: the input's number, its arguments in slots of their
 type, the tick, and why the row is not a fact, if it is not. Rows that may not be used, because of
 that or because of their time, have in `came` what they were before anything was read from them, as
-JSON: an object, or a text where not even that could be read.
+JSON: an object, or a text where not even that could be read. A heartbeat, which says that all facts
+before its tick have arrived, is a row with a tag of its own (`Inputs.beat`).
 """
 
 from __future__ import annotations
@@ -24,15 +25,23 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as S
 
+from tidelog.data.delta import LOG, added_by, check_log
 from tidelog.data.packed import slots_of
 from tidelog.data.readers import parquet
 from tidelog.data.readers.csv import facts_of_texts, read_header, read_texts, rows_as_json
 from tidelog.data.readers.files import format_of, named_in_unicode
-from tidelog.data.readers.json import line_as_json, parse_line, predicate_of, typed_values
+from tidelog.data.readers.json import (
+    is_heartbeat,
+    line_as_json,
+    parse_line,
+    predicate_of,
+    tick_value,
+    typed_values,
+)
 from tidelog.data.readers.places import FactsPath, is_hidden, is_input
 from tidelog.data.readers.rules import read_rules
 from tidelog.data.schema import Schema, positions, schemas
-from tidelog.data.ticks import GIVE_TICK, Ticks
+from tidelog.data.ticks import GIVE_TICK, Ticks, time_text
 from tidelog.data.types import ANY_VALUE, SQL_TYPES, arrow_type
 from tidelog.errors import DataError
 from tidelog.evaluation.database import NO_EXTENSIONS
@@ -55,6 +64,8 @@ NO_PATTERNS = {"__globPaths__": "false"}
 _WILD = frozenset("{}[]*?\\")
 
 
+# Tags up to this one are of heartbeats.
+BEAT = -2
 # How timestamps are written in JSON and CSV.
 STAMPS = "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]XXX"
 
@@ -85,6 +96,10 @@ class Inputs:
 
     def tag(self, name: str) -> int:
         return self.names.index(name)
+
+    def beat(self, name: str | None) -> int:
+        """The tag of a heartbeat: of one input, or of all."""
+        return BEAT if name is None else BEAT - 1 - self.tag(name)
 
     def slots(self, name: str) -> list[str]:
         """The column that holds each argument of an input."""
@@ -216,6 +231,15 @@ def each_once(read: Callable[[list[str]], DataFrame], places: list[str]) -> Data
     return reduce(DataFrame.unionAll, map(read, groups))
 
 
+def beat_row(inputs: Inputs, limits: TimeLimits, name: str | None, tick: int) -> dict[str, Any]:
+    """A heartbeat of an input, or of all, as a row."""
+    row: dict[str, Any] = {"tag": inputs.beat(name), "t": tick}
+    if not limits.first <= tick <= limits.last:
+        time = tick if inputs.ticks is None else time_text(tick, inputs.ticks)
+        row["came"] = json.dumps({TIME_COLUMN: time})
+    return row
+
+
 def came_as_json(rows: DataFrame, limits: TimeLimits, came: str = "came") -> Column:
     """The text of whole rows, for those that may not be used."""
     how = {"ignoreNullFields": "false", "timestampFormat": STAMPS, "timeZone": "UTC"}
@@ -295,8 +319,9 @@ class _Lines:
         row: dict[str, Any] = {"tag": -1 if named is None else inputs.tag(named), "file": file}
         try:
             record = parse_line(text)
-            if list(record) == [TIME_COLUMN]:
-                return None  # all before has arrived: files say so by ending
+            if is_heartbeat(record, None if named is None else inputs.schemas[named]):
+                tick = tick_value(record[TIME_COLUMN], TIME_COLUMN, inputs.ticks)
+                return {**row, **beat_row(inputs, limits, named, tick)}
             name = predicate_of(record, named)
             if name in self.others:
                 return None
@@ -451,6 +476,9 @@ class Files:
 
     def all(self) -> DataFrame:
         """The rows of all files there are."""
+        for place in self.places:
+            if place.delta is not None:
+                raise DataError(f"{place}: a query reads Delta tables with --engine duckdb")
         return self._rows(self.spark, self._all(), TimeLimits())
 
     def _input(self, path: Path) -> tuple[str | None, bool]:
@@ -538,6 +566,31 @@ class Files:
                     rows += [{**tag, **row} for row in named.to_pylist()]
         table = pa.Table.from_pylist(rows, schema=self.inputs.arrow)
         return spark.createDataFrame(table, arrow_struct(self.inputs.arrow))
+
+
+class DeltaFiles(Files):
+    """Delta tables: Spark says which entries of their logs are new, we read what those added."""
+
+    def missing(self) -> list[str]:
+        return [n for n in self.inputs.names if n not in {place.input for place in self.places}]
+
+    def stream(self) -> DataFrame:
+        for place in self.places:
+            if "://" in str(place.delta):
+                raise DataError(f"{place}: a stream follows Delta tables on local disks only")
+            check_log(place.root)
+        return reduce(DataFrame.union, [self._stream(place.root / LOG) for place in self.places])
+
+    def _stream(self, root: Path) -> DataFrame:
+        return super()._stream(root).where(F.col("path").endswith(".json"))
+
+    def batch(self, frame: DataFrame, limits: TimeLimits) -> DataFrame:
+        entries = sorted({_local(path) for (path,) in frame.collect()})
+        added = [file for entry in entries for file in added_by(entry)]
+        return self._rows(frame.sparkSession, added, limits)
+
+    def _input(self, path: Path) -> tuple[str | None, bool]:
+        return next(p.input for p in self.places if path.is_relative_to(p.root)), False
 
 
 def _local(file: str) -> Path:
