@@ -106,6 +106,7 @@ class Program(_program.Program):
         from_: Moment | EllipsisType | None = ...,
         to: Moment | EllipsisType | None = ...,
         engine: str = "duckdb",
+        intervals: bool = False,
         tick: str | timedelta | None = None,
         origin: str | datetime | None = None,
         budget: float = 60.0,
@@ -120,6 +121,7 @@ class Program(_program.Program):
         from_: Moment | EllipsisType | None = ...,
         to: Moment | EllipsisType | None = ...,
         engine: str = "duckdb",
+        intervals: bool = False,
         tick: str | timedelta | None = None,
         origin: str | datetime | None = None,
         budget: float = 60.0,
@@ -133,6 +135,7 @@ class Program(_program.Program):
         from_: Moment | EllipsisType | None = ...,
         to: Moment | EllipsisType | None = ...,
         engine: str = "duckdb",
+        intervals: bool = False,
         tick: str | timedelta | None = None,
         origin: str | datetime | None = None,
         budget: float = 60.0,
@@ -148,7 +151,8 @@ class Program(_program.Program):
         column `period` says how each answer repeats. With `tick="10m"` times are timestamps, and
         tick 0 starts at `origin` (by default 1970-01-01T00:00Z). `budget` bounds the seconds that
         programs may take which only the timeline can evaluate. The `engine` is "duckdb", in this
-        process, or "spark", in the session that is active or a new one on this machine.
+        process, or "spark", in the session that is active or a new one on this machine. With
+        `intervals` answers have `from` and `to`, a row for each stretch at which they hold.
 
         >>> import tidelog
         >>> program = tidelog.parse("Hot(X) @ T+1 :- Temp(X, high) @ T, Temp(X, high) @ T+1.")
@@ -159,6 +163,7 @@ class Program(_program.Program):
         from tidelog.data.schema import expect_queries
         from tidelog.data.ticks import Ticks
         from tidelog.evaluation.engine import evaluate
+        from tidelog.evaluation.stretches import as_intervals
         from tidelog.views.notebook import show_answers
 
         ticks = Ticks.given(self, tick, origin)
@@ -169,7 +174,10 @@ class Program(_program.Program):
             self, names, facts, from_=low, to=high, engine=engine, ticks=ticks, budget=budget
         )
         show_answers()
-        return evaluated.answers[query] if isinstance(query, str) else evaluated.answers
+        answers = evaluated.answers
+        if intervals:
+            answers = as_intervals(answers, ticks)
+        return answers[query] if isinstance(query, str) else answers
 
     def why(
         self,

@@ -157,8 +157,13 @@ class Dependencies:
     def carrying(self) -> frozenset[str]:
         """Predicates on a cycle into the past: they carry facts on, without end."""
         carrying: set[str] = set()
-        for component in self.components:
-            inside = [a for a in self._arcs if a.tail in component and a.head in component]
+        place = {name: i for i, component in enumerate(self.components) for name in component}
+        inside_of: dict[int, list[Arc]] = {}
+        for arc in self._arcs:
+            if place[arc.tail] == place[arc.head]:
+                inside_of.setdefault(place[arc.tail], []).append(arc)
+        for i, inside in inside_of.items():
+            component = self.components[i]
             _, cycle = longest(component, _negated(inside), dict.fromkeys(component, 0))
             if cycle:
                 carrying.update(component)
@@ -376,7 +381,8 @@ class Dependencies:
         layer: dict[str, int] = {}
         inputs = {predicate.name for predicate in self.core.inputs}
         for component in self.components:
-            own = [e for e in self.edges if e.head in component and e.body not in component]
+            uses = (e for name in component for e in self._uses.get(name, ()))
+            own = [e for e in uses if e.body not in component]
             below = [layer[e.body] + (e.negated and e.body not in inputs) for e in own]
             layer.update(dict.fromkeys(component, max(below, default=0)))
         derived = [name for name in layer if name not in inputs]
@@ -386,14 +392,10 @@ class Dependencies:
     @cached_property
     def cycles_through_not(self) -> tuple[tuple[str, ...], ...]:
         """Components in which predicates hang on the absence of one another."""
-        return tuple(
-            component
-            for component in self.components
-            if any(
-                e.sign is Sign.NEGATIVE and e.head in component and e.body in component
-                for e in self.edges
-            )
-        )
+        place = {name: i for i, component in enumerate(self.components) for name in component}
+        negated = (e for e in self.edges if e.sign is Sign.NEGATIVE)
+        through = {place[e.head] for e in negated if place[e.head] == place[e.body]}
+        return tuple(component for i, component in enumerate(self.components) if i in through)
 
     @cached_property
     def cls(self) -> Class:

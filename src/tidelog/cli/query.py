@@ -50,6 +50,9 @@ if TYPE_CHECKING:
 @click.option("--out", metavar="FILE|DIR", help="Write there; a folder when there are several.")
 @tick_option
 @origin_option
+@click.option(
+    "--intervals", is_flag=True, help="From when to when, instead of a row for every tick."
+)
 @click.option("--ticks", "as_ticks", is_flag=True, help="With --tick, give times as whole ticks.")
 @strict_option
 def query_command(
@@ -66,6 +69,7 @@ def query_command(
     out: str | None,
     tick: str | None,
     origin: str | None,
+    intervals: bool,
     as_ticks: bool,
     strict: bool,
 ) -> None:
@@ -94,8 +98,12 @@ def query_command(
         else:
             common |= {"from_": low, "to": high, "ticks": ticks, "progress": progress}
             evaluated = evaluate(report.program, asked, facts, **common)
+        tables = {query: evaluated.answers[query] for query in asked}
+        if intervals:
+            from tidelog.evaluation.stretches import as_intervals
+
+            tables = as_intervals(tables, ticks)
     _print_notes(evaluated)
-    tables = {query: evaluated.answers[query] for query in asked}
     if out is not None:
         _write(out, tables, chosen)
         return

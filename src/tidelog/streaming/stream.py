@@ -48,6 +48,22 @@ from tidelog.streaming.snapshot import State, as_facts, plain, plain_facts, read
 Late: TypeAlias = list[Row]
 
 
+# Ticks of a window beyond which an online stream does not follow what may come of it at each tick.
+LONG_WINDOW = 64
+
+
+def _long_windows_at_once(deps: Dependencies) -> bool:
+    """Whether rules have long windows, and every answer is final at its own tick or before.
+
+    Then nothing is ever pending, and online answers are the offline ones; what is kept are the
+    words of the windows, at a cost that does not grow with their length.
+    """
+    windows = (clause.window for clause in deps.core.clauses)
+    longest = max((w.over.ticks for w in windows if w is not None and w.over), default=0)
+    at_once = all(deps.phi[query] <= 0 for query in deps.queries) and not deps.pinned
+    return longest > LONG_WINDOW and at_once
+
+
 class StreamWarning(TidelogWarning):
     """Something to know about a stream before it runs."""
 
@@ -192,6 +208,8 @@ class Stream:
             return BlockingAlgorithm(
                 self.program, self.queries, rigid, eager=eager, budget=self.budget
             )
+        if _long_windows_at_once(deps):
+            return OfflineAlgorithm(self.program, deps, rigid, eager=eager, online=True)
         return OnlineAlgorithm(deps, rigid, eager=eager)
 
     def push(self, tick: Moment, facts: Mapping[str, RowsLike] | None = None) -> Step:

@@ -1,0 +1,59 @@
+"""Answers as people think of them: from when to when, instead of a row for every tick."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import duckdb
+import pyarrow as pa
+
+from tidelog.data.ticks import Ticks
+from tidelog.errors import DataError
+from tidelog.language.program import TIME_COLUMN
+
+
+def as_intervals(answers: Mapping[str, pa.Table], ticks: Ticks | None) -> dict[str, pa.Table]:
+    """The answers of queries as stretches; those without end are no stretches."""
+    if any(TIME_COLUMN in t.column_names[:-1] for t in answers.values()):
+        raise DataError("intervals have ends: ask for a finite range of times")
+    return {query: stretches(table, ticks) for query, table in answers.items()}
+
+
+def stretches(answers: pa.Table, ticks: Ticks | None) -> pa.Table:
+    """The longest stretches of ticks at which each answer holds, by their first tick.
+
+    `from` and `to` are the first and the last tick. Answers without a time stay as they are.
+
+    >>> rows = pa.table({"x": ["a", "a", "a"], "time": [1, 2, 5]})
+    >>> stretches(rows, None).to_pylist()
+    [{'x': 'a', 'from': 1, 'to': 2}, {'x': 'a', 'from': 5, 'to': 5}]
+    """
+    names = answers.column_names
+    if not names or names[-1] != TIME_COLUMN:
+        return answers
+    first, last = (_unused(name, names) for name in ("from", "to"))
+    args = [f"a{i}" for i in range(len(names) - 1)]
+    at = "t"
+    if ticks is not None and pa.types.is_timestamp(answers.schema.types[-1]):
+        at = f"(epoch_us(t) - {ticks.origin}) // {ticks.length}"
+    by = f"PARTITION BY {', '.join(args)} " if args else ""
+    groups = ", ".join([*args, "g"])
+    rows = answers.rename_columns([*args, "t"])
+    with duckdb.connect() as connection:
+        connection.register("answers", rows)
+        run = f"SELECT *, {at} - row_number() OVER ({by}ORDER BY t) AS g FROM answers"
+        table: pa.Table = connection.sql(
+            f"SELECT {', '.join([*args, 'min(t)', 'max(t)'])} FROM ({run}) AS r"
+            f" GROUP BY {groups} ORDER BY {', '.join(['min(t)', *args])}"
+        ).to_arrow_table()
+    types = [*answers.schema.types, answers.schema.types[-1]]
+    fields = zip([*names[:-1], first, last], types, strict=True)
+    return table.rename_columns([*names[:-1], first, last]).cast(pa.schema(list(fields)))
+
+
+def _unused(name: str, taken: list[str]) -> str:
+    """The name, numbered where an argument has it already."""
+    chosen, n = name, 2
+    while chosen in taken:
+        chosen, n = f"{name}{n}", n + 1
+    return chosen
