@@ -35,7 +35,7 @@ from tidelog.errors import DataError, Refused, first_line
 from tidelog.evaluation.engine import Moment, Question, as_tick
 from tidelog.evaluation.spark.failures import SPARK_ERRORS, clear
 from tidelog.evaluation.spark.given import Given
-from tidelog.evaluation.spark.kafka import is_messages, topics_by_input
+from tidelog.evaluation.spark.kafka import Messages, is_messages, topics_by_input
 from tidelog.evaluation.spark.query import answer_frame
 from tidelog.evaluation.spark.session import session
 from tidelog.language.program import Program
@@ -158,6 +158,7 @@ def stream(
             partitions=partitions,
             memory=memory,
             ends=_is_finite(trigger),
+            lenient=isinstance(source, Messages),
             topics=topics,
         )
     return Running(pipeline, source, arriving, trigger, temporary, published, live)

@@ -321,3 +321,14 @@ def test_in_process_there_is_no_connector(tmp_path: Path) -> None:
     result = CliRunner().invoke(cli, run)
     assert result.exit_code == 1
     assert "topics of Kafka are read by `tidelog run`, on Spark" in result.stderr
+
+
+def test_a_topic_may_begin_with_bad_messages(
+    spark: SparkSession, broker: Broker, topic: Callable[..., str]
+) -> None:
+    """They are others', and nobody can take them away: the stream goes on after them."""
+    name = topic("{oops", *temps(5, 6, 7))
+    running = ended(
+        spark, f"Temp=kafka://{broker.address}/{name}", kafka={"maxOffsetsPerTrigger": "1"}
+    )
+    assert hot(running) == HOT

@@ -87,7 +87,7 @@ class Broker:
 
     def start(self) -> None:
         self._process = self._java("kafka.Kafka")
-        end = time.monotonic() + 60
+        end = time.monotonic() + 180
         while time.monotonic() < end:
             assert self._process.poll() is None, (self.folder / "log.txt").read_text()
             with socket.socket() as probe:

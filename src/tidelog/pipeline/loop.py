@@ -54,6 +54,7 @@ class Pipeline(Generic[S]):
     told: Callable[[Commit], None]
     partitions: int
     silence: Silence
+    lenient: bool = False  # rows that cannot be used are others', from the first one on
     useless: set[str] = field(default_factory=set)  # inputs that are warned of at the moment
     _listening: bool = False  # whether silence counts: a batch was done
 
@@ -282,7 +283,7 @@ class Pipeline(Generic[S]):
         What is wrong from the start is a mistake of whoever starts the stream. Later on somebody
         relies on it: it goes on, and says so once until a row can be used again.
         """
-        if self.checkpoint.last is None:
+        if self.checkpoint.last is None and not self.lenient:
             refuse_useless(arrived.useless, first)
             if arrived.dead and not arrived.facts + arrived.late:
                 raise DataError("no row can be used", *map(letter_text, first))

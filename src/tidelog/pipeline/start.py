@@ -137,11 +137,13 @@ def start(
     partitions: int | None,
     memory: str,
     ends: bool = False,
+    lenient: bool = False,
     topics: Sequence[Topics] = (),
 ) -> AnyPipeline:
     """A pipeline that is ready for its next batch; Refused, with nothing touched, if it is not.
 
-    A stream that `ends` takes what there is when it starts.
+    A stream that `ends` takes what there is when it starts; a `lenient` one begins also with rows
+    of which none can be used.
     """
     try:
         given = replace(given, rigid=_recognised(spark, plan, given, point, sink, topics))
@@ -154,7 +156,7 @@ def start(
     state = StateFiles(point.store, plan.rows)
     # A stream that ends with what is there waits for nobody.
     silence = Silence({} if ends else plan.options.silence_limits(plan.pace.held))
-    rest = (inputs, state, point, sink, _constant(plan, given), told, count, silence)
+    rest = (inputs, state, point, sink, _constant(plan, given), told, count, silence, lenient)
     match plan.work:
         case OfflineWork() as work:
             sent = {n: table for n, table in given.rigid.items() if n in work.layout.rigid}
