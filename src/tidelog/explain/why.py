@@ -30,13 +30,13 @@ from tidelog.language.program import (
     Column,
     Constant,
     Input,
+    Interval,
     Output,
     Outputs,
     Program,
     Rule,
     TimePoint,
     Value,
-    fixed_ticks,
 )
 from tidelog.language.types import infer
 from tidelog.logic.core import Core
@@ -320,4 +320,5 @@ def _checked(program: Program, rule: Rule, text: str) -> Ground:
 def _variables(rule: Rule) -> str:
     if rule.body:
         return "a body"
-    return f"{'an interval' if fixed_ticks(rule.head.time) else 'variables'}; ask for one fact"
+    several = isinstance(rule.head.time, Interval) and not any(rule.head.variables)
+    return f"{'an interval' if several else 'variables'}; ask for one fact"
