@@ -182,7 +182,7 @@ def test_completion() -> None:
             )
             return [item.label for item in found.items]
 
-        assert (await labels(""))[:4] == ["input", "output", "clock", "Flag"]
+        assert (await labels(""))[:5] == ["input", "output", "clock", "tick", "Flag"]
         words = ["not", "some", "always", "at least"]
         assert await labels("Hot(X) @ T :- ") == ["Temp", "Flag", "Malfunc", *words, "X"]
         assert (await labels("Hot(X) @ T :- Temp(X, "))[:3] == ["Level", "X", "high"]

@@ -96,9 +96,12 @@ class StepRunner:
     def _selected(self, step: Scan, writer: Writer, group: ScanGroup | None) -> str:
         """What a scan selects of the new facts; those of a group are packed with its first."""
         scans = (step,) if group is None else group.scans
+        nothing = step.predicate.temporal and writer.plan.ranges[step.predicate.name].empty
+        if nothing:
+            return writer.scan(step)
         if step is scans[0] and self.whole and self.sparse(writer, scans):
             writer.unpacked |= {scan.name for scan in scans}
-        if group is None or writer.plan.ranges[step.predicate.name].empty:
+        if group is None:
             return writer.scan(step)
         if step is scans[0]:
             self.engine.table(group.table, writer.scan_group(group))
