@@ -207,7 +207,7 @@ class Client:
         return messages
 
     def close(self) -> None:
-        self._gateway.close()
+        self._gateway.shutdown()
         self.process.kill()
         self.process.wait()
 
