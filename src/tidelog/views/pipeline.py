@@ -131,7 +131,7 @@ def _stage(work: OfflineWork, stage: Stage) -> dict[str, Any]:
             if _is_sent(core, name)
         ],
         "key": {
-            core.predicates[name].base: i + 1
+            _called(core, name): i + 1
             for name, i in stage.positions.items()
             if name in involved and not _is_sent(core, name)
         },

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -60,6 +60,8 @@ _PLAIN_FILES = {
 }
 # Spark's readers take a path for a pattern otherwise.
 NO_PATTERNS = {"__globPaths__": "false"}
+# What makes Spark think that a path is a pattern.
+_WILD = frozenset("{}[]*?\\")
 
 
 # Tags up to this one are of heartbeats.
@@ -214,6 +216,19 @@ class Inputs:
         wanted = "whole numbers of ticks" if ticks is None else "timestamps"
         kind = type_.simpleString()
         raise DataError(f"{where}: time column `{name}` is {kind}; times are {wanted}")
+
+
+def each_once(read: Callable[[list[str]], DataFrame], places: list[str]) -> DataFrame:
+    """Files at some places, by a reader with NO_PATTERNS.
+
+    For every place that looks like a pattern, Spark would read all of the places again.
+    """
+    wild = [place for place in places if not _WILD.isdisjoint(place)]
+    if not wild or len(places) == 1:
+        return read(places)
+    plain = [place for place in places if place not in wild]
+    groups = [[place] for place in wild] + ([plain] if plain else [])
+    return reduce(DataFrame.unionAll, map(read, groups))
 
 
 def beat_row(inputs: Inputs, limits: TimeLimits, name: str | None, tick: int) -> dict[str, Any]:
@@ -527,11 +542,15 @@ class Files:
         if format_ == "parquet":
             plain = F.url_decode(F.replace(file, F.lit("+"), F.lit("%2B")))
             plain = F.regexp_replace(plain, "^file:/+", "file:///")
-            read = reader.parquet(*places)
-            typed = self.inputs.typed(read, str(name), str(paths[0]), plain)
-            return typed.withColumn("came", came_as_json(typed, limits))
+
+            def typed(places: list[str]) -> DataFrame:
+                read = reader.parquet(*places)
+                rows = self.inputs.typed(read, str(name), str(paths[0]), plain)
+                return rows.withColumn("came", came_as_json(rows, limits))
+
+            return each_once(typed, places)
         if format_ == "jsonl":
-            frame = reader.text(places).select("value", file.alias("file"))
+            frame = each_once(lambda p: reader.text(p).select("value", file.alias("file")), places)
             others = frozenset(self.program.inputs) - self.inputs.schemas.keys()
             return frame.mapInArrow(_Lines(self.inputs, limits, others, name), rows)
         return self._rules(spark, paths)
