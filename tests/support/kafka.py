@@ -86,6 +86,8 @@ class Broker:
             )
 
     def start(self) -> None:
+        if self._process is not None:
+            return
         self._process = self._java("kafka.Kafka")
         end = time.monotonic() + 180
         while time.monotonic() < end:
@@ -205,7 +207,7 @@ class Client:
         return messages
 
     def close(self) -> None:
-        self._gateway.close()
+        self._gateway.shutdown()
         self.process.kill()
         self.process.wait()
 
