@@ -119,11 +119,11 @@ class Pipeline(Generic[S]):
         # Commit: once that is written, the batch is done.
         commit = self._commit(number, last, derived, arrived, counts, state, unused)
         commit = replace(commit, quiet=commit.quiet + quiet)
-        self.checkpoint.write(commit)
-        self.checkpoint.sweep(commit, last)
         # The first batch may bring what has waited for long, of some inputs before others.
         self.silence.hear(arrived.heard if self._listening else self.silence.limits)
         self._listening = True
+        self.checkpoint.write(commit)
+        self.checkpoint.sweep(commit, last)
         if self.sink.reads_back:
             self.checkpoint.store.delete("answers", str(number))
         self.told(commit)
