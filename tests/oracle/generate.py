@@ -23,6 +23,7 @@ from tidelog.language.program import (
     Constant,
     Input,
     Literal,
+    Negated,
     Operator,
     Output,
     Outputs,
@@ -361,14 +362,18 @@ class Generator:
             return self.any_rule()
         head = self.one_of(options)
         rule = self.rule(head, self.bodies(head))
-        points = tuple(
-            replace(part, time=TimePoint(self.tick()))
-            if isinstance(part, Atom) and part.time is not None
-            else part
-            for part in rule.body
-        )
+        points = tuple(map(self.at_a_point, rule.body))
         fixed = replace(rule, head=replace(rule.head, time=TimePoint(self.tick())), body=points)
         return [fixed, self.persist(head, self.step())]
+
+    def at_a_point(self, part: Literal) -> Literal:
+        """A literal at a fixed tick, if it has a time."""
+        if isinstance(part, Negated):
+            inner = self.at_a_point(part.atom)
+            return Negated(inner) if isinstance(inner, Atom) else part
+        if isinstance(part, Atom) and part.time is not None:
+            return replace(part, time=TimePoint(self.tick()))
+        return part
 
     def guarded(self) -> list[Rule]:
         """A step that needs an input: `P(Y) @ T+1 :- P(X) @ T, E(X, Y) @ T+1.`"""

@@ -154,6 +154,8 @@ def started(
     # the connection to it; what they have to say is raised, too.
     AccumulatorTCPServer.handle_error = lambda *_: None  # type: ignore[method-assign]
     logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
+    # Some of it goes to the logger of everybody.
+    logging.getLogger().addFilter(lambda record: "/py4j/" not in record.pathname)
     return spark
 
 
