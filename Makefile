@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test whole-suite test-fast test-deep test-crash test-chaos test-cluster test-browser test-editors vsix bench bench-flink lint clean
+.PHONY: help setup demo test whole-suite test-fast test-deep test-crash test-chaos test-cluster test-connectors test-browser test-editors vsix bench bench-flink lint clean
 
 # An environment knows its own place: after the folder was moved or copied, or its Python is gone, it is built anew.
 ifneq ($(shell test -x $(BIN)/python && $(BIN)/python -c '' 2>&1 && cat $(READY) 2>&1),$(shell pwd -P))
@@ -59,6 +59,9 @@ test-chaos: $(READY)  ## streams on Spark under every kind of accident, for CHAO
 
 test-cluster: $(READY) build/cluster-venv/.ready  ## streams on a standalone Spark cluster on loopback, with executors and drivers killed
 	TIDELOG_CLUSTER=1 TIDELOG_WORKER_PYTHON=$(CURDIR)/build/cluster-venv/bin/python $(BIN)/pytest -q -n 0 tests/cluster
+
+test-connectors: $(READY)  ## streams from and to Kafka, with a broker on loopback; its jars come from Maven, once
+	TIDELOG_CONNECTORS=1 $(BIN)/pytest -q -n 0 tests/connectors
 
 # The Python of the cluster's workers, which has no tidelog: it is sent there.
 build/cluster-venv/.ready: requirements-worker.txt $(READY)

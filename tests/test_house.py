@@ -119,6 +119,25 @@ def test_the_wheel_installs_and_runs_in_an_empty_environment(tmp_path: Path) -> 
     assert checked.stdout == f"{rules}: no problems in 1 rule, 1 input, 1 output\n", checked.stderr
     explained = run(empty / "bin" / "tidelog", "explain", rules, env=clean)
     assert "settles   1 tick after its time (phi 1)" in explained.stdout
+    streams_without_spark(empty / "bin" / "tidelog", python, rules, clean)
+
+
+def streams_without_spark(command: Path, python: Path, rules: Path, clean: dict[str, str]) -> None:
+    """All but Spark is there in a light installation, and what is asked of Spark says so."""
+    facts = rules.with_name("facts.jsonl")
+    facts.write_text('{"predicate": "E", "x": "a", "time": 1}\n')
+    options = ("--facts", facts, "--engine", "duckdb", "--checkpoint", rules.with_name("c"))
+    streamed = run(
+        command, "run", rules, *options, "--sink", f"json:{rules.with_name('out')}", env=clean
+    )
+    assert streamed.returncode == 0, streamed.stderr
+    asked = run(command, "run", rules, "--facts", facts, env=clean)
+    assert asked.returncode != 0
+    assert "Spark is not installed" in asked.stderr
+    assert "pip install 'tidelog[spark]' brings it; or use --engine duckdb" in asked.stderr
+    assert "Traceback" not in asked.stderr
+    imported = run(python, "-c", "import tidelog.spark", env=clean)
+    assert "pip install 'tidelog[spark]' brings it" in imported.stderr.splitlines()[-1]
 
 
 # tools/preflight.sh: one clear sentence for a machine that lacks something

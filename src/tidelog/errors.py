@@ -19,6 +19,16 @@ class Refused(DataError):
     """A stream that cannot go on from what it finds; nothing was touched."""
 
 
+class NoSpark(DataError):
+    """Spark was asked for, and is not installed."""
+
+    def __init__(self, missing: str | None, otherwise: str) -> None:
+        super().__init__(
+            f"Spark is not installed ({missing} is missing): pip install 'tidelog[spark]' brings"
+            f" it; or {otherwise}"
+        )
+
+
 class NoAnswer(Exception):
     """A question about a query that has no meaning, or no answer here; the text says why."""
 

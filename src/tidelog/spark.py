@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -12,12 +13,21 @@ from html import escape
 from typing import Any
 
 import pyarrow as pa
-from py4j.protocol import Py4JJavaError
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
+
+try:
+    from py4j.protocol import Py4JJavaError
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+except ImportError as error:
+    raise ImportError(
+        f"tidelog.spark needs Spark, and {error.name} is missing: pip install 'tidelog[spark]'"
+        " brings it",
+        name=error.name,
+    ) from None
 
 from tidelog.analysis.definitive import Pending
 from tidelog.analysis.passes import passes
+from tidelog.data.kafka import Topics
 from tidelog.data.readers.places import PathText
 from tidelog.data.schema import expect_program, expect_queries, schemas
 from tidelog.data.ticks import Duration, Ticks, length_given, time_text
@@ -25,20 +35,26 @@ from tidelog.errors import DataError, Refused, first_line
 from tidelog.evaluation.engine import Moment, Question, as_tick
 from tidelog.evaluation.spark.failures import SPARK_ERRORS, clear
 from tidelog.evaluation.spark.given import Given
+from tidelog.evaluation.spark.kafka import Messages, is_messages, topics_by_input
 from tidelog.evaluation.spark.query import answer_frame
 from tidelog.evaluation.spark.session import session
 from tidelog.language.program import Program
 from tidelog.pipeline.commit import Checkpoint, Commit
+from tidelog.pipeline.handover import Live
 from tidelog.pipeline.metrics import Board
 from tidelog.pipeline.plan import OnlineWork, PipelinePlan, pipeline_plan
 from tidelog.pipeline.publishing import Publisher, publisher
 from tidelog.pipeline.start import AnyPipeline, FactSource, source_of, start, streams_of
 from tidelog.pipeline.store import Store, said
-from tidelog.streaming.options import Emit, History, StreamMode, StreamOptions
+from tidelog.streaming.options import Emit, History, Idle, StreamMode, StreamOptions
+from tidelog.streaming.silence import Silence
 from tidelog.streaming.sinks import sink_of
 from tidelog.streaming.sinks.functions import FunctionSink, MemorySink
 from tidelog.streaming.sinks.sink import Sink
 from tidelog.streaming.stream import warn_growing, warn_overtaken
+
+# Seconds between two looks at silent inputs.
+SILENCE = 0.25
 
 __all__ = ["Commit", "Refused", "Running", "query", "session", "stream"]
 
@@ -57,6 +73,7 @@ def stream(
     origin: str | datetime | None = None,
     timestamps: bool = True,
     sparse: Iterable[str] = (),
+    idle: Idle | None = None,
     max_jump: Duration | None = None,
     from_: Moment | None = None,
     mode: StreamMode = "offline",
@@ -68,14 +85,22 @@ def stream(
     trigger: Mapping[str, Any] | None = None,
     told: Callable[[Commit], None] = lambda _: None,
     metrics: str | int | os.PathLike[str] | None = None,
+    then: str | Sequence[str] | Mapping[str, str] | None = None,
+    kafka: Mapping[str, str] | None = None,
 ) -> Running:
     """Run the rules over streaming DataFrames, one for each temporal input, or a folder of facts.
 
+    A DataFrame holds facts, or messages as Spark's connector for Kafka reads them. Instead of a
+    folder there may be topics, `kafka://HOST:PORT/TOPIC`; `kafka` are their options.
+    After a folder of history a stream goes on with the topics of `then`, without a gap.
+
     `rigid` are facts without time, as DataFrames, rows or a folder; they are copied at the first
-    start. The sink is `parquet:DIR`, `csv:DIR`, `json:DIR`, `jsonl:FILE`, `console`, `memory` or a
-    function of batch number and DataFrames of answers. `trigger` is what Spark's `trigger` takes.
-    `told` hears of every commit. `metrics` is where numbers for Prometheus go: `FILE.prom`, or a
-    port, which is served on 127.0.0.1 unless `HOST:PORT` says otherwise.
+    start. The sink is `parquet:DIR`, `csv:DIR`, `json:DIR`, `jsonl:FILE`, `delta:DIR`, `console`,
+    `memory`, `kafka://HOST:PORT/TOPIC` or a function of batch number and DataFrames of answers.
+    `trigger` is what Spark's `trigger` takes. An input that was silent for as long as `idle` says,
+    a length of time for all or a mapping from inputs, holds time back no longer. `told` hears of
+    every commit. `metrics` is where numbers for Prometheus go: `FILE.prom`, or a port, which is
+    served on 127.0.0.1 unless `HOST:PORT` says otherwise.
     """
     _expect_session(spark)
     expect_program(program)
@@ -85,6 +110,7 @@ def stream(
         lateness,
         max_jump,
         from_,
+        idle,
         mode=mode,
         emit=emit,
         history=history,
@@ -92,7 +118,8 @@ def stream(
         timestamps=timestamps,
     )
     asked = expect_queries(program, queries)
-    frames, paths = streams_of(inputs)
+    frames, paths, topics = streams_of(inputs)
+    topics = tuple(topics_by_input([*topics, *_then(then, topics)], program))
     if rigid is None and paths:
         known = schemas(program)
         rigid = (
@@ -100,7 +127,8 @@ def stream(
             if isinstance(inputs, Mapping)
             else [str(path) for path in paths]
         )
-    given = Given.of(program, asked, frames, paths, rigid)
+    facts = {name: frame for name, frame in frames.items() if not is_messages(frame)}
+    given = Given.of(program, asked, facts, paths, rigid)
     temporary = _temporary() if checkpoint is None else None
     point = Checkpoint(Store(spark, str(checkpoint) if temporary is None else temporary.name))
     plan = pipeline_plan(
@@ -111,8 +139,13 @@ def stream(
         settled=point.identity(),
     )
     _warn(plan)
-    source = source_of(spark, plan, frames, paths, files_per_batch, point.seen())
-    arriving, target = source.stream(), _sink(spark, sink)
+    live = None if then is None else Live(spark, plan, point, topics, kafka or {})
+    target = _sink(spark, sink, kafka or {})
+    if live is not None:
+        live.check()
+    read = (topics, kafka) if live is None else ((), None)
+    source = source_of(spark, plan, frames, paths, files_per_batch, point.seen(), *read)
+    arriving = source.stream()
     published = None if metrics is None else publisher(metrics)
     with _closed_on_error(published):
         pipeline = start(
@@ -124,8 +157,25 @@ def stream(
             told,
             partitions=partitions,
             memory=memory,
+            ends=_is_finite(trigger),
+            lenient=isinstance(source, Messages),
+            topics=topics,
         )
-    return Running(pipeline, source, arriving, trigger, temporary, published)
+    return Running(pipeline, source, arriving, trigger, temporary, published, live)
+
+
+def _then(
+    then: str | Sequence[str] | Mapping[str, str] | None, topics: Sequence[Topics]
+) -> Sequence[Topics]:
+    """The topics that come after a history."""
+    if then is None:
+        return ()
+    if topics:
+        raise DataError("--then goes on after files: topics of Kafka alone need no history")
+    _, _, after = streams_of(then)
+    if not after:
+        raise DataError("--then goes on with Kafka: give kafka://HOST:PORT/TOPIC")
+    return after
 
 
 def _expect_session(spark: object) -> None:
@@ -134,6 +184,11 @@ def _expect_session(spark: object) -> None:
             f"a Spark session is first, not {type(spark).__name__}: tidelog.spark.session() gives"
             " one"
         )
+
+
+def _is_finite(trigger: Mapping[str, Any] | None) -> bool:
+    """Whether a stream ends with what is there when it starts."""
+    return bool(trigger) and not {"once", "availableNow"}.isdisjoint(trigger or ())
 
 
 def _warn(plan: PipelinePlan) -> None:
@@ -156,13 +211,13 @@ def _temporary() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="tidelog-checkpoint-")
 
 
-def _sink(spark: SparkSession, sink: Any) -> Sink:
+def _sink(spark: SparkSession, sink: Any, kafka: Mapping[str, str]) -> Sink:
     """A sink, a function to tell, or a text that names a sink."""
     if isinstance(sink, Sink):
         return sink
     if callable(sink):
         return FunctionSink(sink)
-    return sink_of(str(sink), lambda root: Store(spark, root))
+    return sink_of(str(sink), lambda root: Store(spark, root), spark, kafka)
 
 
 def query(
@@ -225,19 +280,25 @@ class Running:
         trigger: Mapping[str, Any] | None,
         temporary: tempfile.TemporaryDirectory[str] | None,
         published: Publisher | None,
+        live: Live | None = None,
     ) -> None:
-        self._pipeline, self._source, self._temporary = pipeline, source, temporary
+        self._pipeline, self._temporary = pipeline, temporary
         self._board = None if published is None else Board(published, pipeline)
         self._error: BaseException | None = None
         self._called = _Called(self._batch)
+        self._one_at_a_time = threading.Lock()  # batches of Spark's, and those of silence
+        self._hushed = threading.Event()
+        self._listener: threading.Thread | None = None
+        self._switching = threading.Lock()  # from history to what is live
+        self._ended = False  # asked to
+        self._history: threading.Thread | None = None
         try:
-            writer = arriving.writeStream.foreachBatch(self._called)
-            writer = writer.option("checkpointLocation", pipeline.checkpoint.store.path("spark"))
-            if trigger:
-                writer = writer.trigger(**trigger)
-            self.query: StreamingQuery = writer.start()
-            if self._board is not None:
-                self._board.follow(pipeline.spark, self.query)
+            if live is None:
+                self._start(source, arriving, trigger)
+            elif live.begun:
+                self._start_live(live, trigger)
+            else:
+                self._start_with_history(source, arriving, live, trigger)
         except BaseException as error:
             self._error = error
             self._release()
@@ -245,9 +306,86 @@ class Running:
                 raise DataError(f"Spark cannot start the stream: {said(error)}") from None
             raise clear(error) from None
 
+    def _start(
+        self,
+        source: FactSource,
+        arriving: DataFrame,
+        trigger: Mapping[str, Any] | None,
+        place: str = "spark",
+        first: int = 0,
+    ) -> None:
+        """Have Spark call us with batches, which are numbered from `first` on."""
+        self._source, self._first = source, first
+        writer = arriving.writeStream.foreachBatch(self._called)
+        folder = self._pipeline.checkpoint.store.path(place)
+        writer = writer.option("checkpointLocation", folder)
+        if trigger:
+            writer = writer.trigger(**trigger)
+        self.query: StreamingQuery = writer.start()
+        if self._board is not None:
+            self._board.follow(self._pipeline.spark, self.query)
+        if self._pipeline.silence.limits:
+            self._listen_to_silence()
+
+    def _start_live(self, live: Live, trigger: Mapping[str, Any] | None) -> None:
+        messages, first = live.source()
+        self._start(messages, messages.stream(), trigger, "live", first)
+
+    def _start_with_history(
+        self,
+        source: FactSource,
+        arriving: DataFrame,
+        live: Live,
+        trigger: Mapping[str, Any] | None,
+    ) -> None:
+        """Read a history to its end, in which nobody is silent, then go on with what is live."""
+        silence, self._pipeline.silence = self._pipeline.silence, Silence({})
+        self._start(source, arriving, {"availableNow": True})
+
+        def go_on() -> None:
+            try:
+                self.query.awaitTermination()
+                with self._switching:
+                    if not self._ended:
+                        silence.hear(silence.limits)
+                        self._pipeline.silence = silence
+                        self._start_live(live, trigger)
+            except BaseException as error:
+                self._error = self._error or error
+
+        self._history = threading.Thread(target=go_on, name="tidelog-history", daemon=True)
+        self._history.start()
+
+    def _listen_to_silence(self) -> None:
+        """From now on notice silence also where nothing comes, so that Spark has no batch."""
+        self._listener = threading.Thread(target=self._listen, name="tidelog-silence", daemon=True)
+        self._listener.start()
+
+    def _listen(self) -> None:
+        try:
+            while not self._hushed.wait(SILENCE):
+                with self._one_at_a_time:
+                    if self._pipeline.is_held_up and self.query.isActive:
+                        self._pipeline.quiet()
+        except BaseException as error:
+            self._error = self._error or error
+            traceback.clear_frames(error.__traceback__)
+            with suppress(*SPARK_ERRORS):
+                self.query.stop()
+
+    def _hush(self) -> None:
+        """No more batches of silence from here on."""
+        self._hushed.set()
+        if self._listener is not None and self._listener is not threading.current_thread():
+            self._listener.join()
+            self._listener = None
+
     def _batch(self, frame: DataFrame, number: int) -> None:
         try:
-            self._pipeline.batch(self._source.batch(frame, self._pipeline.limits), number)
+            with self._one_at_a_time:
+                self._pipeline.go_on()
+                rows = self._source.batch(frame, self._pipeline.limits)
+                self._pipeline.of_spark(rows, self._first + number)
         except BaseException as error:
             self._error = error
             # Spark keeps the error: what its frames hold would be with us to the very end.
@@ -276,6 +414,7 @@ class Running:
         commit = self.committed
         if commit is not None:
             status |= {"tin": commit.clock.tin, "tout": commit.tout, "batch": commit.batch}
+            status |= {"waits_for": list(commit.waits_for), "idle": list(commit.clock.idle)}
         return status
 
     @property
@@ -307,20 +446,35 @@ class Running:
     def awaitTermination(self, timeout: int | None = None) -> bool:
         """Wait until the query ends; whether it did, or its error."""
         try:
+            if self._history is not None:
+                self._history.join(timeout)
+                if self._history.is_alive():
+                    return False
             if timeout is None:
                 self.query.awaitTermination()
-                return True
-            return bool(self.query.awaitTermination(timeout))
+            ended = timeout is None or bool(self.query.awaitTermination(timeout))
+            if ended and self._error is not None:
+                raise self._failed(self._error)
+            return ended
         except SPARK_ERRORS as error:
             raise self._failed(error) from None
 
     def stop(self) -> None:
         """Stop after what is committed; a later start goes on from there."""
+        self.halt()
+        self._release()
+
+    def halt(self) -> None:
+        """Stop as `stop` does, and let `pending` be asked for still."""
+        self._hush()
         try:
-            self.query.stop()
+            with self._switching:
+                self._ended = True
+                self.query.stop()
+            if self._history is not None:
+                self._history.join()
         except SPARK_ERRORS as error:
             raise self._failed(error) from None
-        self._release()
 
     def _failed(self, error: BaseException) -> BaseException:
         """Let go of everything; what to tell of an error of Spark's, or of the one before it."""
@@ -331,7 +485,12 @@ class Running:
 
     def close(self) -> Commit | None:
         """No more input: take in what is there, answer everything up to the last tick, and end."""
+        if self._history is not None:
+            self._history.join()
+        self._hush()
         try:
+            if self._error is not None:
+                raise self._failed(self._error)
             if self.query.isActive:
                 self.query.processAllAvailable()
                 self.query.stop()
@@ -339,7 +498,7 @@ class Running:
                 self.awaitTermination()
             last = self.committed
             if last is None or not last.clock.closed:
-                self._pipeline.batch(None, 0 if last is None else last.batch + 1)
+                self._pipeline.close_time()
             return self.committed
         except SPARK_ERRORS as error:
             raise self._failed(error) from None
@@ -347,6 +506,7 @@ class Running:
             self._release()
 
     def _release(self) -> None:
+        self._hush()
         self._called.batch = None
         self._pipeline.close()
         if self._board is not None:
@@ -379,6 +539,8 @@ class Running:
             for name, tick in (("complete", last.clock.tin), ("answered", last.tout)):
                 if tick is not None:
                     told[name] = f"{name} up to {time_text(tick, ticks)}"
+            if len(self.plan.pace.held) > len(last.waits_for) > 0:
+                told["waits"] = f"time waits for {' and '.join(last.waits_for)}"
             unused = last.totals.get("late", 0) + last.totals.get("dead", 0)
             told |= {"unused": f"{unused} rows not used"} if unused else {}
         return told

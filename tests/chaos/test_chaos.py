@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.chaos import Broken, Tally, World, below, command_of
+from support.chaos import PATIENCE, Broken, Tally, World, below, command_of
 
 MINUTES = float(os.environ.get("CHAOS_MINUTES", "10"))
 SEED = int(os.environ.get("CHAOS_SEED", str(time.time_ns() % 2**32)))
@@ -172,6 +172,27 @@ def told(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
             print(text, flush=True)
 
     return tell
+
+
+@pytest.mark.parametrize("what", ["worker", "JVM"])
+def test_a_process_is_killed_under_a_running_batch(what: str, tmp_path: Path) -> None:
+    """One sentence, an exit code, no waiting for what will not come; the next start goes on."""
+    world = World(tmp_path / "world", random.Random(22), Tally())
+    world.options |= {"mode": "offline", "emit": "eager", "history": "derived", "sink": "json"}
+    world.options |= {"there": "there"}
+    world.accident = f"every {what} killed"
+    world.prepare()
+    process = world.start(last=False)
+    while process.poll() is None and not processes(process, "worker"):
+        time.sleep(0.05)
+    end = time.monotonic() + PATIENCE
+    while process.poll() is None and time.monotonic() < end:  # new workers are killed, too
+        for pid in processes(process, what):
+            sent(pid, signal.SIGKILL)
+        time.sleep(0.05)
+    assert world.ended(process) == 1
+    assert world.ended(world.start(last=True)) == 0
+    world.check()
 
 
 def test_chaos(tmp_path: Path, told: Callable[[str], None]) -> None:

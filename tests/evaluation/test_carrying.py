@@ -107,6 +107,10 @@ def test_the_same_in_catalyst(spark: SparkSession) -> None:
     class Rounds(Catalyst):
         limits: ClassVar[Mapping[Feature, str]] = {}
 
+        def table(self, name: str, select: str) -> None:
+            # Rounds would be planned and done again for each that follows.
+            self.offer(name, self.select(select).localCheckpoint())
+
     some: Facts = {
         "Read": [(1, 1, 0), (1, 2, 61), (1, 1, 300), (2, 3, -130)],
         "Reset": [(1, 180)],

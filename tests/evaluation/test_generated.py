@@ -98,6 +98,13 @@ def test_hostile_names_and_values(case: Case) -> None:
     agree(case)
 
 
+@pytest.mark.deep
+@given(programs_and_facts(wide=True))
+@examples(200)
+def test_what_an_attack_has_found_mistakes_with(case: Case) -> None:
+    agree(case)
+
+
 # What is refused
 
 

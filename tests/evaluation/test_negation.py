@@ -53,6 +53,13 @@ def test_hostile_names_and_values(case: Case) -> None:
     agree(case)
 
 
+@pytest.mark.deep
+@given(programs_with_not(wide=True))
+@examples(100)
+def test_what_an_attack_has_found_mistakes_with(case: Case) -> None:
+    agree(case)
+
+
 @given(programs_with_not(), st.randoms(use_true_random=False))
 @examples(12, deep=300)
 def test_programs_with_a_key(case: Case, random: Random) -> None:

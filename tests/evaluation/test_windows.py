@@ -39,25 +39,25 @@ from tidelog.language.program import (
 
 
 @given(programs_with_windows())
-@examples(80)
+@examples(40)
 def test_any_program(case: Case) -> None:
     agree(case)
 
 
 @given(programs_with_windows(connected=True, max_rules=7))
-@examples(50)
+@examples(25)
 def test_connected_programs(case: Case) -> None:
     agree(case)
 
 
 @given(programs_with_windows(long=True))
-@examples(40)
+@examples(20)
 def test_windows_longer_than_a_word(case: Case) -> None:
     agree(case)
 
 
 @given(programs_with_windows(recursive=False, clock=False, any_number=True))
-@examples(30)
+@examples(15)
 def test_programs_without_recursion(case: Case) -> None:
     """These are never refused."""
     assert answered(case) is not None
@@ -65,13 +65,13 @@ def test_programs_without_recursion(case: Case) -> None:
 
 
 @given(programs_with_windows(hostile=True), st.randoms(use_true_random=False))
-@examples(30)
+@examples(15)
 def test_hostile_names_and_values_and_a_key(case: Case, random: Random) -> None:
     agree(keyed(case, random) if random.random() < 0.5 else case)
 
 
 @given(programs_with_windows(long=True) | programs_with_windows())
-@examples(20)
+@examples(10)
 def test_programs_whose_inputs_are_not_packed(case: Case) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Engine, "_sparse", lambda *_: True)
@@ -95,7 +95,7 @@ def test_constants_that_look_alike() -> None:
 
 
 @given(programs_with_windows(any_number=True))
-@examples(30)
+@examples(15)
 def test_the_unfolding(case: Case) -> None:
     try:
         plain = unfolded(case.program, 100)
@@ -105,7 +105,7 @@ def test_the_unfolding(case: Case) -> None:
 
 
 @given(programs_with_windows(long=True) | programs_with_windows(), st.randoms())
-@examples(40)
+@examples(20)
 def test_intervals_in_two_parts(case: Case, random: Random) -> None:
     statements = []
     for statement in case.program.statements:
@@ -157,7 +157,7 @@ def later(at: Instant, ticks: int) -> Instant:
 
 
 @given(programs_with_windows(long=True) | programs_with_windows())
-@examples(20)
+@examples(10)
 def test_windows_of_a_predicate_of_their_own(case: Case) -> None:
     """A literal over an interval, asked for through a helper, or twice absent."""
     for rule in case.program.rules:
@@ -191,7 +191,7 @@ def test_generated_programs_on_spark(spark: SparkSession) -> None:
     before = spark.conf.get("spark.sql.shuffle.partitions")
 
     @given(programs_with_windows(connected=True), st.randoms(use_true_random=False))
-    @examples(3)
+    @examples(2)
     def look(case: Case, random: Random) -> None:
         case = keyed(case, random)
         spark.conf.set("spark.sql.shuffle.partitions", str(random.randint(1, 8)))

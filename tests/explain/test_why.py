@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from oracle import naive
 from oracle.generate import Case, programs_and_facts
 from oracle.horizon import temporal_predicates
+from oracle.windows import programs_with_windows
 from support import checker
 from support.deep import examples
 
@@ -165,6 +166,14 @@ def test_connected_programs(case: Case, data: st.DataObject) -> None:
 @examples(8, deep=150)
 def test_hostile_values(case: Case, data: st.DataObject) -> None:
     is_explained(case, some_goals(case, data))
+
+
+@given(programs_with_windows(negated=False, max_rules=4), st.data())
+@examples(5, deep=100)
+def test_proofs_over_intervals(case: Case, data: st.DataObject) -> None:
+    """A proof of `always` has every tick, one of `at least 3` has three."""
+    goals = [(goal, holds) for goal, holds in some_goals(case, data) if holds]
+    is_explained(case, goals)
 
 
 @given(programs_and_facts(huge=False, max_rules=4), st.data())

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
+from hypothesis import reject
 from hypothesis import strategies as st
 
 from tidelog.language.checks import check
+from tidelog.language.diagnostics import Code
 from tidelog.language.printer import print_program
 from tidelog.language.program import (
     Atom,
@@ -103,7 +105,10 @@ HOSTILE_NAMES = (
     "_in",
     "p_in",
 )
+# Floats that one language prints so and another one so.
+PRINTED = (1e300, -1e300, 1e16, 1e-7, 0.1, -0.0, 5e-324, 123456789.125)
 HUGE = (10_000, 10**6, 10**9, 2**40)
+HUGER = 2**57
 # Where ticks are likely to be mistaken: around zero and around multiples of 60.
 EDGES = (-121, -120, -61, -60, -59, -1, 0, 1, 59, 60, 61, 119, 120)
 _VARIABLES = {
@@ -132,6 +137,7 @@ class Shape:
     rules_for_inputs: bool = True
     hostile: bool = False
     max_rules: int = 8
+    wide: bool = False
 
 
 @dataclass(frozen=True)
@@ -153,12 +159,15 @@ def programs_and_facts(
     rules_for_inputs: bool = True,
     hostile: bool = False,
     max_rules: int = 8,
+    wide: bool = False,
 ) -> st.SearchStrategy[Case]:
     """Programs with data and questions; each option set to False leaves something out.
 
     `recursive` and `huge` (offsets) are possible, not certain, when True. `connected` makes every
     rule have at most one time variable, which its head has too. `hostile` mixes values and
-    predicate names in that are hard to carry through other languages.
+    predicate names in that are hard to carry through other languages. `wide` has what an attack has
+    found mistakes with: offsets near the largest, recursion from a fixed tick on, floats that print
+    differently, rigid predicates that nothing derives.
     """
     shape = Shape(
         recursive,
@@ -170,6 +179,7 @@ def programs_and_facts(
         rules_for_inputs,
         hostile,
         max_rules,
+        wide,
     )
     return _cases(shape)
 
@@ -185,11 +195,13 @@ class Generator:
     def __init__(self, draw: st.DrawFn, shape: Shape) -> None:
         self.draw = draw
         self.shape = shape
-        self.huge = draw(st.sampled_from(HUGE)) if shape.huge and self.chance(1, 6) else 0
+        sizes = (*HUGE, HUGER) if shape.wide else HUGE
+        self.huge = draw(st.sampled_from(sizes)) if shape.huge and self.chance(1, 6) else 0
         self.center = draw(st.sampled_from(EDGES)) if self.chance(1, 3) else 0
         # Which way recursion moves time; 0 both ways. Huge steps both ways would fill the line.
         self.way = self.one_of((1, -1) if self.huge else (1, 1, 0, -1))
         self.values = {t: self._values(t) for t in Type}
+        self.never: GeneratedPredicate | None = None  # rigid, and rests on itself alone
         self.predicates = self._predicates()
 
     # Choices
@@ -207,6 +219,8 @@ class Generator:
     def _values(self, type_: Type) -> tuple[Value, ...]:
         usual, hostile = VALUES[type_], HOSTILE[type_]
         if not self.shape.hostile or not hostile:
+            if self.shape.wide and type_ is Type.FLOAT and self.chance(1, 2):
+                return (*usual[1:], self.one_of(PRINTED), self.one_of(PRINTED))
             return usual
         return (*usual[:2], *self.draw(st.lists(st.sampled_from(hostile), max_size=3, unique=True)))
 
@@ -247,6 +261,9 @@ class Generator:
 
         found = [predicate(True, True) for _ in range(inputs)]
         found += [predicate(False, True) for _ in range(rigid_inputs)]
+        if shape.wide and shape.rigid and self.chance(1, 3):
+            self.never = predicate(False, False)
+            found.append(self.never)
         found += [
             predicate(not (rigid_derived and i == 0 and derived > 1), False) for i in range(derived)
         ]
@@ -261,13 +278,13 @@ class Generator:
 
     @property
     def derived(self) -> tuple[GeneratedPredicate, ...]:
-        return tuple(p for p in self.predicates if not p.input)
+        return tuple(p for p in self.predicates if not p.input and p is not self.never)
 
     @property
     def heads(self) -> tuple[GeneratedPredicate, ...]:
         """What rules may derive: at times an input, though never the first one."""
         if self.shape.rules_for_inputs and self.chance(1, 5):
-            return tuple(p for p in self.predicates[1:] if self.below(p))
+            return tuple(p for p in self.predicates[1:] if self.below(p) and p is not self.never)
         return self.derived
 
     def below(self, head: GeneratedPredicate) -> tuple[GeneratedPredicate, ...]:
@@ -282,6 +299,9 @@ class Generator:
     def rules(self) -> list[Rule]:
         """A rule for every derived predicate, then more of every kind."""
         found = [self.rule(p, self.bodies(p)) for p in self.derived]
+        if self.never is not None:
+            names = tuple(Variable(f"X{i}") for i in range(1, len(self.never.types) + 1))
+            found.append(Rule(Atom(self.never.name, names), (Atom(self.never.name, names),)))
         more = self.number(0, self.shape.max_rules - len(found))
         while more > 0:
             made = self.one_of(self.kinds())()[:more]
@@ -293,6 +313,8 @@ class Generator:
         kinds = [self.any_rule, self.any_rule, self.there_and_back]
         if self.shape.recursive:
             kinds += [self.persistence, self.guarded, self.guarded, self.closure]
+            if self.shape.wide and self.shape.explicit_times:
+                kinds += [self.pinned, self.pinned]
             if not self.huge:
                 kinds += [self.mutual, self.any_recursion]
         return kinds
@@ -331,6 +353,22 @@ class Generator:
         return Rule(
             Atom(head.name, args, at_offset(after)), (Atom(head.name, args, at_offset(before)),)
         )
+
+    def pinned(self) -> list[Rule]:
+        """`P(X) @ 3 :- E(X) @ 1. P(X) @ T+k :- P(X) @ T.`: recursion from a fixed tick on."""
+        options = [p for p in self.derived if p.temporal]
+        if not options:
+            return self.any_rule()
+        head = self.one_of(options)
+        rule = self.rule(head, self.bodies(head))
+        points = tuple(
+            replace(part, time=TimePoint(self.tick()))
+            if isinstance(part, Atom) and part.time is not None
+            else part
+            for part in rule.body
+        )
+        fixed = replace(rule, head=replace(rule.head, time=TimePoint(self.tick())), body=points)
+        return [fixed, self.persist(head, self.step())]
 
     def guarded(self) -> list[Rule]:
         """A step that needs an input: `P(Y) @ T+1 :- P(X) @ T, E(X, Y) @ T+1.`"""
@@ -525,7 +563,10 @@ class Generator:
         return Case(text, self.checked(text), self.facts(), tuple(queries), low, high)
 
     def checked(self, text: str) -> Program:
-        return check(text).accepted()
+        report = check(text)
+        if any(d.code is Code.NUMBER for d in report.errors):
+            reject()  # offsets whose sum does not fit
+        return report.accepted()
 
 
 def _fixed(

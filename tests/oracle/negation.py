@@ -49,6 +49,7 @@ def programs_with_not(
     clock: bool = True,
     both_ways: bool = False,
     max_rules: int = 6,
+    wide: bool = False,
 ) -> st.SearchStrategy[Case]:
     """As `programs_and_facts`, with `not` in every program.
 
@@ -65,6 +66,7 @@ def programs_with_not(
         rules_for_inputs,
         hostile,
         max_rules,
+        wide,
     )
     return _cases(shape, clock=clock, both_ways=both_ways)
 
@@ -92,7 +94,7 @@ class WithNot(Generator):
 
     def checked(self, text: str) -> Program:
         report = check(text)
-        if any(d.code is Code.NOT_STRATIFIED for d in report.errors):
+        if {d.code for d in report.errors} & {Code.NOT_STRATIFIED, Code.NUMBER}:
             reject()
         program = report.accepted()
         if not any(rule.negative for rule in program.rules):

@@ -29,7 +29,7 @@ output Twice, Hot.
 Hot(X) @ T :- Temp(X, high) @ T.
 Twice(X) @ T+3 :- Hot(X) @ T, Temp(X, high) @ T+3.
 """
-SAMPLE = re.compile(r'(\w+)\{((?:\w+="(?:[^"\\]|\\.)*",?)*)\} (\S+)')
+SAMPLE = re.compile(r'(\w+)(?:\{((?:\w+="(?:[^"\\]|\\.)*",?)*)\})? (\S+)')
 LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 Key = tuple[str, tuple[tuple[str, str], ...]]
@@ -52,7 +52,7 @@ def parsed(text: str) -> dict[Key, float]:
             assert (kinds[name] == "counter") == name.endswith("_total")
             key = tuple(
                 (label, re.sub(r"\\(.)", lambda m: "\n" if m[1] == "n" else m[1], said))
-                for label, said in LABEL.findall(labels)
+                for label, said in LABEL.findall(labels or "")
             )
             assert (name, key) not in found
             found[name, key] = float(value)

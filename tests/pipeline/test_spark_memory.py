@@ -72,18 +72,23 @@ def test_nothing_of_a_stream_stays(spark: SparkSession, tmp_path: Path, mode: st
     run(spark, tmp_path, mode)  # what is made once for all streams
     before = held(spark)
     weak = run(spark, tmp_path, mode)
-    end = time.monotonic() + 20
-    left = weak
-    while left and time.monotonic() < end:  # Python lets go first, Spark a little later
+    # What leaks stays for ever; what is only slow to go, on a busy machine, is waited for. Python
+    # lets go first, Spark a little later, in threads of its own.
+    end = time.monotonic() + 120
+    while True:
         gc.collect()
         jvm: Any = spark._jvm
         jvm.System.gc()
-        time.sleep(0.2)
         left = [ref for ref in weak if ref.get() is not None]
+        after = held(spark)
+        kept = {name: n for name, n in after.items() if n > before[name]}
+        stored = after["caches"] + after["stored"] + after["running"]
+        if not (left or kept or stored) or time.monotonic() > end:
+            break
+        time.sleep(0.2)
     assert not left, f"{len(left)} of {len(weak)} are held"
-    after = held(spark)
-    assert {name: max(n, before[name]) for name, n in after.items()} == before
-    assert after["caches"] == after["stored"] == after["running"] == 0
+    assert not kept
+    assert not stored
 
 
 def test_plans_of_what_was_run_are_not_kept(spark: SparkSession) -> None:

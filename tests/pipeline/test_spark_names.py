@@ -18,6 +18,7 @@ from support.deep import DEEP
 import tidelog
 from tidelog.errors import DataError
 from tidelog.evaluation.engine import evaluate
+from tidelog.evaluation.spark.sources import NO_PATTERNS, each_once
 from tidelog.pipeline import loop
 from tidelog.spark import stream
 
@@ -168,10 +169,31 @@ def test_a_backslash_below_a_wildcard(spark: SparkSession, tmp_path: Path) -> No
     other.mkdir(parents=True)
     (other / "slash1.csv").write_text("x,time\nb,0\n")
     for engine in ("duckdb", "spark"):
-        with pytest.raises(
-            DataError, match=r"a backslash and one of .+ in its path cannot be read"
-        ):
+        with pytest.raises(DataError, match="cannot be read where other files match"):
             evaluate(RULES, ["P"], str(tmp_path / "[x]*"), engine=engine)
+
+
+def test_files_below_a_wildcard_are_read_once(spark: SparkSession, tmp_path: Path) -> None:
+    """Of several paths, each of which looks like a pattern, Spark's readers read all for each."""
+    folder = tmp_path / "[x]" / "E"
+    folder.mkdir(parents=True)
+    for i in range(2):
+        (folder / f"{i}.jsonl").write_text(json.dumps({"x": "a", "time": i}) + "\nnot JSON\n")
+        pq.write_table(pa.table({"x": ["b", None], "time": [i, 1]}), folder / f"{i}.parquet")
+    running = stream(spark, RULES, inputs=tmp_path / "[x]", trigger={"availableNow": True})
+    running.awaitTermination()
+    commit = running.close()
+    assert commit is not None
+    assert commit.totals == {"facts": 4, "late": 0, "dead": 4, "answers": 4}
+
+
+def test_state_below_a_wildcard_is_read_once(spark: SparkSession, tmp_path: Path) -> None:
+    for name in "abc":
+        (tmp_path / f"{name}?.txt").write_text("one\ntwo\n")
+    places = [f"file://{path}" for path in tmp_path.iterdir()]
+    reader = spark.read.options(**NO_PATTERNS)
+    assert reader.text(places).count() == 18  # which is why
+    assert each_once(reader.text, places).count() == 6
 
 
 @pytest.mark.parametrize("engine", ["duckdb", "spark"])

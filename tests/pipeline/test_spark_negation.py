@@ -104,7 +104,7 @@ input E(x: text) @ t. input F(x: text) @ t. clock Tick.
 Free(X) @ T :- E(X) @ T, not F(X) @ T, not F(X) @ T-1.
 Last(X) @ T :- E(X) @ T.
 Last(X) @ T :- Last(X) @ T-1, Tick @ T, not F(X) @ T.
-Quiet(X) @ T :- E(X) @ T-1, not E(_) @ T, not F(_) @ T-1.
+Quiet(X) @ T :- E(X) @ T-1, not E(_) @ T, not F(X) @ T-1.
 """
 
 

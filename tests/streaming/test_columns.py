@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import operator
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Set
 from pathlib import Path
 from random import Random
@@ -178,7 +180,7 @@ def _steps(folder: Path, **how: Any) -> list[object]:
     return seen
 
 
-@pytest.mark.parametrize("many", [1, 30])
+@pytest.mark.parametrize("many", [pytest.param(1, marks=pytest.mark.deep), 30])
 @pytest.mark.parametrize(
     "how",
     [{"mode": "online"}, {"mode": "online", "emit": "eager", "lateness": 1}, {}, {"emit": "eager"}],
@@ -198,3 +200,8 @@ def test_the_same_steps(
     monkeypatch.setattr("tidelog.streaming.joins.fired", fired)
     assert _steps(tmp_path, **how) == usual
     assert joined  # columns were at work
+
+
+def test_executors_need_no_numpy() -> None:
+    code = "import sys; sys.modules['numpy'] = None; import tidelog.pipeline.shards"
+    subprocess.run([sys.executable, "-c", code], check=True)

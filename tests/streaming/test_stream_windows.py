@@ -48,13 +48,13 @@ def streamed(case: Case, late: int, random: Random, file: Path | None = None, **
     assert done or ahead or how.get("history") == "strict", case.text
 
 
-@examples(40)
+@examples(20)
 @given(connected, lateness, randoms, ways)
 def test_any_way(case: Case, late: int, random: Random, how: dict[str, str]) -> None:
     streamed(case, late, random, **how)
 
 
-@examples(10)
+@examples(5)
 @given(programs_with_windows(connected=True, long=True), lateness, randoms, ways)
 def test_windows_longer_than_a_word(
     case: Case, late: int, random: Random, how: dict[str, str]
@@ -62,7 +62,7 @@ def test_windows_longer_than_a_word(
     streamed(case, late, random, **how)
 
 
-@examples(10)
+@examples(5)
 @given(connected, lateness, randoms, ways)
 def test_across_snapshots(
     tmp_path_factory: pytest.TempPathFactory,

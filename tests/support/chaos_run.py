@@ -11,23 +11,29 @@ import os
 import signal
 import sys
 
-from tidelog.cli import main
-from tidelog.evaluation.spark import failures
-from tidelog.pipeline import loop
 
+def run(there: bool) -> None:
+    from tidelog.cli import main
+    from tidelog.evaluation.spark import failures
+    from tidelog.pipeline import loop
 
-def summary_kept(error: BaseException) -> str:
-    """As `summary`, with the whole of it kept for whoever looks into it."""
-    with open(os.environ["CHAOS_AT_LENGTH"], "a", encoding="utf-8") as file:
-        file.write(f"{error!r}\n{failures.whole_text(error)}\n\n")
-    return summary(error)
+    summary = failures.summary
+
+    def summary_kept(error: BaseException) -> str:
+        with open(os.environ["CHAOS_AT_LENGTH"], "a", encoding="utf-8") as file:
+            file.write(f"{error!r}\n{failures.whole_text(error)}\n\n")
+        return summary(error)
+
+    failures.summary = summary_kept
+    if there:
+        loop.LITTLE = -1
+    # The command itself imports none of this before it can be interrupted in good order.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    main()
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-    if sys.argv.pop(1) == "there":
-        loop.LITTLE = -1
-    if "CHAOS_AT_LENGTH" in os.environ:
-        summary, failures.summary = failures.summary, summary_kept
-    main()
+    run(sys.argv.pop(1) == "there")

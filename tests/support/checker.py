@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tidelog.language.program import (
@@ -14,6 +16,8 @@ from tidelog.language.program import (
     TimeOffset,
     TimePoint,
     Value,
+    ticks_of,
+    time_variable_of,
 )
 
 COMPARE = {
@@ -61,17 +65,58 @@ def unify(atom: Atom, fact: Fact, binding: dict[str, Any]) -> bool:
             base = time - offset
             return bool(binding.setdefault(f"time {variable.name}", base) == base)
         case Interval():
-            raise AssertionError("intervals are unfolded first")
+            return time is not None and time in _ticks(atom.time, binding)
 
 
-def applies(rule: Rule, head: Fact, premises: list[Fact]) -> dict[str, Any] | None:
+def _ticks(interval: Interval, binding: dict[str, Any]) -> range:
+    """The ticks of an interval whose variable, if it has one, has a value."""
+    variable = time_variable_of(interval)
+    base = 0 if variable is None else binding[f"time {variable.name}"]
+    return range(base + ticks_of(interval.low), base + ticks_of(interval.high) + 1)
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """What a proof says of an interval: the facts that are counted in it."""
+
+    predicate: str
+    first: int
+    last: int
+    facts: tuple[Fact, ...]
+
+
+def counts(atom: Atom, stretch: Stretch, binding: dict[str, Any]) -> bool:
+    """Whether an atom holds at enough ticks of its interval; only `_` differs between them."""
+    interval = atom.time
+    assert isinstance(interval, Interval)
+    variable = time_variable_of(interval)
+    if variable is not None:
+        base = stretch.first - ticks_of(interval.low)
+        if binding.setdefault(f"time {variable.name}", base) != base:
+            return False
+    ticks = _ticks(interval, binding)
+    for fact in stretch.facts:
+        loose = {name: v for name, v in binding.items() if not name.startswith("object _#")}
+        if not unify(atom, fact, loose):
+            return False
+        binding |= {name: v for name, v in loose.items() if not name.startswith("object _#")}
+    right = (ticks[0], ticks[-1]) == (stretch.first, stretch.last)
+    return right and len({time for _, _, time in stretch.facts}) >= interval.fewest
+
+
+def applies(rule: Rule, head: Fact, premises: Sequence[Fact | Stretch]) -> dict[str, Any] | None:
     """The binding under which a rule gives the head from the premises, in order; or None."""
     binding: dict[str, Any] = {}
-    if len(premises) != len(rule.atoms) or not unify(rule.head, head, binding):
+    if len(premises) != len(rule.positive):
         return None
-    for atom, fact in zip(rule.atoms, premises, strict=True):
-        if not unify(atom, fact, binding):
+    for atom, fact in zip(rule.positive, premises, strict=True):
+        if isinstance(fact, Stretch):
+            if not counts(atom, fact, binding):
+                return None
+        elif not unify(atom, fact, binding):
             return None
+    if not unify(rule.head, head, binding):
+        return None
     for comparison in rule.comparisons:
         left, right = (
             t.value if isinstance(t, Constant) else binding[f"object {t.name}"]
@@ -102,7 +147,14 @@ def check(program: Program, facts: set[Fact], goal: Fact, proof: dict[str, Any])
     """Check every step of a proof given as JSON; its size, counted anew."""
     steps = proof["steps"]
     assert as_fact(steps[0]["fact"]) == goal
-    names = [as_fact(step["fact"]) for step in steps]
+    names: list[Fact | Stretch] = [as_fact(step["fact"]) for step in steps]
+    for i, step in enumerate(steps):
+        if "from" in step["fact"]:
+            said = step["fact"]
+            counted = [names[p] for p in step["premises"]]
+            assert len(counted) == said["at_least"] <= said["ticks"]
+            facts_ = tuple(fact for fact in counted if not isinstance(fact, Stretch))
+            names[i] = Stretch(said["predicate"], said["from"], said["to"], facts_)
     assert len(set(names)) == len(names), "each fact is proved once"
     used = {0}
     sizes: dict[int, int] = {}
@@ -112,11 +164,15 @@ def check(program: Program, facts: set[Fact], goal: Fact, proof: dict[str, Any])
         assert i not in visiting, "a fact is used in its own proof"
         if i not in sizes:
             visiting.add(i)
-            sizes[i] = 1 + sum(size(p) for p in steps[i]["premises"])
+            own = not isinstance(names[i], Stretch)
+            sizes[i] = own + sum(size(p) for p in steps[i]["premises"])
             visiting.discard(i)
         return sizes[i]
 
     for step, fact in zip(steps, names, strict=True):
+        if isinstance(fact, Stretch):
+            used.update(step["premises"])
+            continue
         if step["rule"] is None:
             assert fact in facts, "an input fact that was not given"
             assert step["premises"] == []
@@ -142,7 +198,7 @@ def smallest(program: Program, facts: set[Fact], model: set[Fact], goal: Fact) -
     instances: list[tuple[Fact, list[Fact]]] = []
     for rule in program.rules:
         partial: list[tuple[dict[str, Any], list[Fact]]] = [({}, [])]
-        for atom in rule.atoms:
+        for atom in rule.positive:
             following = []
             for binding, chosen in partial:
                 for fact in by_name.get(atom.predicate, ()):

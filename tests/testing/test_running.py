@@ -195,6 +195,23 @@ tests:
     assert run().output == "rules.test.yaml: 2 passed\n2 passed in 1 file\n"
 
 
+def test_facts_at_intervals(rules: Path) -> None:
+    rules.write_text(
+        "input Temp(x: text) @ t. Hot(X) @ T :- always Temp(X) @ [T-2, T]. Hot(b) @ [7, 9]."
+    )
+    write(
+        """\
+tests:
+- name: three on end, and what the rules say
+  facts: "Temp(a) @ [1, 4]."
+  expect: {Hot: ["(a) @ 3..4", "(b) @ 7..9"]}
+"""
+    )
+    assert run().output == "rules.test.yaml: 1 passed\n1 passed in 1 file\n"
+    write('tests:\n- {name: a, facts: "Temp(a) @ [1, 9000000].", expect: {Hot: []}}\n')
+    assert "`Temp` has a fact for each of 9,000,000 ticks\n" in run().output
+
+
 def test_what_cannot_be_streamed_is_skipped(rules: Path) -> None:
     rules.write_text("Late(X) @ T :- Alarm(X) @ T.\nLate(X) @ T :- Late(X) @ T+1.\n")
     write(

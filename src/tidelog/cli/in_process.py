@@ -8,6 +8,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -25,6 +26,8 @@ from tidelog.language.diagnostics import visible
 from tidelog.language.program import TIME_COLUMN
 from tidelog.streaming import feeds
 from tidelog.streaming.clock import Pace, late_reason
+from tidelog.streaming.options import expect_inputs
+from tidelog.streaming.silence import Silence, patiently
 from tidelog.streaming.sinks import sink_of
 from tidelog.streaming.sinks.sink import LocalAnswers
 from tidelog.streaming.snapshot import CheckpointFolder
@@ -54,7 +57,7 @@ def in_process(task: StreamTask, log: RunLog, *, watched: bool) -> list[Pending]
     finally:
         run.sink.close()
         if run.folder is not None:
-            run.folder.lock.close()
+            run.folder.release()
     return left
 
 
@@ -75,6 +78,7 @@ class _InProcess:
         with starting():
             self.stream = Stream(task.program, asked, rigid=rigid, **options.pushed())
             warn_overtaken(self.stream.deps, options.sparse)
+            expect_inputs(options.idle, {n for n, s in known.items() if s.time is not None})
         self.sink = sink_of(task.sink)
         self.folder = None if task.checkpoint is None else CheckpointFolder(task.checkpoint)
         pace = Pace(tuple(self.inputs), options.lateness, frozenset(options.sparse))
@@ -82,6 +86,7 @@ class _InProcess:
         self.lines = feeds.Lines(
             self.inputs, known, pace, options.ticks, aside=self.aside, told=self._show_unused
         )
+        self.lines.silence = Silence(options.silence_limits(pace.held))
         self.letters = 0  # bytes of dead letters in the checkpoint
         self.resumed = False
         self.files: dict[str, dict[str, int]] | None = None  # facts by input and file, if known
@@ -93,7 +98,7 @@ class _InProcess:
             self._begin()
         except BaseException:
             if self.folder is not None:
-                self.folder.lock.close()
+                self.folder.release()
             raise
         self.watch = Watch(self.stream) if watched else None
 
@@ -130,7 +135,7 @@ class _InProcess:
         """Push all facts, from standard input or from files."""
         task = self.task
         if task.facts == "-":
-            self._push(self.lines.pushes(sys.stdin.buffer))
+            self._push(self.lines.pushes(self._arriving()))
             self._count_aside()
             self._refuse_useless(self.lines.seen)
             for name in sorted(self.inputs.keys() - self.lines.seen.keys()):
@@ -148,6 +153,13 @@ class _InProcess:
             tin, until = self.stream.tin, self._until(engine)
             self.log.held = any(loaded[name].range.high > until for name in only)
             self._push(feeds.from_files(engine, self.inputs, tin, until, self.pushed))
+
+    def _arriving(self) -> Iterable[bytes | None]:
+        """The lines of standard input; None now and then where somebody may fall silent."""
+        lines, silence = sys.stdin.buffer, self.lines.silence
+        if not silence.limits:
+            return lines
+        return patiently(lines, lambda: silence.next(self.lines.idle))
 
     def _until(self, engine: Engine) -> float:
         """The last tick to push: a stream that goes on later may get more facts of the last one."""
@@ -218,12 +230,15 @@ class _InProcess:
         for name, queries in step.could_change.items() if self.stream.deps.negated else ():
             said = f"late: facts of {name} could have changed answers given of {', '.join(queries)}"
             terminal.stderr().print(visible(said), markup=False, highlight=False)
-        now = {
+        now: dict[str, Any] = {
             "batch": self.log.batches,
             "tin": step.tin,
             "tout": step.tout,
             "history": step.history,
         }
+        if self.task.facts == "-":
+            clock = replace(self.lines.clock, tin=step.tin, closed=self.stream.closed)
+            now |= self.log.awaited(self.lines.pace.waits_for(clock), clock)
         count = sum(table.num_rows for table in answers.values())
         self.log.batch(now, facts=size - late, late=late, dead=unused - late, answers=count)
         if self.folder is not None and self.folder.due:
@@ -289,6 +304,9 @@ class _InProcess:
             "letters": self.letters,
             "late letters": self.late_letters,
             "files": self.files,
+            "beat": self.lines.beat,
+            "idle": self.lines.idle,
+            "overtaken": self.lines.overtaken,
         }
         self.stream.snapshot(folder.file, note)
         folder.taken()
@@ -306,6 +324,8 @@ class _InProcess:
         self.log.now = {"tin": self.stream.tin, "tout": self.stream.tout}
         self.lines.seen, self.lines.tin = note["seen"], note["tin"]
         self.lines.taken = note["lines"]
+        self.lines.beat, self.lines.idle = note.get("beat"), tuple(note.get("idle", ()))
+        self.lines.overtaken = dict(note.get("overtaken", {}))
         self.letters, self.late_letters = note.get("letters", 0), note.get("late letters", 0)
         self.files = note.get("files")
         written: dict[str, Any] = note["written"]

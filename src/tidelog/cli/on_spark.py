@@ -5,15 +5,17 @@ from __future__ import annotations
 import logging
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidelog.cli.common import FactPaths
 from tidelog.cli.running import RunLog, StreamTask, starting
+from tidelog.data.kafka import Topics, kafka_options
 from tidelog.data.letters import SHOWN
 from tidelog.data.readers.places import paths_of
-from tidelog.errors import DataError
+from tidelog.errors import DataError, NoSpark
 from tidelog.language.program import Program
 
 if TYPE_CHECKING:
@@ -26,12 +28,22 @@ if TYPE_CHECKING:
 
 
 def on_spark(
-    task: StreamTask, log: RunLog, *, follow: bool, master: str, **spark_options: Any
+    task: StreamTask,
+    log: RunLog,
+    *,
+    follow: bool,
+    master: str,
+    jars: tuple[str, ...] = (),
+    kafka_option: tuple[str, ...] = (),
+    then: tuple[str, ...] = (),
+    **spark_options: Any,
 ) -> list[Pending] | None:
     """Run to the end; what is pending then, if that is asked for."""
-    for path in paths_of(task.facts):
+    facts = (task.facts,) if isinstance(task.facts, str) else task.facts
+    for path in paths_of([text for text in facts if not Topics.is_one(text)]):
         path.matches()  # before Spark is started
-    spark = started(master, log.show)
+    kafka = kafka_options(kafka_option)
+    spark = started(master, log.show, [*facts, *then, task.sink], jars)
     from tidelog.evaluation.spark.failures import SPARK_ERRORS, as_data_error
     from tidelog.spark import stream
 
@@ -42,6 +54,7 @@ def on_spark(
             "tout": done.tout,
             "by_query": done.answers,
             "state_bytes": done.state_bytes,
+            **log.awaited(done.waits_for, done.clock),
         }
         log.unused += done.unused[: SHOWN - len(log.unused)]
         counts = {"facts": done.facts, "late": done.late, "dead": done.dead}
@@ -60,6 +73,8 @@ def on_spark(
                 checkpoint=task.checkpoint,
                 trigger=trigger,
                 told=commit,
+                then=then or None,
+                kafka=kafka,
                 **task.options.keywords(),
                 **spark_options,
             )
@@ -70,7 +85,7 @@ def on_spark(
                 pass
             left = None
             if follow or task.keep_open or asked_to_stop.is_set():
-                running.query.stop()
+                running.halt()
                 left = running.pending() if task.pending else None
                 running.stop()
             else:
@@ -111,19 +126,30 @@ def query_on_spark(
     )
 
 
-def started(master: str, show: Callable[[str], None]) -> SparkSession:
-    """A Spark session, or one sentence on why there is none."""
+def started(
+    master: str,
+    show: Callable[[str], None],
+    addresses: Iterable[str] = (),
+    jars: tuple[str, ...] = (),
+) -> SparkSession:
+    """A Spark session with the connectors for some addresses, or one sentence on why there is none.
+
+    Those who bring their jars need no others.
+    """
     try:
         from pyspark.accumulators import AccumulatorTCPServer
 
+        from tidelog.evaluation.spark.jars import connectors_of
         from tidelog.spark import session
     except ImportError as error:
-        raise DataError(
-            f"Spark is not installed ({error.name} is missing): install pyspark,"
-            " or use --engine duckdb"
-        ) from None
+        raise NoSpark(error.name, "use --engine duckdb") from None
+    for jar in jars:
+        if not Path(jar).is_file():
+            raise DataError(f"--jars {jar}: no such file")
+    connectors = [] if jars else connectors_of(addresses)
     show("starting Spark")
-    spark = session(master)
+    options = {"spark.jars": ",".join(jars)} if jars else {}
+    spark = session(master, connectors=connectors, **options)
     # A server of PySpark's would print a traceback if Spark's process were killed, and so would
     # the connection to it; what they have to say is raised, too.
     AccumulatorTCPServer.handle_error = lambda *_: None  # type: ignore[method-assign]

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 # Options that a stream has on Spark only.
-_SPARK_ONLY = ("follow", "partitions", "memory", "files_per_batch")
+_SPARK_ONLY = ("follow", "partitions", "memory", "files_per_batch", "then", "jars", "kafka_option")
 
 
 def _choice(name: str, values: tuple[str, ...], help_: str) -> Callable[[_Command], _Command]:
@@ -53,7 +53,8 @@ def _choice(name: str, values: tuple[str, ...], help_: str) -> Callable[[_Comman
 @click.argument("rules", type=RULES)
 @paths_option(
     "--facts",
-    "A folder or file of facts, NAME=FILE, or a pattern; repeatable. - for JSON lines.",
+    "A folder or file of facts, NAME=FILE, or a pattern; repeatable. - for JSON lines,"
+    " kafka://HOST:PORT/TOPIC for messages.",
     required=True,
 )
 @paths_option("--rigid", "Facts without time, where --facts has none; repeatable.")
@@ -84,7 +85,7 @@ def _choice(name: str, values: tuple[str, ...], help_: str) -> Callable[[_Comman
     "--sink",
     default="console",
     show_default=True,
-    metavar="|".join(usages(in_process=True)),
+    metavar="|".join(usages(in_process=True)) + "|kafka://HOST:PORT/TOPIC",
     help="Where answers go.",
 )
 @click.option("--checkpoint", metavar="DIR", help="To go on from after a stop or a crash.")
@@ -99,6 +100,12 @@ def _choice(name: str, values: tuple[str, ...], help_: str) -> Callable[[_Comman
     "--sparse", multiple=True, metavar="P", help="This input does not hold time back; repeatable."
 )
 @click.option(
+    "--idle",
+    multiple=True,
+    metavar="TIME|P=TIME",
+    help="An input that is silent this long, such as 5m, holds time back no longer; repeatable.",
+)
+@click.option(
     "--max-jump",
     metavar="N|TIME",
     help="Facts further ahead than this are not used: ticks, or a time such as 1h.",
@@ -109,7 +116,26 @@ def _choice(name: str, values: tuple[str, ...], help_: str) -> Callable[[_Comman
 @tick_option
 @origin_option
 @click.option("--ticks", "as_ticks", is_flag=True, help="With --tick, give times as whole ticks.")
-@click.option("--follow", is_flag=True, help="Wait for new files until interrupted.")
+@click.option("--follow", is_flag=True, help="Wait for new facts until interrupted.")
+@click.option(
+    "--then",
+    multiple=True,
+    metavar="KAFKA",
+    help="Topics to go on with when the facts in files have been read; repeatable.",
+)
+@click.option(
+    "--kafka-option",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Of Kafka or of Spark's connector, such as startingOffsets=latest; =@FILE reads the value"
+    " from a file. Repeatable.",
+)
+@click.option(
+    "--jars",
+    multiple=True,
+    metavar="PATH",
+    help="The connector's jars, where Maven shall not fetch them; repeatable.",
+)
 @click.option(
     "--close/--keep-open",
     "closing",
@@ -222,6 +248,7 @@ def _options(
     history: History,
     lateness: str,
     sparse: tuple[str, ...],
+    idle: tuple[str, ...],
     max_jump: str | None,
     from_: str | None,
     tick: str | None,
@@ -231,7 +258,7 @@ def _options(
     """The options that a stream has in process and on Spark alike."""
     from tidelog.data.ticks import in_ticks
     from tidelog.evaluation.engine import as_tick
-    from tidelog.streaming.options import StreamOptions
+    from tidelog.streaming.options import StreamOptions, silences
 
     ticks = ticks_of(program, tick, origin, as_ticks)
     option = "--from"
@@ -243,6 +270,8 @@ def _options(
         jump = None if max_jump is None else in_ticks("it", max_jump, ticks)
         if jump is not None and jump < 1:
             raise ValueError("1 tick or more")
+        option = "--idle"
+        silent = silences(dict(_named(text) for text in idle))
     except ValueError as error:
         raise click.UsageError(f"{option}: {error}") from error
     if pending and mode != "online":
@@ -250,9 +279,14 @@ def _options(
     if history == "strict" and mode == "online":
         raise click.UsageError("--history strict goes with --mode offline")
     length = tick or program.tick
-    return StreamOptions(
-        mode, emit, history, late, sparse, jump, first, length, origin, not as_ticks
-    )
+    given = (mode, emit, history, late, sparse, jump, first, length, origin, not as_ticks)
+    return StreamOptions(*given, idle=silent)
+
+
+def _named(text: str) -> tuple[str, str]:
+    """`P=5m` as an input and a time; a time alone is for all inputs."""
+    name, _, time = text.rpartition("=")
+    return name.strip(), time
 
 
 def _refuse_in_process(spark_only: dict[str, object]) -> None:
@@ -293,6 +327,8 @@ def _report(
         f" {terminal.plural(summary['answers'], 'answer')};"
         f" complete up to {log.time(summary['tin'])}, answered up to {log.time(summary['tout'])}"
     )
+    if log.blamed:
+        console.print(f"time waits for {' and '.join(log.blamed)}; see --idle and --sparse")
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from tidelog.language.program import Program
 
 if TYPE_CHECKING:
     from tidelog.data.ticks import Ticks
+    from tidelog.streaming.clock import Clock
     from tidelog.streaming.options import StreamOptions
 
 
@@ -47,6 +49,7 @@ class RunLog:
     totals: dict[str, int] = field(default_factory=dict)
     now: dict[str, Any] = field(default_factory=dict)
     unused: list[dict[str, Any]] = field(default_factory=list)  # the first dead letters
+    blamed: tuple[str, ...] = ()  # inputs that hold time back while others have gone on
     held: bool = False  # facts were read that wait for the next run
 
     def batch(self, now: dict[str, Any], **counts: int) -> None:
@@ -61,14 +64,27 @@ class RunLog:
             line = {**now, **counts, "seconds": round(seconds, 4), "facts_per_second": round(rate)}
             self.metrics.write(json.dumps(line) + "\n")
             self.metrics.flush()
-        told = ("batch", "by_query", "tin", "tout")
+        told = ("batch", "by_query", "tin", "tout", "waits_for", "idle")
         state = [f"{k.replace('_', ' ')} {v}" for k, v in now.items() if k not in told]
-        times = (
+        times = [
             f"complete up to {self.time(now['tin'])}",
             f"answered up to {self.time(now['tout'])}",
-        )
+        ]
+        if self.blamed:
+            times.append(f"waiting for {' and '.join(self.blamed)}")
         done = f"batch {now['batch']}: {self.totals['facts']} facts, {rate:,.0f}/s"
         self.show("; ".join([done, ", ".join([*times, *state])]))
+
+    def awaited(self, waits_for: tuple[str, ...], clock: Clock) -> dict[str, list[str]]:
+        """Who holds time back, and who is silent and does not."""
+        ticks = {**clock.told, **clock.seen}
+        ticks |= {name: max(tick, ticks[name]) for name, tick in clock.told.items()}
+        last = max((ticks[name] for name in waits_for if name in ticks), default=-math.inf)
+        others = [tick for name, tick in ticks.items() if name not in waits_for]
+        furthest = max(others, default=-math.inf)
+        is_open = clock.tin is None or clock.tin < furthest  # at its end an input is all there
+        self.blamed = waits_for if is_open and furthest > last else ()
+        return {"waits_for": list(waits_for), "idle": list(clock.idle)}
 
     def time(self, tick: int | None) -> str:
         """A tick as users see it."""

@@ -13,11 +13,16 @@ from tidelog.errors import DataError, warn
 
 # So many of a batch are told at once, where nobody looks at the others.
 SHOWN = 3
+# Where a message of Kafka's is.
+_MESSAGE = re.compile(r"kafka:(.+)/(\d+)/(\d+)")
 
 
 @dataclass(frozen=True)
 class DeadLetter:
-    """A row that is not used, and why; `came` is it as JSON: an object, or a text."""
+    """A row that is not used, and why; `came` is it as JSON: an object, or a text.
+
+    The file of a message of Kafka's is `kafka:TOPIC/PARTITION/OFFSET`.
+    """
 
     predicate: str | None
     reason: str
@@ -26,10 +31,15 @@ class DeadLetter:
 
     def as_json(self) -> dict[str, Any]:
         came = None if self.came is None else json.loads(self.came)
+        message = _MESSAGE.fullmatch(self.file or "")
         return {
             "predicate": self.predicate,
             "reason": self.reason,
-            "file": self.file,
+            **(
+                {"file": self.file}
+                if message is None
+                else {"topic": message[1], "partition": int(message[2]), "offset": int(message[3])}
+            ),
             "row": came if isinstance(came, dict) else None,
             "text": came if isinstance(came, str) else None,
         }
@@ -43,9 +53,15 @@ def letter_text(letter: dict[str, Any]) -> str:
 
     >>> letter_text({"predicate": "P", "reason": "late", "file": "a.csv", "row": {"x": 1}})
     'a.csv: late: {"x": 1}'
+    >>> place = {"topic": "temps", "partition": 0, "offset": 17}
+    >>> letter_text({"predicate": None, "reason": "not JSON", **place, "text": "oops"})
+    'temps, partition 0, offset 17: not JSON: oops'
     """
     came = letter.get("text") or letter.get("row")
     shown = came if isinstance(came, str) else json.dumps(came, ensure_ascii=False)
+    if "topic" in letter:
+        place = "{topic}, partition {partition}, offset {offset}".format_map(letter)
+        return f"{place}: {letter['reason']}: {shown[:120]}"
     place = letter["file"] or letter["predicate"] or "a row"
     place = re.sub(r"\Afile:(//)?(?=/)", "", place).removeprefix(f"{os.getcwd()}/")
     return f"{place}: {letter['reason']}: {shown[:120]}"

@@ -166,7 +166,7 @@ def positions(names: Sequence[str], schema: Schema, where: str) -> list[int]:
                 problem = "no column" if name not in names else "more than one column"
                 raise DataError(
                     f"{where}: {problem} `{name}`, which `{schema.predicate}` declares;"
-                    f" there are {', '.join(names) or 'none'}"
+                    f" there are {', '.join(names) or 'none'}{_column_hint(name, names)}"
                 )
         return [names.index(name) for name in schema.names]
     if len(names) != len(schema.names):
@@ -175,6 +175,18 @@ def positions(names: Sequence[str], schema: Schema, where: str) -> list[int]:
             f" ({', '.join(schema.names)}); declare the input to pick columns by name"
         )
     return list(range(len(names)))
+
+
+def _column_hint(name: str, names: Sequence[str]) -> str:
+    """What may help where a column is not there.
+
+    >>> _column_hint("host", ["Host", "cpu"]), _column_hint("host", ["host;cpu"])
+    ('; did you mean `Host`?', '; values are separated by commas')
+    """
+    if len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
+        return "; values are separated by commas"
+    near = Similar(names).to(name)
+    return f"; did you mean `{near}`?" if near else ""
 
 
 def resolve(program: Program, types: Mapping[str, tuple[Type, ...]]) -> Program:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from tidelog.data.schema import expect_program, expect_queries
 from tidelog.data.ticks import ADD_TICK, Ticks
-from tidelog.errors import DataError
+from tidelog.errors import NoSpark
 from tidelog.language.program import TIME_MAX, Program
 
 if TYPE_CHECKING:
@@ -106,10 +106,7 @@ def _spark() -> QueryEngine:
     try:
         from tidelog.evaluation.spark.query import answers
     except ImportError as error:
-        raise DataError(
-            f"Spark is not installed ({error.name} is missing): install pyspark, or use the engine"
-            " duckdb"
-        ) from None
+        raise NoSpark(error.name, "use the engine duckdb") from None
     return answers
 
 

@@ -221,7 +221,7 @@ class OpenAnswers(QueryOverData):
     def _facts(
         self, awaited: Iterable[Awaited], filling: Filling | None = None
     ) -> tuple[Ground, ...]:
-        types = {p.base: p.types for p in self.deps.core.predicates.values()}
+        types = {p.base: p.types for p in self.deps.core.inputs}
         return tuple(
             Ground(p.predicate, _filled(p.args, types[p.predicate], filling), p.time)
             for p in awaited

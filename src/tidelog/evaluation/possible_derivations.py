@@ -179,7 +179,7 @@ class PossibleDerivations:
             if self._derive(premise.predicate, args, tick, leaves, above):
                 return True
             stands = is_fact and self.facts.is_settled(whole.predicate, tick)
-        if stands and is_fact:
+        if stands and is_fact and predicate.role not in (Role.WINDOW, Role.BEGUN):
             known = tuple(value for value in args if value is not None)
             leaves.holds[Ground(predicate.base, known, tick)] = None
         return stands

@@ -4,13 +4,14 @@ tidelog.json       program, queries, inputs, time: a restart with any difference
 rigid/             the rigid facts, copied at the first start
 state/N/           packed rows that batch N added; never changed afterwards
 dead_letters/      rows that are not used, with the reason
+idle/N.json        before batch N is committed: the inputs that are silent in it
 commits/N.json     the commit point of batch N
-spark/             Spark's own
+live.json          where messages begin after a history
+spark/             Spark's own, and live/ after a history
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import time
@@ -18,8 +19,10 @@ import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
+from tidelog.data.locks import owner_of, take_lock
 from tidelog.data.sealed import sealed, unsealed
 from tidelog.errors import Refused
 from tidelog.evaluation.spark.failures import SPARK_ERRORS
@@ -27,7 +30,11 @@ from tidelog.language.printer import changed
 from tidelog.pipeline.store import Store
 from tidelog.streaming.clock import Clock
 
+if TYPE_CHECKING:
+    from filelock import FileLock
+
 FORMAT = 2
+LIVE = "live.json"
 COMMITS = 100  # so many are kept, for people to look at
 SPARKS_LOCK = ".spark.lock"
 PATIENCE = 60  # seconds to wait for the Spark of a start that was killed
@@ -74,6 +81,8 @@ class Commit:
     answered: dict[str, int] = field(default_factory=dict)  # by query, since the first batch
     pending: int | None = None  # answers that may still come, where the stream knows them
     unused: tuple[dict[str, Any], ...] = ()  # the first rows of this batch that are not used
+    waits_for: tuple[str, ...] = ()  # the inputs that hold time back
+    quiet: int = 0  # batches so far that are not Spark's: inputs were silent, and time went on
 
     @property
     def state_bytes(self) -> int:
@@ -82,11 +91,21 @@ class Commit:
     @staticmethod
     def of(value: dict[str, Any]) -> Commit:
         known = dict(value)
-        clock = {**value["clock"], "answered": tuple(value["clock"].get("answered", ()))}
+        lists = {name: tuple(value["clock"].get(name, ())) for name in ("answered", "idle")}
+        clock = {**value["clock"], **lists}
         known["clock"] = Clock(**clock)
-        known["unused"] = tuple(value.get("unused", ()))
+        known |= {name: tuple(value.get(name, ())) for name in ("unused", "waits_for")}
         known["state"] = tuple(StatePart.of(part) for part in value["state"])
         return Commit(**known)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What the clock on the wall said before a batch: which inputs are silent."""
+
+    idle: tuple[str, ...] = ()
+    quiet: bool = False  # whether the batch is done because of that alone
+    closing: bool = False  # whether it is the last one, into a sink that takes nothing back
 
 
 class Checkpoint:
@@ -96,7 +115,7 @@ class Checkpoint:
         self.store = store
         self.id = ""
         self.last: Commit | None = None
-        self._lock: int | None = None  # a file that is locked while it is open
+        self._lock: FileLock | None = None
         self._held: Any = None  # one that Spark's process has locked
         self._made: tuple[str, ...] = ()  # what there was not before
         self._renewed = False  # started with other times before, without a single commit
@@ -128,7 +147,8 @@ class Checkpoint:
         """Write what a new stream is, or finish doing so."""
         if self._renewed:
             self.store.delete("rigid")
-            self.store.delete("spark")
+            for name in ("spark", "live", LIVE):
+                self.store.delete(name)
             self.store.delete("tidelog.json")
         if self._renewed or not self.id:
             self.id = self.id or uuid.uuid4().hex
@@ -150,22 +170,16 @@ class Checkpoint:
             paths = (*(os.path.join(folder, name) for name in ("lock", SPARKS_LOCK)), folder)
             made = tuple(path for path in paths if not os.path.exists(path))
             os.makedirs(folder, exist_ok=True)
-            lock = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_CREAT, 0o644)
+            lock = take_lock(paths[0])
         except OSError as error:
             said = error.strerror or error
             raise Refused(f"{folder} cannot be a checkpoint: {said}; name another folder") from None
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            owner = os.read(lock, 100).decode(errors="replace").strip()
-            os.close(lock)
+        if lock is None:
             raise Refused(
-                f"{folder} is in use by process {owner or 'unknown'}:"
+                f"{folder} is in use by process {owner_of(paths[0]) or 'unknown'}:"
                 " stop that one first, or name another checkpoint"
-            ) from None
+            )
         self._made = made
-        os.ftruncate(lock, 0)
-        os.write(lock, f"{os.getpid()}\n".encode())
         self._lock = lock
         self._held = self._hold()
 
@@ -191,8 +205,9 @@ class Checkpoint:
             self._held = None
         if not self.id:
             for path in filter(os.path.exists, self._made):
-                os.rmdir(path) if os.path.isdir(path) else os.unlink(path)
-        os.close(self._lock)
+                with suppress(PermissionError):  # Windows keeps what is open
+                    os.rmdir(path) if os.path.isdir(path) else os.unlink(path)
+        self._lock.release()
         self._lock = None
 
     def _recognise(self, identity: dict[str, Any]) -> bool:
@@ -257,6 +272,22 @@ class Checkpoint:
         self.store.write(sealed(asdict(commit)), "commits", name)
         self.last = commit
 
+    @cached_property
+    def decisions(self) -> dict[int, Decision]:
+        """Of batches that are not committed."""
+        known: dict[int, Decision] = {}
+        for entry in self.store.entries("idle"):
+            number = entry.name.removesuffix(".json")
+            if number.isdecimal():
+                where = self.store.shown("idle", entry.name)
+                value = unsealed(self.store.read("idle", entry.name), where)
+                known[int(number)] = Decision(**{**value, "idle": tuple(value["idle"])})
+        return known
+
+    def decide(self, number: int, decision: Decision) -> None:
+        self.store.write(sealed(asdict(decision)), "idle", f"{number}.json")
+        self.decisions[number] = decision
+
     def sweep(self, *kept: Commit | None) -> None:
         """Delete the state files that none of some commits names, and commits of long ago."""
         commits = [commit for commit in kept if commit is not None]
@@ -264,7 +295,11 @@ class Checkpoint:
         for entry in self.store.entries("state"):
             if entry.name not in folders:
                 self.store.delete("state", entry.name)
-        oldest = max(commit.batch for commit in commits) - COMMITS
+        latest = max(commit.batch for commit in commits)
+        for number in [number for number in self.decisions if number <= latest]:
+            self.store.delete("idle", f"{number}.json")
+            del self.decisions[number]
+        oldest = latest - COMMITS
         if oldest >= 0:
             self.store.delete("commits", f"{oldest}.json")
 
@@ -272,6 +307,7 @@ class Checkpoint:
 def _difference(name: str, was: Any, now: Any, store: Store) -> str:
     """One sentence on what has changed since the checkpoint was started."""
     what = {"program": "the rules are", "queries": "the queries are", "inputs": "the inputs are"}
+    what["topics"] = "the topics are"
     remedy = "start with a new checkpoint, or go back"
     if name == "program":
         return f"{store.name} was started with other rules: {changed(str(was), str(now))}; {remedy}"

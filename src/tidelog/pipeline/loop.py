@@ -8,7 +8,7 @@ it had written before is removed first.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar, assert_never
 
 import pyarrow as pa
@@ -17,11 +17,12 @@ from pyspark.sql import SparkSession
 
 from tidelog.analysis.definitive import Pending
 from tidelog.data.letters import letter_text, refuse_useless, warn_useless
+from tidelog.data.ticks import time_text
 from tidelog.errors import DataError
 from tidelog.evaluation.spark.files import FileBatch
 from tidelog.evaluation.spark.shipping import is_local
 from tidelog.evaluation.spark.sources import NO_PATTERNS, Inputs, TimeLimits
-from tidelog.pipeline.commit import Checkpoint, Commit, StatePart
+from tidelog.pipeline.commit import Checkpoint, Commit, Decision, StatePart
 from tidelog.pipeline.modes import EVER, Derived, Mode
 from tidelog.pipeline.places import (
     Arrived,
@@ -35,6 +36,7 @@ from tidelog.pipeline.places import (
 from tidelog.pipeline.plan import PipelinePlan
 from tidelog.pipeline.state import StateFiles, chunks_of
 from tidelog.streaming.clock import Clock, first_in_time
+from tidelog.streaming.silence import Silence
 from tidelog.streaming.sinks.sink import BatchAnswers, LocalAnswers, Sink
 
 # Rows of facts and rows of state up to which a batch is done in the driver.
@@ -63,23 +65,53 @@ class Pipeline(Generic[S]):
     constant: dict[str, pa.Table]  # answers of queries that rest on nothing with a time
     told: Callable[[Commit], None]
     partitions: int
+    silence: Silence
+    lenient: bool = False  # rows that cannot be used are others', from the first one on
     useless: set[str] = field(default_factory=set)  # inputs that are warned of at the moment
+    _listening: bool = False  # whether silence counts: a batch was done
 
-    def batch(self, rows: Arriving | None, number: int) -> None:
-        """Do a batch and commit it; without rows, the last one: no more input will come."""
+    def of_spark(self, rows: Arriving, number: int) -> None:
+        """Do a batch of Spark's; those that silence brought about are counted besides."""
         last = self.checkpoint.last
-        if self._is_done(number, last, closing=rows is None):
+        self.batch(rows, number + (0 if last is None else last.quiet))
+
+    def quiet(self) -> None:
+        """Do a batch without rows: time goes on, since inputs are silent."""
+        self.batch(None, self._next, quiet=True)
+
+    def go_on(self) -> None:
+        """Do a batch of our own again that was begun and not committed; others come after it."""
+        begun = self.checkpoint.decisions.get(self._next)
+        if begun is not None and begun.quiet:
+            self.quiet()
+        if begun is not None and begun.closing:
+            self.close_time()
+
+    def close_time(self) -> None:
+        """Do the last batch: no more input will come."""
+        if not self.sink.takes_back and self._next not in self.checkpoint.decisions:
+            self.checkpoint.decide(self._next, Decision(closing=True))
+        self.batch(None, self._next)
+
+    @property
+    def _next(self) -> int:
+        """The number of the batch after the last commit."""
+        return 0 if self.checkpoint.last is None else self.checkpoint.last.batch + 1
+
+    def batch(self, rows: Arriving | None, number: int, *, quiet: bool = False) -> None:
+        """Do a batch and commit it; without rows, and not because all is quiet, the last one."""
+        last = self.checkpoint.last
+        closing = rows is None and not quiet
+        if self._is_done(number, last, closing=closing):
             return
         self._discard(number, last)
         before, parts = (Clock(), ()) if last is None else (last.clock, last.state)
+        silent = self._silent(number, before, quiet)
         place = self._place(rows, last)
         try:
             # Take in: which rows are facts, and how far they move time.
-            if rows is None:
-                arrived, clock = Arrived(), before.close()
-            else:
-                arrived = place.take_in(before)
-                clock = before.after(arrived.first, arrived.seen, self.plan.pace)
+            arrived = Arrived() if rows is None else place.take_in(before)
+            clock = self._moved(before, arrived, silent, closing=closing)
             # Advance: derive what is due, in the executors if it turns out to be much.
             clock, step = self.mode.due(clock)
             if isinstance(place, Driver) and step is not None and self._is_much(step, parts):
@@ -92,16 +124,55 @@ class Pipeline(Generic[S]):
             unused = self._write_dead_letters(place, number, arrived)
             self._tell_useless(number, arrived, unused)
             counts = self._write_answers(place, number)
+            self._tell_final(number, last, derived.clock)
             state = self._write_state(place, number, parts, derived)
         finally:
             place.release()
         # Commit: once that is written, the batch is done.
         commit = self._commit(number, last, derived, arrived, counts, state, unused)
+        commit = replace(commit, quiet=commit.quiet + quiet)
         self.checkpoint.write(commit)
         self.checkpoint.sweep(commit, last)
+        # The first batch may bring what has waited for long, of some inputs before others.
+        self.silence.hear(arrived.heard if self._listening else self.silence.limits)
+        self._listening = True
         if self.sink.reads_back:
             self.checkpoint.store.delete("answers", str(number))
         self.told(commit)
+
+    # Silent inputs
+
+    def _silent(self, number: int, before: Clock, quiet: bool) -> tuple[str, ...]:
+        """The inputs that hold nothing back in a batch unless they bring something.
+
+        What the clock on the wall says is written down first, so that the batch is the same should
+        it have to be done again.
+        """
+        decided = self.checkpoint.decisions.get(number)
+        if decided is None:
+            decided = Decision(tuple(sorted({*before.idle, *self.silence.silent()})), quiet)
+            if self.silence.limits:
+                self.checkpoint.decide(number, decided)
+        return decided.idle
+
+    def _moved(
+        self, before: Clock, arrived: Arrived, silent: tuple[str, ...], *, closing: bool
+    ) -> Clock:
+        """The clock once a batch has arrived."""
+        if closing:
+            return before.close(self.plan.options.lateness)
+        return before.after(
+            arrived.first, arrived.seen, self.plan.pace, arrived.told, silent, arrived.heard
+        )
+
+    @property
+    def is_held_up(self) -> bool:
+        """Whether time would go on if those that are silent by now no longer held it back."""
+        last = self.checkpoint.last
+        if last is None or last.clock.closed:
+            return False
+        silent = {*last.clock.idle, *self.silence.silent()}
+        return last.clock.after(None, {}, self.plan.pace, silent=silent).tin != last.clock.tin
 
     @property
     def limits(self) -> TimeLimits:
@@ -110,7 +181,8 @@ class Pipeline(Generic[S]):
         first, jump = first_in_time(clock.tin), self.plan.options.max_jump
         if jump is None:
             return TimeLimits(first)
-        return TimeLimits(first, max((t + jump for t in clock.seen.values()), default=first - 1))
+        ticks = [*clock.seen.values(), *clock.told.values()]
+        return TimeLimits(first, max((t + jump for t in ticks), default=first - 1))
 
     def _is_done(self, number: int, last: Commit | None, *, closing: bool) -> bool:
         """Whether a batch was committed before; DataError when it cannot be the next one."""
@@ -228,7 +300,7 @@ class Pipeline(Generic[S]):
         What is wrong from the start is a mistake of whoever starts the stream. Later on somebody
         relies on it: it goes on, and says so once until a row can be used again.
         """
-        if self.checkpoint.last is None:
+        if self.checkpoint.last is None and not self.lenient:
             refuse_useless(arrived.useless, first)
             if arrived.dead and not arrived.facts + arrived.late:
                 raise DataError("no row can be used", *map(letter_text, first))
@@ -257,6 +329,13 @@ class Pipeline(Generic[S]):
             answers = self._read_back(number, answers)
         self.sink.write(number, answers)
         return counts
+
+    def _tell_final(self, number: int, last: Commit | None, clock: Clock) -> None:
+        """Tell the sink up to which time all answers are there, if more are than before."""
+        tout, options = self.mode.tout(clock), self.plan.options
+        if tout is not None and (last is None or tout != last.tout):
+            stamped = options.ticks is not None and options.timestamps
+            self.sink.final(number, time_text(tout, options.ticks) if stamped else tout)
 
     def _read_back(self, number: int, answers: dict[str, BatchAnswers]) -> dict[str, BatchAnswers]:
         """The same answers, from files of the checkpoint; what is in this process stays there."""
@@ -315,6 +394,8 @@ class Pipeline(Generic[S]):
             answered={query: before.answered.get(query, 0) + n for query, n in counts.items()},
             pending=derived.pending,
             unused=tuple(unused),
+            waits_for=self.plan.pace.waits_for(derived.clock),
+            quiet=before.quiet,
         )
 
     # Around the batches

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tidelog.evaluation.spark.shipping import version
 from tidelog.pipeline.commit import Commit
-from tidelog.pipeline.publishing import Metric, Publisher, exposition
+from tidelog.pipeline.publishing import Metric, Publisher
 from tidelog.pipeline.start import AnyPipeline
 
 
@@ -30,6 +30,7 @@ class Board:
     def __init__(self, publisher: Publisher, pipeline: AnyPipeline) -> None:
         self.publisher, self.id = publisher, pipeline.checkpoint.id
         self.places = pipeline.plan.rows.places
+        self.pace = pipeline.plan.pace
         self.ticks, self.tick = pipeline.plan.options.ticks, pipeline.plan.options.tick
         self.commit = pipeline.checkpoint.last
         pipeline.told = self._also(pipeline.told)
@@ -51,7 +52,9 @@ class Board:
         return both
 
     def follow(self, spark: SparkSession, query: StreamingQuery) -> None:
-        """Listen to Spark from now on."""
+        """Listen to Spark from now on, and to no query before this one."""
+        if self._listener is not None:
+            spark.streams.removeListener(self._listener)
         self._spark, self._query = spark, query
         self._listener = _Listener(self, str(query.id))
         spark.streams.addListener(self._listener)
@@ -82,7 +85,7 @@ class Board:
     def _publish(self) -> None:
         with self._lock:
             if not self.closed:
-                self.publisher.publish(exposition(self._metrics()))
+                self.publisher.publish(tuple(self._metrics()))
 
     def _metrics(self) -> Iterator[Metric]:
         of = {"stream": self.id}
@@ -144,6 +147,11 @@ class Board:
                 yield one(name, "gauge", help_, seconds)
         seen = ("tidelog_seen_tick", "gauge", f"The greatest tick seen.{long}", "input")
         yield each(*seen, clock.seen)
+        waits = {name: int(name in commit.waits_for) for name in self.pace.inputs}
+        yield each("tidelog_waits_for", "gauge", "1 where tin waits for an input.", "input", waits)
+        idle = {name: int(name in clock.idle) for name in self.pace.inputs}
+        help_ = "1 while an input is silent and holds nothing back."
+        yield each("tidelog_idle", "gauge", help_, "input", idle)
         last = max(clock.seen.values(), default=None)
         lag = None if last is None or commit.tout is None else last - commit.tout
         yield one("tidelog_lag_ticks", "gauge", f"The greatest tick seen, less tout.{long}", lag)

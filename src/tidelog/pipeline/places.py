@@ -26,12 +26,18 @@ from tidelog.evaluation.spark.answers import unpacked, unpacked_table
 from tidelog.evaluation.spark.files import FileBatch
 from tidelog.evaluation.spark.scans import Letters, Packs, Runs, TakeIn, in_each, tasks_of
 from tidelog.evaluation.spark.shipping import is_local
-from tidelog.evaluation.spark.sources import Inputs, arrow_struct
+from tidelog.evaluation.spark.sources import BEAT, Inputs, arrow_struct
 from tidelog.evaluation.spark.splits import Opened, reading
 from tidelog.language.program import TIME_MAX
 from tidelog.pipeline.plan import PipelinePlan
 from tidelog.pipeline.store import Store
-from tidelog.streaming.clock import Clock, came_late, first_in_time, ticks_that_matter
+from tidelog.streaming.clock import (
+    Clock,
+    came_late,
+    first_in_time,
+    ticks_that_matter,
+    was_silent,
+)
 from tidelog.streaming.options import StreamOptions
 from tidelog.streaming.sinks.sink import BatchAnswers, FileStore, LocalAnswers
 
@@ -55,10 +61,13 @@ class Arrived:
     first: int | None = None  # the least tick of a fact
     seen: dict[str, int] = field(default_factory=dict)  # the greatest, by input
     useless: dict[str, int] = field(default_factory=dict)  # rows of inputs without a single fact
+    told: dict[str, int] = field(default_factory=dict)  # the last heartbeat, by input
+    heard: set[str] = field(default_factory=set)  # the inputs that brought anything
 
     def add(
         self, name: str, facts: int, late: int, rows: int, first: int | None, last: int | None
     ) -> None:
+        self.heard.add(name)
         self.facts += facts
         self.late += late
         self.dead += rows - facts - late
@@ -67,6 +76,13 @@ class Arrived:
         if first is not None and last is not None:
             self.seen[name] = last
             self.first = first if self.first is None else min(self.first, first)
+
+    def beat(self, tag: int, tick: int | None, inputs: Inputs) -> None:
+        """Add the last heartbeat with some tag, if there is one."""
+        for name in inputs.names if tick is not None else ():
+            if tag in (inputs.beat(None), inputs.beat(name)):
+                self.heard.add(name)
+                self.told[name] = max(tick or 0, self.told.get(name, tick or 0))
 
 
 @dataclass(frozen=True)
@@ -85,14 +101,16 @@ class FactTest:
 
     before: Clock
     options: StreamOptions
+    tags: dict[str, int]  # of the inputs
     changed: str | None = None  # the queries that a late fact could have changed
     limit: int | None = None  # ticks above it are too far ahead
 
     @staticmethod
     def of(plan: PipelinePlan, inputs: Inputs, before: Clock) -> FactTest:
         """The test for a batch after which the clock is no longer what it was before."""
+        tags = {name: inputs.tag(name) for name in inputs.names}
         if before.tin is None or before.first is None or not plan.asking_for_absence:
-            return FactTest(before, plan.options)
+            return FactTest(before, plan.options, tags)
         published = Range(plan.pace.first_answer(before.first), before.tin)
         sources = plan.work.core.input_of
         cases: list[str] = []
@@ -109,7 +127,7 @@ class FactTest:
                     f"WHEN tag = {inputs.tag(name)} THEN concat_ws(', ', {', '.join(named)})"
                 )
         changed = f"CASE {' '.join(cases)} ELSE '' END" if cases else None
-        return FactTest(before, plan.options, changed)
+        return FactTest(before, plan.options, tags, changed)
 
     @property
     def max_jump(self) -> int | None:
@@ -120,9 +138,28 @@ class FactTest:
         return f"t < {first_in_time(self.before.tin)}"
 
     @property
+    def near(self) -> str:
+        """Rows that can be read and are not too far ahead."""
+        read = "problem IS NULL"
+        return read if self.limit is None else f"{read} AND t <= {self.limit}"
+
+    @property
+    def in_time(self) -> str:
+        return f"{self.near} AND NOT ({self.late})"
+
+    @property
     def fine(self) -> str:
-        fine = f"problem IS NULL AND NOT ({self.late})"
-        return fine if self.limit is None else f"{fine} AND t <= {self.limit}"
+        """Facts."""
+        return f"tag >= 0 AND {self.in_time}"
+
+    @property
+    def beat(self) -> str:
+        """Heartbeats; a late one says nothing new, and is no mistake."""
+        return f"tag <= {BEAT} AND {self.near}"
+
+    @property
+    def unused(self) -> str:
+        return f"NOT ({self.fine}) AND NOT ({self.beat})"
 
     def counted(self, which: str = "TRUE") -> tuple[str, ...]:
         """Facts, late ones and all rows, first and last tick, of some rows."""
@@ -135,11 +172,21 @@ class FactTest:
             f"max(CASE WHEN {fine} THEN t END)",
         )
 
+    def beats(self) -> tuple[str, str]:
+        """Of heartbeats, those that are not used and the last tick."""
+        return f"count_if(NOT ({self.beat}))", f"max(CASE WHEN {self.beat} THEN t END)"
+
     @property
     def reason(self) -> str:
         ticks = self.options.ticks
         limit = "" if self.limit is None else time_text(self.limit, ticks)
         late = came_late(self.before.tin, ticks)
+        silent = [
+            f"WHEN tag = {tag} AND t <= {until} THEN '{was_silent(name)}'"
+            for name, until in self.before.overtaken.items()
+            if (tag := self.tags.get(name)) is not None
+        ]
+        without = f"CASE {' '.join(silent)} ELSE '' END" if silent else "''"
         jump = f"{self.max_jump}" if ticks is None else f"{self.max_jump} ticks"
         ahead = f"is more than {jump} ahead of {limit}"
         # Where ticks have a length, the time is in the row, as it came.
@@ -150,7 +197,7 @@ class FactTest:
             told = f"CASE WHEN ({self.changed}) <> '' THEN {named} ELSE '' END"
         return (
             f"coalesce(problem, CASE WHEN {self.late}"
-            f" THEN concat('late: ', {tick}, ' {late}', {told})"
+            f" THEN concat('late: ', {tick}, ' {late}', {without}, {told})"
             f" ELSE concat({tick}, ' {ahead}') END)"
         )
 
@@ -159,7 +206,7 @@ class FactTest:
 
         Within a run, which has a first and a last tick, no leap is too long.
         """
-        at = max(self.before.seen.values(), default=None)
+        at = max([*self.before.seen.values(), *self.before.told.values()], default=None)
         for first, last in runs:
             if at is not None and self.max_jump is not None and first - at > self.max_jump:
                 self.limit = at
@@ -216,6 +263,14 @@ class _AsLines:
             yield pa.RecordBatch.from_arrays([pa.array(lines, pa.string())], names=["value"])
 
 
+def _letters_as_lines(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Dead letters of a partition as lines, the same as in the driver."""
+    for batch in batches:
+        letters = zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        lines = [DeadLetter(*letter).line().decode().rstrip("\n") for letter in letters]
+        yield pa.RecordBatch.from_arrays([pa.array(lines, pa.string())], names=["value"])
+
+
 class Driver:
     """A batch done in this process: Spark has fetched its rows, or only says which files it has."""
 
@@ -237,7 +292,7 @@ class Driver:
         self.files: Opened | None = None
         if isinstance(rows, FileBatch):
             self.files = rows.reader.open(self.connection, rows.splits)
-            select = rows.reader.rows(self.connection, self.files)
+            select = rows.reader.rows(self.files)
             self.connection.execute(f"CREATE TEMP VIEW arriving AS {select}")
         elif rows is not None:
             self.connection.register("arriving", rows)
@@ -254,13 +309,17 @@ class Driver:
     def _take_in(self, before: Clock) -> Arrived:
         self.test = test = FactTest.of(self.plan, self.inputs, before)
         if test.max_jump is not None:
-            ticks = f"SELECT DISTINCT t FROM arriving WHERE {test.fine} ORDER BY t"
+            ticks = f"SELECT DISTINCT t FROM arriving WHERE {test.in_time} ORDER BY t"
             test.limit_by((t, t) for (t,) in self.connection.execute(ticks).fetchall())
         arrived = Arrived()
         names = dict(enumerate(self.inputs.names))
-        counted = f"SELECT tag, {', '.join(test.counted())} FROM arriving GROUP BY tag"
-        for tag, *numbers in self.connection.execute(counted).fetchall():
+        counted = f"SELECT tag, {', '.join(test.counted())} FROM arriving WHERE tag > {BEAT}"
+        for tag, *numbers in self.connection.execute(f"{counted} GROUP BY tag").fetchall():
             arrived.add(names.get(tag, ""), *numbers)
+        beats = f"SELECT tag, {', '.join(test.beats())} FROM arriving WHERE tag <= {BEAT}"
+        for tag, dead, last in self.connection.execute(f"{beats} GROUP BY tag").fetchall():
+            arrived.beat(tag, last, self.inputs)
+            arrived.dead += dead
         self.has_facts = arrived.facts > 0
         return arrived
 
@@ -308,8 +367,8 @@ class Driver:
         """Write the rows that are no facts as JSON lines, with the reason; the first of them."""
         if self.files is not None and isinstance(self.rows, FileBatch):
             with self._reading():
-                reader, fine, reason = self.rows.reader, self.test.fine, self.test.reason
-                letters = list(reader.letters(self.connection, self.files, fine, reason))
+                reader, unused, reason = self.rows.reader, self.test.unused, self.test.reason
+                letters = list(reader.letters(self.connection, self.files, unused, reason))
         else:
             letters = self._letters()
         self.store.write(b"".join(letter.line() for letter in letters), *place, "part-00000.json")
@@ -317,7 +376,7 @@ class Driver:
 
     def _letters(self) -> list[DeadLetter]:
         unused = self.connection.sql(
-            f"SELECT *, {self.test.reason} AS reason FROM arriving WHERE NOT ({self.test.fine})"
+            f"SELECT *, {self.test.reason} AS reason FROM arriving WHERE {self.test.unused}"
         ).to_arrow_table()
         return [
             DeadLetter(
@@ -384,11 +443,13 @@ class Executors:
         tasks = tasks_of(self.spark, files.splits)
         if test.max_jump is not None:
             runs = in_each(
-                self.spark, tasks, Runs(files.reader, test.fine, test.max_jump), Runs.COLUMNS
+                self.spark, tasks, Runs(files.reader, test.in_time, test.max_jump), Runs.COLUMNS
             )
             test.limit_by(sorted((first, last) for first, last in runs.collect()))
         schema = self.plan.rows.schema
-        work = TakeIn(files.reader, self.mode.packs, schema, test.fine, test.counted())
+        work = TakeIn(
+            files.reader, self.mode.packs, schema, test.fine, test.counted(), test.beats()
+        )
         struct = arrow_struct(work.told)
         rows = self.hold(in_each(self.spark, tasks, work, struct))
         told = rows.where("told IS NOT NULL").select("told").collect()
@@ -402,11 +463,12 @@ class Executors:
                 arrived.add(self.inputs.names[tag], *numbers)
             else:
                 arrived.dead += numbers[2]
+                arrived.beat(tag, numbers[4], self.inputs)
         return arrived
 
     def _take_in_frame(self, rows: DataFrame, test: FactTest) -> Arrived:
         if test.max_jump is not None:
-            ticks = rows.where(test.fine).select("t").distinct().sort("t")
+            ticks = rows.where(test.in_time).select("t").distinct().sort("t")
             test.limit_by((row.t, row.t) for row in ticks.toLocalIterator())
         names = dict(enumerate(self.inputs.names))
         counted = [
@@ -414,6 +476,14 @@ class Executors:
             for tag in names
             for i, text in enumerate(test.counted(f"tag = {tag}"))
         ]
+        beats = {
+            tag: f"beat{i}" for i, tag in enumerate(map(self.inputs.beat, (None, *names.values())))
+        }
+        counted += [
+            F.expr(f"max(CASE WHEN tag = {tag} AND {test.beat} THEN t END)").alias(name)
+            for tag, name in beats.items()
+        ]
+        counted.append(F.expr(f"count_if({test.beat})").alias("beats"))
         counted.append(F.expr("count(*)").alias("rows"))
         numbers = self._packed_and_counted(rows, counted)
         arrived = Arrived()
@@ -421,7 +491,10 @@ class Executors:
             some = [numbers[f"n{tag}_{i}"] for i in range(len(test.counted()))]
             if some[2]:
                 arrived.add(name, *some)
-        arrived.dead = numbers["rows"] - arrived.facts - arrived.late  # some name no input
+        for tag, name in beats.items():
+            arrived.beat(tag, numbers[name], self.inputs)
+        used = arrived.facts + arrived.late + numbers["beats"]
+        arrived.dead = numbers["rows"] - used  # some name no input
         return arrived
 
     def _packed_and_counted(self, rows: DataFrame, counted: list[Column]) -> dict[str, Any]:
@@ -471,7 +544,7 @@ class Executors:
         """Write the rows that are no facts as JSON lines, with the reason; the first of them."""
         path = self.store.path(*place)
         if isinstance(self.rows, FileBatch):
-            work = Letters(self.rows.reader, self.test.fine, self.test.reason)
+            work = Letters(self.rows.reader, self.test.unused, self.test.reason)
             tasks = tasks_of(self.spark, self.rows.splits)
             lines = self.hold(in_each(self.spark, tasks, work, "value STRING"))
             lines.write.text(path)
@@ -481,23 +554,13 @@ class Executors:
         predicate: Column = F.lit(None)
         for name in self.inputs.names:
             predicate = F.when(F.col("tag") == self.inputs.tag(name), name).otherwise(predicate)
-        came, is_text = F.parse_json("came"), F.col("came").startswith('"')
-        letters = self.rows.where(f"NOT ({self.test.fine})").select(
-            predicate.alias("predicate"),
-            F.expr(self.test.reason).alias("reason"),
-            "file",
-            F.when(~is_text, came).alias("row"),
-            F.when(is_text, F.variant_get(came, "$", "string")).alias("text"),
+        letters = self.rows.where(self.test.unused).select(
+            predicate, F.expr(self.test.reason), "file", "came"
         )
-        letters.write.option("ignoreNullFields", "false").json(path)
+        lines = letters.mapInArrow(_letters_as_lines, "value STRING")
+        lines.write.text(path)
         _tidy(self.store, place, "json")
-        return [
-            DeadLetter(name, reason, file, came).as_json()
-            for name, reason, file, came in self.rows.where(f"NOT ({self.test.fine})")
-            .select(predicate, F.expr(self.test.reason), "file", "came")
-            .limit(SHOWN)
-            .collect()
-        ]
+        return [DeadLetter(*letter).as_json() for letter in letters.limit(SHOWN).collect()]
 
     def release(self) -> None:
         """Nothing of it is needed any more."""

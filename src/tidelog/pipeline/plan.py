@@ -25,7 +25,7 @@ from tidelog.pipeline.kernel import WaveJob
 from tidelog.pipeline.shards import Shards
 from tidelog.streaming.clock import Emission, Pace
 from tidelog.streaming.offline import enough_window, least_delays
-from tidelog.streaming.options import StreamOptions
+from tidelog.streaming.options import StreamOptions, expect_inputs
 from tidelog.streaming.schedule import Schedule
 
 
@@ -226,6 +226,7 @@ def pipeline_plan(
     temporal = {name for name, schema in schemas(program).items() if schema.time is not None}
     for name in sorted(set(options.sparse) - temporal):
         raise DataError(f"`{name}` is listed as sparse and is no temporal input")
+    expect_inputs(options.idle, temporal)
     sparse = tuple(sorted(set(options.sparse) & set(plan.inputs)))
     return replace(plan, options=replace(options, sparse=sparse))
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import re
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 from tidelog.errors import DataError
 
-TYPE = "text/plain; version=0.0.4; charset=utf-8"
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric as Family
+
 LOOPBACK = "127.0.0.1"
 
 
@@ -29,44 +30,43 @@ class Metric:
     samples: tuple[tuple[Mapping[str, str], float], ...]
 
 
+class _Collected:
+    """The numbers that were published last, as Prometheus' client library takes them."""
+
+    def __init__(self, metrics: Iterable[Metric] = ()) -> None:
+        self.metrics = tuple(metrics)
+
+    def collect(self) -> Iterator[Family]:
+        from prometheus_client.core import Metric as Family
+
+        for metric in self.metrics:
+            family = Family(metric.name.removesuffix("_total"), metric.help, metric.kind)
+            for labels, value in metric.samples:
+                family.add_sample(metric.name, dict(labels), value)
+            if family.samples:
+                yield family
+
+
 def exposition(metrics: Iterable[Metric]) -> str:
     """The text that Prometheus reads.
 
     >>> print(exposition([Metric("rows_total", "counter", "Rows.", (({"of": 'a "b"'}, 3),))]))
     # HELP rows_total Rows.
     # TYPE rows_total counter
-    rows_total{of="a \\"b\\""} 3
+    rows_total{of="a \\"b\\""} 3.0
     <BLANKLINE>
     """
-    lines: list[str] = []
-    for metric in metrics:
-        if metric.samples:
-            text = metric.help.replace("\\", "\\\\").replace("\n", "\\n")
-            lines += [f"# HELP {metric.name} {text}", f"# TYPE {metric.name} {metric.kind}"]
-        for labels, value in metric.samples:
-            named = ",".join(f'{name}="{_escaped(label)}"' for name, label in labels.items())
-            lines.append(f"{metric.name}{{{named}}} {_number(value)}")
-    return "".join(f"{line}\n" for line in lines)
+    from prometheus_client import generate_latest
 
-
-def _escaped(label: str) -> str:
-    return label.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-
-
-def _number(value: float) -> str:
-    if math.isnan(value):
-        return "NaN"
-    if math.isinf(value):
-        return "+Inf" if value > 0 else "-Inf"
-    return repr(value)
+    return generate_latest(_Collected(metrics)).decode()
 
 
 class Publisher(Protocol):
-    """Where a text is put for others to read."""
+    """Where numbers are put for others to read."""
 
     place: str
 
-    def publish(self, text: str) -> None: ...
+    def publish(self, metrics: Sequence[Metric]) -> None: ...
 
     def close(self) -> None: ...
 
@@ -110,9 +110,9 @@ class TextFile:
         except OSError as error:
             raise DataError(f"cannot write metrics to {path}: {error.strerror or error}") from None
 
-    def publish(self, text: str) -> None:
+    def publish(self, metrics: Sequence[Metric]) -> None:
         with contextlib.suppress(OSError):  # answers matter more than numbers about them
-            self._beside.write_text(text, encoding="utf-8")
+            self._beside.write_text(exposition(metrics), encoding="utf-8")
             os.replace(self._beside, self.path)
 
     def close(self) -> None:
@@ -120,45 +120,46 @@ class TextFile:
 
 
 class Endpoint:
-    """`/metrics` over HTTP."""
+    """`/metrics` over HTTP, served by Prometheus' client library."""
 
     def __init__(self, host: str, port: int) -> None:
-        endpoint = self
-        self._text = b""
-
-        class Handler(BaseHTTPRequestHandler):
-            timeout = 10  # of a client that says nothing
-
-            def do_GET(self) -> None:
-                ours = self.path.partition("?")[0] in ("/", "/metrics")
-                body = endpoint._text if ours else b"see /metrics\n"
-                self.send_response(200 if ours else 404)
-                self.send_header("Content-Type", TYPE if ours else "text/plain; charset=utf-8")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, format: str, *args: object) -> None:
-                return
+        from prometheus_client import CollectorRegistry, make_wsgi_app
+        from prometheus_client.exposition import ThreadingWSGIServer
 
         if not 0 <= port <= 65535:
             raise DataError(f"metrics cannot be served on port {port}: ports go from 0 to 65535")
+        self._collected, registry = _Collected(), CollectorRegistry()
+        registry.register(self._collected)
+        serve = make_wsgi_app(registry)
+
+        def app(environ: dict[str, Any], start_response: Any) -> Any:
+            if environ["PATH_INFO"] in ("/", "/metrics"):
+                return serve(environ, start_response)
+            start_response("404 Not Found", [("Content-Type", "text/plain; charset=utf-8")])
+            return [b"see /metrics\n"]
+
         try:
-            self._server = ThreadingHTTPServer((host, port), Handler)
+            self._server = make_server(host, port, app, ThreadingWSGIServer, _Handler)
         except OSError as error:
             raise DataError(
                 f"metrics cannot be served on {host}:{port}: {error.strerror or error};"
                 " name another port"
             ) from None
-        self._server.daemon_threads = True
-        self.place = f"http://{host}:{self._server.server_address[1]}/metrics"
+        self.place = f"http://{host}:{self._server.server_port}/metrics"
         threading.Thread(
             target=self._server.serve_forever, name="tidelog-metrics", daemon=True
         ).start()
 
-    def publish(self, text: str) -> None:
-        self._text = text.encode()
+    def publish(self, metrics: Sequence[Metric]) -> None:
+        self._collected.metrics = tuple(metrics)
 
     def close(self) -> None:
         self._server.shutdown()
         self._server.server_close()
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = 10  # of a client that says nothing
+
+    def log_message(self, format: str, *args: object) -> None:
+        return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from os import PathLike
 from typing import Protocol, TypeAlias, assert_never
 
@@ -11,12 +11,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
+from tidelog.data.kafka import MessageFormat, Topics
 from tidelog.data.readers.places import FactsPath, PathText, paths_of
 from tidelog.data.schema import expect_facts
 from tidelog.errors import DataError, need
 from tidelog.evaluation.duckdb import Engine
-from tidelog.evaluation.spark.files import Files
+from tidelog.evaluation.spark.files import DeltaFiles, Files
 from tidelog.evaluation.spark.given import Given
+from tidelog.evaluation.spark.kafka import Messages, is_messages, open_topics
 from tidelog.evaluation.spark.kernel import Kernel
 from tidelog.evaluation.spark.shipping import check_shared, prepare
 from tidelog.evaluation.spark.sources import Frames, Inputs, TimeLimits
@@ -29,6 +31,7 @@ from tidelog.pipeline.plan import OfflineWork, OnlineWork, PipelinePlan
 from tidelog.pipeline.state import StateFiles
 from tidelog.pipeline.store import Store
 from tidelog.streaming.clock import Span, Turn
+from tidelog.streaming.silence import Silence
 from tidelog.streaming.sinks.sink import Sink
 
 AnyPipeline: TypeAlias = Pipeline[Span] | Pipeline[Turn]
@@ -46,15 +49,28 @@ class FactSource(Protocol):
 
 def streams_of(
     inputs: Mapping[str, DataFrame | PathText] | PathText | Sequence[PathText],
-) -> tuple[Mapping[str, DataFrame], tuple[FactsPath, ...]]:
-    """Streaming DataFrames by input, or files and folders of facts; DataError for a finite one."""
+) -> tuple[Mapping[str, DataFrame], tuple[FactsPath, ...], tuple[Topics, ...]]:
+    """Streaming DataFrames by input, or files and folders of facts, or topics of Kafka.
+
+    DataError for a finite one, and for some of each.
+    """
     if not isinstance(inputs, Mapping):
-        return {}, paths_of(inputs)
+        several = [inputs] if isinstance(inputs, (str, PathLike)) else inputs
+        topics = tuple(Topics.of(str(text)) for text in several if Topics.is_one(text))
+        if topics and len(topics) < len(several):
+            raise DataError(
+                "facts come from files or from Kafka, not from both at once: files with facts"
+                " without time go into --rigid, and --then goes on with Kafka after files"
+            )
+        return ({}, (), topics) if topics else ({}, paths_of(inputs), ())
     paths = {name: path for name, path in inputs.items() if isinstance(path, (str, PathLike))}
     if paths and len(paths) < len(inputs):
         raise DataError("inputs are streaming DataFrames or paths, not some of both")
     if paths:
-        return {}, paths_of(paths)
+        named = {n: Topics.of(str(p), n) for n, p in paths.items() if Topics.is_one(p)}
+        if named and len(named) < len(paths):
+            raise DataError("inputs are paths or topics of Kafka, not some of both")
+        return ({}, (), tuple(named.values())) if named else ({}, paths_of(paths), ())
     frames: dict[str, DataFrame] = {}
     for name, frame in inputs.items():
         if not isinstance(frame, DataFrame):
@@ -68,7 +84,7 @@ def streams_of(
                 f"input `{name}` is not a streaming DataFrame: read it with spark.readStream, or"
                 " ask `query` for finite facts"
             )
-    return frames, ()
+    return frames, (), ()
 
 
 def source_of(
@@ -78,6 +94,8 @@ def source_of(
     paths: tuple[FactsPath, ...],
     files_per_batch: int | None,
     seen: Container[str],
+    topics: Sequence[Topics] = (),
+    kafka: Mapping[str, str] | None = None,
 ) -> FactSource:
     """Where a plan's facts come from; DataError when an input that it needs has no stream.
 
@@ -85,14 +103,28 @@ def source_of(
     """
     inputs = Inputs(plan.inputs, plan.options.ticks)
     if paths:
-        files = Files(spark, plan.program, paths, inputs, files_per_batch)
+        tables = [path for path in paths if path.delta is not None]
+        if tables and len(tables) < len(paths):
+            raise DataError("facts come from files or from Delta tables, not from both at once")
+        kind = DeltaFiles if tables else Files
+        files = kind(spark, plan.program, paths, inputs, files_per_batch)
         for name in files.missing():
             if name not in seen:
                 expect_facts(name, plan.program, plan.queries)
         return files
+    others = frozenset(plan.program.inputs) - inputs.schemas.keys()
+    if topics:
+        return Messages(open_topics(spark, topics, kafka or {}), inputs, others)
     for name in sorted(set(plan.inputs) - set(frames)):
         needing = plan.program.needing(name, plan.queries)
         raise DataError(f"no stream for input `{name}`, which {need(needing)}")
+    if any(map(is_messages, frames.values())):
+        if not all(map(is_messages, frames.values())):
+            raise DataError(
+                "of these DataFrames some hold messages of Kafka and some hold facts: decode all of"
+                " them, or none"
+            )
+        return Messages([(f, MessageFormat(n)) for n, f in sorted(frames.items())], inputs, others)
     return Frames(frames, inputs)
 
 
@@ -106,10 +138,17 @@ def start(
     *,
     partitions: int | None,
     memory: str,
+    ends: bool = False,
+    lenient: bool = False,
+    topics: Sequence[Topics] = (),
 ) -> AnyPipeline:
-    """A pipeline that is ready for its next batch; Refused, with nothing touched, if it is not."""
+    """A pipeline that is ready for its next batch; Refused, with nothing touched, if it is not.
+
+    A stream that `ends` takes what there is when it starts; a `lenient` one begins also with rows
+    of which none can be used.
+    """
     try:
-        given = replace(given, rigid=_recognised(spark, plan, given, point, sink))
+        given = replace(given, rigid=_recognised(spark, plan, given, point, sink, topics))
     except BaseException:
         point.release()
         sink.close()
@@ -117,7 +156,9 @@ def start(
     count = partitions or spark.sparkContext.defaultParallelism
     inputs = Inputs(plan.inputs, plan.options.ticks)
     state = StateFiles(point.store, plan.rows)
-    rest = (inputs, state, point, sink, _constant(plan, given), told, count)
+    # A stream that ends with what is there waits for nobody.
+    silence = Silence({} if ends else plan.options.silence_limits(plan.pace.held))
+    rest = (inputs, state, point, sink, _constant(plan, given), told, count, silence, lenient)
     match plan.work:
         case OfflineWork() as work:
             sent = {n: table for n, table in given.rigid.items() if n in work.layout.rigid}
@@ -134,10 +175,17 @@ def start(
 
 
 def _recognised(
-    spark: SparkSession, plan: PipelinePlan, given: Given, point: Checkpoint, sink: Sink
+    spark: SparkSession,
+    plan: PipelinePlan,
+    given: Given,
+    point: Checkpoint,
+    sink: Sink,
+    topics: Sequence[Topics],
 ) -> dict[str, pa.Table]:
     """Write what a new stream is, or see that it is the one there was; its rigid facts."""
     identity = plan.identity(sink.name)
+    if topics:  # brokers may move
+        identity["topics"] = [[*part.topics, asdict(part.format)] for part in topics]
     prepare(spark)
     point.take()
     point.recognise(identity)

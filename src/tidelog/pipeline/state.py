@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from tidelog.data.packed import chunk
 from tidelog.data.ticks import Range
 from tidelog.evaluation.rows import DONE, KEPT
-from tidelog.evaluation.spark.sources import NO_PATTERNS, arrow_struct
+from tidelog.evaluation.spark.sources import NO_PATTERNS, arrow_struct, each_once
 from tidelog.pipeline.commit import StatePart
 from tidelog.pipeline.places import Executors, Place
 from tidelog.pipeline.plan import RowFormat
@@ -67,7 +67,8 @@ class StateFiles:
             for tab, some in wanted.items()
             for low, high in some
         ]
-        rows = spark.read.options(**NO_PATTERNS).schema(struct).parquet(*paths)
+        reader = spark.read.options(**NO_PATTERNS).schema(struct)
+        rows = each_once(lambda places: reader.parquet(*places), paths)
         return rows.where(" OR ".join(among) or "FALSE").selectExpr(
             "tab", f"{KEPT} AS part", *others
         )

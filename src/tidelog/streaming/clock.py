@@ -8,7 +8,7 @@ past its time by the query's delay.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -17,6 +17,8 @@ from tidelog.data.ticks import ALWAYS, EMPTY, Range, Ticks, time_text
 from tidelog.language.graph import Bound
 from tidelog.language.program import TIME_MAX
 from tidelog.streaming.schedule import Schedule
+
+NOTHING: Mapping[str, int] = {}
 
 
 def first_in_time(tin: int | None) -> int:
@@ -32,6 +34,11 @@ def came_late(tin: int | None, ticks: Ticks | None) -> str:
     """
     until = "nothing" if tin is None else time_text(tin, ticks)
     return f"came after everything up to {until} had arrived"
+
+
+def was_silent(name: str) -> str:
+    """What is said of a late fact besides, where time went on without its input."""
+    return f"; time had gone on without {name}, which was silent"
 
 
 def late_reason(tick: int, tin: int | None, ticks: Ticks | None) -> str:
@@ -53,19 +60,65 @@ class Pace:
     sparse: frozenset[str] = frozenset()
     from_: int | None = None
 
-    def tin(self, seen: Mapping[str, int]) -> int | None:
-        """The least over the inputs of the greatest tick seen there, less 1 and the lateness.
+    def tin(
+        self,
+        seen: Mapping[str, int],
+        told: Mapping[str, int] = NOTHING,
+        idle: Container[str] = (),
+    ) -> int | None:
+        """Up to where everything has arrived, by the inputs that hold time back.
+
+        By input, `seen` is the greatest tick of its facts and `told` the tick of its last
+        heartbeat: everything before that is there. Those that are `idle` hold nothing back; if all
+        are, time stays where the furthest input has brought it.
 
         >>> Pace(("E", "F"), lateness=2).tin({"E": 10, "F": 20})
         7
         >>> Pace(("E", "F")).tin({"E": 10}) is None
         True
+        >>> Pace(("E", "F")).tin({"E": 10}, {"F": 8}), Pace(("E", "F")).tin({"E": 10}, {}, ["F"])
+        (7, 9)
         """
-        held = [name for name in self.inputs if name not in self.sparse] or list(self.inputs)
-        if not held or any(name not in seen for name in held):
-            return None
+        there = self._there(seen, told)
+        awake = [name for name in self.held if name not in idle]
+        if not awake:
+            return max(there.values(), default=None)
+        return (
+            None if any(name not in there for name in awake) else min(map(there.__getitem__, awake))
+        )
+
+    @property
+    def held(self) -> tuple[str, ...]:
+        """The inputs that time waits for."""
+        return tuple(name for name in self.inputs if name not in self.sparse) or self.inputs
+
+    def _there(self, seen: Mapping[str, int], told: Mapping[str, int]) -> dict[str, int]:
+        """By input, up to where its facts have arrived."""
         # More facts of the greatest tick may come: only those before it are all there.
-        return self.complete(min(seen[name] for name in held) - 1)
+        there = {name: self.complete(seen[name] - 1) for name in self.inputs if name in seen}
+        for name in (name for name in self.inputs if name in told):
+            there[name] = max(told[name] - 1, there.get(name, told[name] - 1))
+        return there
+
+    def waits_for(self, clock: Clock) -> tuple[str, ...]:
+        """The inputs that tin waits for: a fact of a later tick of each would move it on.
+
+        >>> pace = Pace(("E", "F", "G"))
+        >>> pace.waits_for(Clock(seen={"E": 10, "F": 7, "G": 7}))
+        ('F', 'G')
+        >>> pace.waits_for(Clock(seen={"E": 10, "F": 7}, idle=("F",)))
+        ('G',)
+        """
+        if clock.closed:
+            return ()
+        there = self._there(clock.seen, clock.told)
+        awake = [name for name in self.held if name not in clock.idle]
+        first = min((there.get(name, -math.inf) for name in awake), default=math.inf)
+        return tuple(name for name in awake if there.get(name, -math.inf) == first)
+
+    def delivered(self, told: int) -> int:
+        """The tick that a heartbeat delivers: nothing before it is missing, however late."""
+        return told - 1 + self.lateness
 
     def complete(self, tick: int) -> int:
         """The input time once all facts up to a tick are there but for those that come late."""
@@ -204,22 +257,50 @@ class Clock:
     closed: bool = False
     due: dict[str, int] = field(default_factory=dict)  # online: final before this, by query
     answered: tuple[str, ...] = ()  # online: queries without time that are final
+    told: dict[str, int] = field(default_factory=dict)  # the tick of the last heartbeat, by input
+    idle: tuple[str, ...] = ()  # inputs that are silent and hold nothing back
+    overtaken: dict[str, int] = field(default_factory=dict)  # how far time went on without them
 
-    def after(self, first: int | None, seen: Mapping[str, int], pace: Pace) -> Clock:
-        """The clock once facts with these least and greatest ticks have arrived."""
-        ticks = [tick for tick in (self.first, first) if tick is not None]
-        names = [name for name in pace.inputs if name in self.seen or name in seen]
-        merged = {
-            n: max(t for t in (self.seen.get(n), seen.get(n)) if t is not None) for n in names
-        }
-        tins = [tin for tin in (self.tin, pace.tin(merged)) if tin is not None]
+    def after(
+        self,
+        first: int | None,
+        seen: Mapping[str, int],
+        pace: Pace,
+        told: Mapping[str, int] = NOTHING,
+        silent: Collection[str] = (),
+        heard: Container[str] = (),
+    ) -> Clock:
+        """The clock once facts with these least and greatest ticks have arrived.
+
+        `told` has the heartbeats that came with them; `silent` are the inputs that were idle before
+        that, of which those that were `heard` are so no longer.
+        """
+        merged = _latest(self.seen, seen, pace.inputs)
+        beats = _latest(self.told, told, pace.inputs)
+        delivered = [pace.delivered(tick) for tick in told.values()]
+        ticks = [tick for tick in (self.first, first, *delivered) if tick is not None]
+        idle = tuple(sorted(name for name in silent if name not in heard))
+        tins = [tin for tin in (self.tin, pace.tin(merged, beats, idle)) if tin is not None]
+        tin = max(tins, default=None)
+        without = {name: tin if name in idle else self.tin for name in silent}
+        overtaken = {name: tick for name, tick in without.items() if tick is not None}
         return replace(
-            self, first=min(ticks, default=None), seen=merged, tin=max(tins, default=None)
+            self,
+            first=min(ticks, default=None),
+            seen=merged,
+            tin=tin,
+            told=beats,
+            idle=idle,
+            overtaken={**self.overtaken, **overtaken},
         )
 
-    def close(self) -> Clock:
+    def close(self, lateness: int = 0) -> Clock:
         """No more input: everything up to the last tick seen has arrived."""
-        return replace(self, tin=max(self.seen.values(), default=None), closed=True)
+        ticks = [
+            *self.seen.values(),
+            *(Pace((), lateness).delivered(t) for t in self.told.values()),
+        ]
+        return replace(self, tin=max(ticks, default=None), closed=True)
 
     def wave(self, schedule: Schedule, pace: Pace, emission: Emission) -> tuple[Clock, Span | None]:
         """The wave that is due, and the clock after it."""
@@ -300,3 +381,11 @@ class Clock:
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def _latest(
+    before: Mapping[str, int], new: Mapping[str, int], inputs: Iterable[str]
+) -> dict[str, int]:
+    """By input the later of two ticks, where there is one."""
+    both = {name: [t[name] for t in (before, new) if name in t] for name in inputs}
+    return {name: max(ticks) for name, ticks in both.items() if ticks}

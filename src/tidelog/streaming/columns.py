@@ -8,11 +8,10 @@ along the same order of premises as the compiled functions of `joins`, with the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, TypeAlias, assert_never
+from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -20,6 +19,12 @@ from tidelog.data.types import PYTHON_TYPES, arrow_type, common_type
 from tidelog.language.program import Operator, Row, Type, Value, Variable
 from tidelog.logic.clause import Sign
 from tidelog.logic.match import Due, JoinOrder, JoinStep
+
+with suppress(ImportError):  # Spark's executors need no NumPy: they take rows as tuples
+    import numpy as np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 # Rows of a tick from which on columns are the better way.
 MANY = 1_000

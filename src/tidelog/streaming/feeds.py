@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from tidelog.data.letters import SHOWN, DeadLetter, letter_text, refuse_useless
 from tidelog.data.readers.json import (
+    is_heartbeat,
     line_as_json,
     parse_line,
     predicate_of,
@@ -23,7 +24,8 @@ from tidelog.data.ticks import Ticks
 from tidelog.errors import DataError
 from tidelog.evaluation.duckdb import Engine
 from tidelog.language.program import TIME_COLUMN
-from tidelog.streaming.clock import Pace, first_in_time, late_reason
+from tidelog.streaming.clock import Clock, Pace, first_in_time, late_reason, was_silent
+from tidelog.streaming.silence import Silence
 
 Push: TypeAlias = "tuple[int, dict[str, pa.Table | list[tuple[Any, ...]]]]"
 
@@ -81,29 +83,60 @@ class Lines:
     seen: dict[str, int] = field(default_factory=dict)
     tin: int | None = None
     taken: int = 0  # lines that are in a push
+    beat: int | None = None  # the last heartbeat
+    idle: tuple[str, ...] = ()  # inputs that are silent and hold nothing back
+    overtaken: dict[str, int] = field(default_factory=dict)  # how far time went on without them
+    silence: Silence = field(default_factory=lambda: Silence({}))
     aside: list[DeadLetter] = field(default_factory=list)
     late: dict[tuple[str, tuple[Any, ...]], DeadLetter] = field(default_factory=dict)
     told: Callable[[DeadLetter], None] = lambda _: None
     useless: Counter[str | None] = field(default_factory=Counter)  # lines put aside, by input
 
-    def pushes(self, lines: Iterable[bytes]) -> Iterator[Push]:
-        """A push whenever time moves on; what is left at the end comes with the last tick."""
+    @property
+    def clock(self) -> Clock:
+        """Where the lines have brought time."""
+        return Clock(seen=self.seen, tin=self.tin, told=self._beats, idle=self.idle)
+
+    @property
+    def _beats(self) -> dict[str, int]:
+        return {} if self.beat is None else dict.fromkeys(self.inputs, self.beat)
+
+    def _hear(self, names: Iterable[str]) -> None:
+        """Settle who is silent now that something has come of some inputs."""
+        self.silence.hear(names)
+        silent = {*self.idle, *self.silence.silent()}
+        if self.tin is not None:
+            self.overtaken |= dict.fromkeys(silent, self.tin)
+        self.idle = tuple(sorted(silent.difference(names)))
+
+    def pushes(self, lines: Iterable[bytes | None]) -> Iterator[Push]:
+        """A push whenever time moves on; what is left at the end comes with the last tick.
+
+        None among the lines is a moment in which nothing has come.
+        """
         waiting: dict[str, pa.Table | list[tuple[Any, ...]]] = {}
-        for number, line in enumerate(lines, 1):
-            if not line.strip() or number <= self.taken:
+        number = 0
+        for line in lines:
+            number += line is not None
+            if line is None:
+                self._hear(())
+            elif not line.strip() or number <= self.taken:
                 continue
-            read = self._line(line, f"<stdin>:{number}")
-            if read is None:
-                continue
-            if isinstance(read, int):
-                tin: int | None = read - 1
             else:
-                name, row = read
-                rows = waiting.setdefault(name, [])
-                assert isinstance(rows, list)
-                rows.append(row)
-                self.seen[name] = max(row[-1], self.seen.get(name, row[-1]))
-                tin = self.pace.tin(self.seen)
+                read = self._line(line, f"<stdin>:{number}")
+                if read is None:
+                    continue
+                if isinstance(read, int):
+                    self.beat = read if self.beat is None else max(read, self.beat)
+                    self._hear(self.inputs)
+                else:
+                    name, row = read
+                    rows = waiting.setdefault(name, [])
+                    assert isinstance(rows, list)
+                    rows.append(row)
+                    self.seen[name] = max(row[-1], self.seen.get(name, row[-1]))
+                    self._hear([name])
+            tin = self.pace.tin(self.seen, self._beats, self.idle)
             if tin is not None and (self.tin is None or tin > self.tin):
                 self.tin, self.taken = tin, number
                 yield tin + self.pace.lateness, waiting
@@ -113,12 +146,18 @@ class Lines:
             before = [] if self.tin is None else [self.tin + self.pace.lateness]
             yield max([last, *before]), waiting
 
+    def _without(self, name: str) -> float:
+        """How far time has gone on without an input."""
+        if name in self.idle and self.tin is not None:
+            return self.tin
+        return self.overtaken.get(name, -math.inf)
+
     def _line(self, line: bytes, where: str) -> int | tuple[str, tuple[Any, ...]] | None:
         """A fact and what it is of, or the tick before which everything has arrived."""
         name = None
         try:
             record = parse_line(line)
-            if list(record) == [TIME_COLUMN]:
+            if is_heartbeat(record, None):
                 return tick_value(record[TIME_COLUMN], TIME_COLUMN, self.ticks)
             name = predicate_of(record)
             schema = self.inputs.get(name) or self.others.get(name)
@@ -131,6 +170,8 @@ class Lines:
                 return None
             if row[-1] < first_in_time(self.tin):
                 reason = late_reason(row[-1], self.tin, self.ticks)
+                if row[-1] <= self._without(name):
+                    reason += was_silent(name)
                 self.late[name, row] = DeadLetter(name, reason, where, line_as_json(line))
             return name, row
         except ValueError as error:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 from tidelog.data.ticks import Duration, Ticks, duration_text, in_ticks
+from tidelog.errors import DataError
 from tidelog.evaluation.engine import Moment, as_tick
+from tidelog.language.durations import duration
 
 StreamMode: TypeAlias = Literal["offline", "online"]
+# A silence for all inputs, or one for each that is named.
+Idle: TypeAlias = str | timedelta | Mapping[str, str | timedelta]
 Emit: TypeAlias = Literal["definitive", "eager"]
 History: TypeAlias = Literal["derived", "strict"]
 
@@ -38,6 +43,8 @@ class StreamOptions:
     tick: str | None = None  # the length of a tick, where times are timestamps
     origin: str | None = None  # when tick 0 starts
     timestamps: bool = True  # with a tick length, whether answers have timestamps too
+    # After what silence an input no longer holds time back; under "" for all that are not named.
+    idle: Mapping[str, timedelta] = field(default_factory=dict)
 
     @staticmethod
     def of(
@@ -46,6 +53,7 @@ class StreamOptions:
         lateness: Duration = 0,
         max_jump: Duration | None = None,
         from_: Moment | None = None,
+        idle: Idle | None = None,
         **others: Any,
     ) -> StreamOptions:
         """Options as users give them: lengths of time for ticks, timestamps for times.
@@ -65,6 +73,7 @@ class StreamOptions:
             from_=first,
             tick=length,
             origin=start,
+            idle=silences(idle),
             **others,
         )
 
@@ -97,6 +106,11 @@ class StreamOptions:
     def strict(self) -> bool:
         return self.history == "strict"
 
+    def silence_limits(self, inputs: Iterable[str]) -> dict[str, float]:
+        """By input, after how many seconds of silence it no longer holds time back."""
+        limits = {name: self.idle.get(name, self.idle.get("")) for name in inputs}
+        return {name: t.total_seconds() for name, t in limits.items() if t is not None}
+
     def keywords(self) -> dict[str, Any]:
         """As keywords of `tidelog.spark.stream`."""
         return asdict(self)
@@ -123,9 +137,32 @@ class StreamOptions:
         }
 
 
+def silences(idle: Idle | None) -> dict[str, timedelta]:
+    """By input, the silence after which it is idle; under "" what goes for all others.
+
+    >>> silences("5m"), silences({"E": "90s"})
+    ({'': datetime.timedelta(seconds=300)}, {'E': datetime.timedelta(seconds=90)})
+    """
+    each = idle if isinstance(idle, Mapping) else {} if idle is None else {"": idle}
+    lengths: dict[str, timedelta] = {}
+    for name, length in each.items():
+        size = duration(length)
+        if not size:
+            raise ValueError(f"idle is a length of time on the clock, such as 5m, not {length!r}")
+        lengths[name] = timedelta(microseconds=size)
+    return lengths
+
+
+def expect_inputs(idle: Iterable[str], temporal: Container[str]) -> None:
+    """DataError when a silence is given for what is no input with a time."""
+    for name in idle:
+        if name and name not in temporal:
+            raise DataError(f"`{name}` may be idle, and is no temporal input of the rules")
+
+
 def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:
     if value not in known:
         raise ValueError(f"{name} is {' or '.join(known)}, not {value!r}")
 
 
-__all__ = ["Emit", "History", "StreamMode", "StreamOptions"]
+__all__ = ["Emit", "History", "Idle", "StreamMode", "StreamOptions", "silences"]

@@ -5,7 +5,6 @@ Two lines of JSON: what the file is, with the checksum of the second line; and t
 
 from __future__ import annotations
 
-import fcntl
 import json
 import time
 from collections.abc import Iterable, Mapping, Set
@@ -15,6 +14,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from tidelog.data.locks import take_lock
 from tidelog.data.sealed import checksum, replace_file, sealed_lines, unsealed_lines
 from tidelog.errors import DataError
 from tidelog.language.printer import changed
@@ -120,17 +120,20 @@ class CheckpointFolder:
         self.file = self.folder / "stream.json"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self.lock = (self.folder / "lock").open("w")
+            self.lock = take_lock(self.folder / "lock")
         except OSError as error:
             said = error.strerror or error
             raise SnapshotError(
                 f"{path} cannot be a checkpoint: {said}; name another folder"
             ) from None
-        try:
-            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise SnapshotError(f"{path}: another process is at work on this checkpoint") from None
+        if self.lock is None:
+            raise SnapshotError(f"{path}: another process is at work on this checkpoint")
         self._last = time.monotonic()
+
+    def release(self) -> None:
+        """Let others use the folder."""
+        if self.lock is not None:
+            self.lock.release()
 
     @property
     def begun(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -303,7 +303,11 @@ class Stream:
             source = bases[name]
             if source not in self.program.clocks:
                 facts.setdefault(source, {}).update(times)
-        return {name: times for name, times in facts.items() if times}
+        return {
+            name: {time: _as_set(rows) for time, rows in times.items()}
+            for name, times in facts.items()
+            if times
+        }
 
     def kept(self) -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
         """Everything that is kept, as rows with their time: input facts, and derived ones."""
@@ -538,6 +542,10 @@ class Stream:
             return table
         stamps = writers.timestamps(table.column(-1), ticks)
         return table.set_column(table.num_columns - 1, TIME_COLUMN, stamps)
+
+
+def _as_set(rows: Set[Row]) -> Set[Row]:
+    return rows if isinstance(rows, set) else set(rows)
 
 
 def warn_growing(deps: Dependencies) -> None:

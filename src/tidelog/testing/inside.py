@@ -18,7 +18,7 @@ from tidelog.data.readers.places import FactsLike
 from tidelog.data.schema import resolve, schemas
 from tidelog.data.ticks import Ticks
 from tidelog.data.types import arrow_type
-from tidelog.errors import DataError, NoAnswer, TidelogWarning
+from tidelog.errors import DataError, NoAnswer, NoSpark, TidelogWarning
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.engine import evaluate
 from tidelog.evaluation.goal_directed.goal import whole_model
@@ -233,8 +233,10 @@ class OnSpark:
 
     def session(self) -> Any:
         if self._session is None:
-            from pyspark.sql import SparkSession
-
+            try:
+                from pyspark.sql import SparkSession
+            except ImportError as error:
+                raise NoSpark(error.name, "test with the engine duckdb") from None
             self._own = SparkSession.getActiveSession() is None
             self._session = self.start(self.master, self.progress)
         return self._session

@@ -51,6 +51,9 @@ def lines_of(plan: PipelinePlan) -> list[str]:
     lines += [f"  rigid   {name}, in every partition" for name in shown["rigid"]]
     word = "turn" if plan.options.online else "wave"
     lines.append(f"  {word}    when everything up to tin has arrived")
+    if len(shown["waits_for"]) > 1:
+        names = shown["waits_for"]
+        lines.append(f"            of {', '.join(names[:-1])} and {names[-1]}: tin waits for each")
     settles = {step["predicate"]: _ago(step["settles"]) for step in shown["wave"]}
     for stage in shown["stages"]:
         if stage["kind"] == "keyed":
@@ -81,11 +84,12 @@ def _ago(ticks: int) -> str:
 
 def json_of(plan: PipelinePlan) -> dict[str, Any]:
     """What a plan reads, derives, keeps and where, as data."""
+    waits_for = {"waits_for": list(plan.pace.held)}
     match plan.work:
         case OfflineWork() as work:
-            return {"read": READ, **_offline(work)}
+            return {"read": READ, **_offline(work), **waits_for}
         case OnlineWork() as work:
-            return {"read": READ, **_online(work)}
+            return {"read": READ, **_online(work), **waits_for}
         case _ as never:
             assert_never(never)
 
@@ -133,7 +137,7 @@ def _stage(work: OfflineWork, stage: Stage) -> dict[str, Any]:
             if _is_sent(core, name)
         ],
         "key": {
-            core.predicates[name].base: i + 1
+            _called(core, name): i + 1
             for name, i in stage.positions.items()
             if name in involved and not _is_sent(core, name)
         },

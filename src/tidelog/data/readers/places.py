@@ -11,12 +11,15 @@ from os import PathLike
 from pathlib import Path
 from typing import TypeAlias
 
+from tidelog.data import delta
+from tidelog.data.kafka import Topics
 from tidelog.data.letters import DeadLetter
 from tidelog.data.readers.files import FORMATS, HIDDEN, format_of, named_in_unicode, stem_of
 from tidelog.data.readers.json import read_json_lines
 from tidelog.data.readers.memory import RowsLike, Table, in_memory
 from tidelog.data.readers.rules import read_rules
 from tidelog.data.schema import Schema, schema_of, schemas
+from tidelog.data.secrets import without_secrets
 from tidelog.data.ticks import Ticks
 from tidelog.errors import DataError, warn
 from tidelog.language.program import Program
@@ -45,11 +48,20 @@ class FactsPath:
     root: Path
     pattern: str | None = None
     input: str | None = None
+    delta: str | None = None  # the address of a Delta table
 
     @staticmethod
     def of(text: PathText, input_: str | None = None) -> FactsPath:
         """A path as users write it: `facts/`, `metrics=data.csv`, `days/*/metrics.csv.gz`."""
         written = str(text)
+        if Topics.is_one(written):
+            raise DataError(
+                f"{without_secrets(written)}: topics of Kafka are read by `tidelog run`, on Spark"
+            )
+        if written.startswith(delta.SCHEME):
+            address = written.removeprefix(delta.SCHEME)
+            root = Path(address)
+            return FactsPath(root, None, input_ or stem_of(root), address)
         path = named_in_unicode(Path(written))
         named = re.fullmatch(r"(\w+)=(.+)", written, re.DOTALL)
         if input_ is None and named and not path.exists():
@@ -64,14 +76,19 @@ class FactsPath:
     def resolved(self) -> FactsPath:
         """The same from any working directory, as Spark names files."""
         pattern = None if self.pattern is None else os.path.abspath(self.pattern)
-        return FactsPath(self.root.resolve(), pattern, self.input)
+        return FactsPath(self.root.resolve(), pattern, self.input, self.delta)
 
     def __str__(self) -> str:
         written = str(self.root) if self.pattern is None else self.pattern
+        if self.delta is not None:
+            written = f"{delta.SCHEME}{self.delta}"
         return written if self.input is None else f"{self.input}={written}"
 
     def matches(self) -> list[Path]:
         """The files and folders there are; DataError when there is none."""
+        if self.delta is not None:
+            delta.check_log(self.root)
+            return []
         if self.pattern is None:
             if not self.root.exists():
                 raise DataError(f"{self.root}: no such file or folder")
@@ -83,6 +100,8 @@ class FactsPath:
 
     def files(self) -> list[Path]:
         """All files there are, those in folders too, but for hidden ones."""
+        if self.delta is not None:
+            return delta.added(self.root)
         paths: list[Path] = []
         for root in self.matches():
             below = [root] if root.is_file() else sorted(root.rglob("*"))
@@ -181,6 +200,11 @@ class _Search:
         schema = None
         if facts.input is not None:
             schema = schema_of(facts.input, self.program, self.known, str(facts))
+        if facts.delta is not None and schema is not None:
+            if self.only is None or schema.predicate in self.only:
+                part = in_memory(schema, delta.rows_of(facts.delta), self.ticks)
+                self.parts.setdefault(schema.predicate, []).append(part)
+            return
         for path in facts.matches():
             if not path.is_dir():
                 self._file(path, schema)

@@ -65,12 +65,33 @@ def clear(error: BaseException, remedy: str = AGAIN) -> BaseException:
             else "cannot be read; repair it or take it away"
         )
         return DataError(f"{unquote(file.group(1))}: the file {wrong}, then go on")
+    if kafka := _of_kafka(text):
+        return DataError(kafka)
     for sign, lost in _LOST.items():
         if sign in text:
             return DataError(f"{lost}: {remedy}")
     if isinstance(error, PySparkException):
         return error
     return DataError(f"Spark stopped: {summary(error)}")
+
+
+def _of_kafka(text: str) -> str | None:
+    """What Spark's connector says when messages or brokers are gone, in one sentence."""
+    if "Some data may have been lost" in text or "KAFKA_DATA_LOSS" in text:
+        place = re.search(r"topic.?partition (\S+)-(\d+)", text) or re.search(
+            r"\b([\w.-]+)-(\d+)\b.{0,40}gone", text
+        )
+        offset = re.search(r"offset \[?(\d+)", text)
+        where = f"topic `{place[1]}`, partition {place[2]}" if place else "Kafka"
+        since = f"messages from offset {offset[1]} on" if offset else "messages"
+        return (
+            f"{where}: {since} were deleted there before they were read, by retention or by"
+            " somebody: start with a new checkpoint, or go on without them with --kafka-option"
+            " failOnDataLoss=false"
+        )
+    if "org.apache.kafka.common.errors" in text and "TimeoutException" in text:
+        return f"Kafka does not answer any more: see that it runs, then {AGAIN}"
+    return None
 
 
 # What Spark says when it has lost a process of its own.

@@ -9,7 +9,9 @@ from functools import reduce
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
+from tidelog.data.delta import LOG, added_by, check_log
 from tidelog.data.readers.files import format_of, named_in_unicode
 from tidelog.data.readers.places import FactsPath, is_hidden, is_input
 from tidelog.data.schema import schemas
@@ -105,6 +107,9 @@ class Files:
 
     def all(self) -> list[Split]:
         """All that there is."""
+        for place in self.places:
+            if place.delta is not None:
+                raise DataError(f"{place}: a query reads Delta tables with --engine duckdb")
         return self.splits(self._all())
 
     @property
@@ -137,6 +142,31 @@ class Files:
                 self._told.add(str(name))
                 is_input(str(name), self.program, schemas(self.program), path)
         return splits
+
+
+class DeltaFiles(Files):
+    """Delta tables: Spark says which entries of their logs are new, we read what those added."""
+
+    def missing(self) -> list[str]:
+        return [n for n in self.inputs.names if n not in {place.input for place in self.places}]
+
+    def stream(self) -> DataFrame:
+        for place in self.places:
+            if "://" in str(place.delta):
+                raise DataError(f"{place}: a stream follows Delta tables on local disks only")
+            check_log(place.root)
+        return reduce(DataFrame.union, [self._stream(place.root / LOG) for place in self.places])
+
+    def _stream(self, root: Path) -> DataFrame:
+        return super()._stream(root).where(F.col("path").endswith(".json"))
+
+    def batch(self, frame: DataFrame, _: TimeLimits) -> FileBatch:
+        entries = sorted({local(path) for (path,) in frame.collect()})
+        added = [file for entry in entries for file in added_by(entry)]
+        return FileBatch(frame.sparkSession, self.reader, self.splits(added))
+
+    def _input(self, path: Path) -> tuple[str | None, bool]:
+        return next(p.input for p in self.places if path.is_relative_to(p.root)), False
 
 
 def local(file: str) -> Path:

@@ -22,7 +22,8 @@ from tidelog.evaluation.database import Database
 from tidelog.evaluation.layout import Layout
 from tidelog.evaluation.plan import Scan
 from tidelog.evaluation.rows import NEW, as_rows
-from tidelog.evaluation.spark.splits import Opened, Reader, Split, in_tasks, reading
+from tidelog.evaluation.spark.sources import BEAT
+from tidelog.evaluation.spark.splits import OTHERS, Opened, Reader, Split, in_tasks, reading
 from tidelog.evaluation.sql import Writer
 from tidelog.language.program import TIME_MAX
 
@@ -276,6 +277,7 @@ class TakeIn:
     schema: pa.Schema
     fine: str  # SQL for rows that are facts
     counted: tuple[str, ...]  # SQL for facts, late ones and all rows, first and last tick
+    beats: tuple[str, str]  # SQL for heartbeats that are not used, and the last tick of others
 
     @property
     def told(self) -> pa.Schema:
@@ -305,27 +307,29 @@ class TakeIn:
         lost = Counter(inputs.tag_of(one.name) for _, one in there.lost)
         for tag, rows in lost.items():
             yield [tag, 0, 0, rows, None, None]
+        if there.beats:
+            unused, last = self.beats
+            select = f"SELECT tag, 0, 0, {unused}, NULL, {last} FROM {OTHERS}"
+            yield from connection.execute(f"{select} WHERE tag <= {BEAT} GROUP BY tag").fetchall()
 
 
 @dataclass(frozen=True)
 class Runs:
-    """Looks for ticks of facts between which no leap is too long: first and last of each run."""
+    """Looks for ticks that follow each other without too long a leap: first and last of a run."""
 
     COLUMNS: ClassVar[str] = "first BIGINT, last BIGINT"
 
     reader: Reader
-    fine: str
+    in_time: str  # SQL for facts and heartbeats
     most: int  # ticks of a leap
 
     def __call__(self, _: int, splits: Sequence[Split]) -> Iterator[pa.RecordBatch]:
         with reading() as connection:
             there = self.reader.open(connection, splits)
-            if not there.sources:
-                return
             with there.readable(connection):
                 ticks = " UNION ".join(
-                    f"SELECT t FROM {self.reader.tagged(source)} AS f WHERE {self.fine}"
-                    for source in there.sources
+                    f"SELECT t FROM {rows} AS f WHERE {self.in_time}"
+                    for rows in [OTHERS, *map(self.reader.tagged, there.sources)]
                 )
                 leap = f"t - lag(t) OVER (ORDER BY t) > {self.most}"
                 runs = connection.sql(
@@ -341,13 +345,13 @@ class Letters:
     """Rows that are not used, as lines of JSON."""
 
     reader: Reader
-    fine: str
+    unused: str  # SQL for these rows
     reason: str
 
     def __call__(self, _: int, splits: Sequence[Split]) -> Iterator[pa.RecordBatch]:
         with reading() as connection:
             there = self.reader.open(connection, splits)
             with there.readable(connection):
-                letters = self.reader.letters(connection, there, self.fine, self.reason)
+                letters = self.reader.letters(connection, there, self.unused, self.reason)
                 lines = [letter.line().decode().rstrip("\n") for letter in letters]
         yield pa.RecordBatch.from_arrays([pa.array(lines, pa.string())], names=["value"])

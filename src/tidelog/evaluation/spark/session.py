@@ -6,20 +6,26 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
 from tidelog.errors import DataError
+from tidelog.evaluation.spark.jars import jars_of
 
 
-def session(master: str = "local[*]", **options: str) -> SparkSession:
+def session(
+    master: str = "local[*]", *, connectors: Iterable[str] = (), **options: str
+) -> SparkSession:
     """A quiet Spark session; on this machine, loopback only and with this Python in its workers.
 
     On a cluster the workers' Python is what PYSPARK_PYTHON or the option `spark.pyspark.python`
-    names, else their `python3`.
+    names, else their `python3`. `connectors` such as `kafka` have their jars fetched once by Maven;
+    those who bring them name them with `spark.jars`.
     """
+    if jars := jars_of(connectors):
+        options["spark.jars"] = ",".join(filter(None, [options.get("spark.jars"), *jars]))
     if "spark.pyspark.python" in options:  # Spark itself looks at it in spark-submit only
         os.environ["PYSPARK_PYTHON"] = options["spark.pyspark.python"]
     builder = SparkSession.builder.master(master).appName("tidelog")

@@ -3,14 +3,17 @@
 A row is `tag, <slots>, t, problem, file, came`: the input's number, its arguments in slots of their
 type, the tick, and why the row is not a fact, if it is not. Rows that may not be used, because of
 that or because of their time, have in `came` what they were before anything was read from them, as
-JSON: an object, or a text where not even that could be read.
+JSON: an object, or a text where not even that could be read. A heartbeat, which says that all facts
+before its tick have arrived, is a row with a tag of its own (`Inputs.beat`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import reduce
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -19,15 +22,19 @@ from pyspark.sql import types as S
 
 from tidelog.data.packed import slots_of
 from tidelog.data.schema import Schema, positions
-from tidelog.data.ticks import GIVE_TICK, Ticks
+from tidelog.data.ticks import GIVE_TICK, Ticks, time_text
 from tidelog.data.types import ANY_VALUE, SQL_TYPES, arrow_type
 from tidelog.errors import DataError
-from tidelog.language.program import TIME_MAX, Type
+from tidelog.language.program import TIME_COLUMN, TIME_MAX, Type
 
 # Spark's readers take a path for a pattern otherwise.
 NO_PATTERNS = {"__globPaths__": "false"}
+# What makes Spark think that a path is a pattern.
+_WILD = frozenset("{}[]*?\\")
 
 
+# Tags up to this one are of heartbeats.
+BEAT = -2
 # How timestamps are written in JSON and CSV.
 STAMPS = "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]XXX"
 
@@ -63,6 +70,10 @@ class Inputs:
         """The number of an input, or one for rows of none."""
         return -1 if name is None else self.tag(name)
 
+    def beat(self, name: str | None) -> int:
+        """The tag of a heartbeat: of one input, or of all."""
+        return BEAT if name is None else BEAT - 1 - self.tag(name)
+
     def slots(self, name: str) -> list[str]:
         """The column that holds each argument of an input."""
         return list(slots_of(column.type or Type.TEXT for column in self.schemas[name].columns))
@@ -80,6 +91,10 @@ class Inputs:
         """Rows without what only matters where they are not used."""
         slots = [(name, arrow_type(type_)) for name, type_ in self.all_slots.items()]
         return pa.schema([("tag", pa.int32()), *slots, ("t", pa.int64()), ("problem", pa.string())])
+
+    @property
+    def arrow(self) -> pa.Schema:
+        return pa.schema([*self.used, ("file", pa.string()), ("came", pa.string())])
 
     def arrow_of(self, name: str) -> pa.Schema:
         """The rows of one input, as they are read."""
@@ -184,6 +199,28 @@ class Inputs:
         wanted = "whole numbers of ticks" if ticks is None else "timestamps"
         kind = type_.simpleString()
         raise DataError(f"{where}: time column `{name}` is {kind}; times are {wanted}")
+
+
+def each_once(read: Callable[[list[str]], DataFrame], places: list[str]) -> DataFrame:
+    """Files at some places, by a reader with NO_PATTERNS.
+
+    For every place that looks like a pattern, Spark would read all of the places again.
+    """
+    wild = [place for place in places if not _WILD.isdisjoint(place)]
+    if not wild or len(places) == 1:
+        return read(places)
+    plain = [place for place in places if place not in wild]
+    groups = [[place] for place in wild] + ([plain] if plain else [])
+    return reduce(DataFrame.unionAll, map(read, groups))
+
+
+def beat_row(inputs: Inputs, limits: TimeLimits, name: str | None, tick: int) -> dict[str, Any]:
+    """A heartbeat of an input, or of all, as a row."""
+    row: dict[str, Any] = {"tag": inputs.beat(name), "t": tick}
+    if not limits.first <= tick <= limits.last:
+        time = tick if inputs.ticks is None else time_text(tick, inputs.ticks)
+        row["came"] = json.dumps({TIME_COLUMN: time})
+    return row
 
 
 def came_as_json(rows: DataFrame, limits: TimeLimits, came: str = "came") -> Column:

@@ -29,11 +29,18 @@ from tidelog.data.readers import parquet
 from tidelog.data.readers.columns import typed_select
 from tidelog.data.readers.csv import facts_of_texts, read_header, read_texts, rows_as_json
 from tidelog.data.readers.files import PACKED, opened
-from tidelog.data.readers.json import line_as_json, parse_line, predicate_of, typed_values
+from tidelog.data.readers.json import (
+    is_heartbeat,
+    line_as_json,
+    parse_line,
+    predicate_of,
+    tick_value,
+    typed_values,
+)
 from tidelog.data.readers.rules import read_rules
 from tidelog.data.schema import Schema, positions, schemas
 from tidelog.data.ticks import Range, Ticks
-from tidelog.data.types import filled_sql, sql_text
+from tidelog.data.types import SQL_TYPES, filled_sql, sql_text
 from tidelog.errors import DataError, first_line
 from tidelog.evaluation.database import NO_EXTENSIONS
 from tidelog.evaluation.spark.sources import Inputs
@@ -47,6 +54,15 @@ MOST_ROWS = 4_000_000
 LINE = 24
 # The numbers of Parquet's rows are a column of this name, unless the file has one.
 NUMBERED = "file_row_number"
+# Lines that are rows of no input's facts: those that cannot be read, and heartbeats.
+OTHERS = "others"
+_OTHERS = pa.schema(
+    [
+        ("tag", pa.int32()),
+        ("t", pa.int64()),
+        *((name, pa.string()) for name in ("problem", "file", "came")),
+    ]
+)
 
 
 @dataclass(frozen=True)
@@ -212,12 +228,22 @@ class Lost:
     came: str
 
 
+@dataclass(frozen=True)
+class Beat:
+    """A line that says that all facts before a tick have arrived: of one input, or of all."""
+
+    name: str | None
+    tick: int
+    came: str
+
+
 @dataclass
 class Opened:
-    """What is known to a connection of some splits."""
+    """What is known to a connection of some splits; lost rows and heartbeats are in `OTHERS`."""
 
     sources: list[Source] = field(default_factory=list)
     lost: list[tuple[Split, Lost]] = field(default_factory=list)
+    beats: list[tuple[Split, Beat]] = field(default_factory=list)
 
     @contextmanager
     def readable(self, connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
@@ -283,7 +309,25 @@ class Reader:
                 raise DataError(missing(split.path)) from None
             except OSError as error:
                 raise DataError(f"{split.path}: {error.strerror or error}") from None
+        connection.register(OTHERS, self._others(there))
         return there
+
+    def _others(self, there: Opened) -> pa.Table:
+        inputs = self.inputs
+        rows: list[dict[str, Any]] = [
+            {
+                "tag": inputs.tag_of(one.name),
+                "problem": one.problem,
+                "file": s.uri,
+                "came": one.came,
+            }
+            for s, one in there.lost
+        ]
+        rows += [
+            {"tag": inputs.beat(one.name), "t": one.tick, "file": s.uri, "came": one.came}
+            for s, one in there.beats
+        ]
+        return pa.Table.from_pylist(rows, _OTHERS)
 
     def _parquet(self, connection: duckdb.DuckDBPyConnection, split: Split) -> Source:
         schema = self.inputs.schemas[str(split.name)]
@@ -325,18 +369,22 @@ class Reader:
     ) -> None:
         rows: dict[str, list[dict[str, Any]]] = {}
         for row in self._rules(split) if split.format == "tdl" else self._json(split):
-            if isinstance(row, Lost):
-                there.lost.append((split, row))
-            else:
-                rows.setdefault(row.pop("tag"), []).append(row)
+            match row:
+                case Lost():
+                    there.lost.append((split, row))
+                case Beat():
+                    there.beats.append((split, row))
+                case _:
+                    rows.setdefault(row.pop("tag"), []).append(row)
         for number, (name, some) in enumerate(rows.items()):
             schema = self.inputs.arrow_of(name)
             connection.register(f"{table}_{number}", pa.Table.from_pylist(some, schema))
             select = f"SELECT * FROM {table}_{number}"
             there.sources.append(Source(name, split, select, stamped=False))
 
-    def _json(self, split: Split) -> Iterator[dict[str, Any] | Lost]:
+    def _json(self, split: Split) -> Iterator[dict[str, Any] | Lost | Beat]:
         inputs = self.inputs
+        only = None if split.name is None else inputs.schemas[split.name]
         others = frozenset(self.program.inputs) - inputs.schemas.keys()
         with opened(Path(split.path)) as file:
             for line in _lines_of(file, split.part):
@@ -345,8 +393,10 @@ class Reader:
                 name = split.name
                 try:
                     record = parse_line(line)
-                    if list(record) == [TIME_COLUMN]:
-                        continue  # all before has arrived: files say so by ending
+                    if is_heartbeat(record, only):
+                        tick = tick_value(record[TIME_COLUMN], TIME_COLUMN, inputs.ticks)
+                        yield Beat(name, tick, json.dumps(record))
+                        continue
                     told = predicate_of(record, split.name)
                     if told in others:
                         continue
@@ -372,15 +422,14 @@ class Reader:
         with reading() as connection:
             there = self.open(connection, splits)
             with there.readable(connection):
-                return connection.sql(self.rows(connection, there)).to_arrow_table()
+                return connection.sql(self.rows(there)).to_arrow_table()
 
-    def rows(self, connection: duckdb.DuckDBPyConnection, there: Opened) -> str:
+    def rows(self, there: Opened) -> str:
         """The same as a select."""
-        inputs = self.inputs
-        lost = [{"tag": inputs.tag_of(one.name), "problem": one.problem} for _, one in there.lost]
-        connection.register("lost", pa.Table.from_pylist(lost, inputs.used))
-        selects = ["SELECT * FROM lost", *map(self._tagged, there.sources)]
-        return " UNION ALL ".join(selects)
+        slots = self.inputs.all_slots.items()
+        none = "".join(f"CAST(NULL AS {SQL_TYPES[type_]}) AS {slot}, " for slot, type_ in slots)
+        others = f"SELECT tag, {none}t, problem FROM {OTHERS}"
+        return " UNION ALL ".join([others, *map(self._tagged, there.sources)])
 
     def _tagged(self, source: Source) -> str:
         inputs = self.inputs
@@ -397,19 +446,20 @@ class Reader:
         return f"(SELECT *, {self.inputs.tag(source.name)} AS tag FROM ({source.select}) AS z)"
 
     def letters(
-        self, connection: duckdb.DuckDBPyConnection, there: Opened, fine: str, reason: str
+        self, connection: duckdb.DuckDBPyConnection, there: Opened, unused: str, reason: str
     ) -> Iterator[DeadLetter]:
-        """The rows that are not used, each with the reason that SQL gives for it."""
+        """The rows that are not used, as SQL says, each with the reason that SQL gives for it."""
         for source in there.sources:
             schema = self.inputs.schemas[source.name]
-            unused = connection.sql(
-                f"SELECT *, {reason} AS reason FROM {self.tagged(source)} AS u WHERE NOT ({fine})"
+            rows = connection.sql(
+                f"SELECT *, {reason} AS reason FROM {self.tagged(source)} AS u WHERE {unused}"
             ).to_arrow_table()
-            came = source.letters(schema, unused)
-            for said, row in zip(unused.column("reason").to_pylist(), came, strict=True):
+            came = source.letters(schema, rows)
+            for said, row in zip(rows.column("reason").to_pylist(), came, strict=True):
                 yield DeadLetter(source.name, said, source.split.uri, row)
-        for split, one in there.lost:
-            yield DeadLetter(one.name, one.problem, split.uri, one.came)
+        others = f"SELECT tag, {reason}, file, came FROM {OTHERS} WHERE {unused}"
+        for tag, *letter in connection.execute(others).fetchall():
+            yield DeadLetter(self.inputs.names[tag] if tag >= 0 else None, *letter)
 
 
 def _lines_of(file: IO[bytes], part: tuple[int, int] | None) -> Iterator[bytes]:

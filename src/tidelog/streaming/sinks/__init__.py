@@ -6,10 +6,10 @@ a sink has to promise is said in `sink.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidelog.data.secrets import without_secrets
 from tidelog.errors import DataError
@@ -37,6 +37,8 @@ SINKS = {
     "json": Registered("json:DIR", "folders"),
     "jsonl": Registered("jsonl:FILE", "lines"),
     "console": Registered("console", "console"),
+    "kafka": Registered("kafka://HOST:PORT/TOPIC", "kafka", in_process=False),
+    "delta": Registered("delta:DIR", "delta", in_process=False),
     "memory": Registered("memory", "functions", in_process=False),
 }
 
@@ -45,12 +47,15 @@ SINKS = {
 class Target:
     """What a text such as `csv:DIR` names: the kind of sink, and the path that goes with it.
 
-    `store` opens a folder on any file system that Spark knows; there is none in process.
+    `store` opens a folder on any file system that Spark knows; it and the session of Spark are not
+    there in process. `options` are those of Kafka.
     """
 
     kind: str
     path: str
     store: Callable[[str], FileStore] | None = None
+    spark: Any = None
+    options: Mapping[str, str] = field(default_factory=dict)
 
 
 def usages(*, in_process: bool) -> list[str]:
@@ -58,7 +63,12 @@ def usages(*, in_process: bool) -> list[str]:
     return [kind.usage for kind in SINKS.values() if kind.in_process or not in_process]
 
 
-def sink_of(text: str, store: Callable[[str], FileStore] | None = None) -> Sink:
+def sink_of(
+    text: str,
+    store: Callable[[str], FileStore] | None = None,
+    spark: Any = None,
+    options: Mapping[str, str] | None = None,
+) -> Sink:
     """The sink that a text such as `csv:DIR` names; DataError when there is none.
 
     >>> sink_of("xml:out")
@@ -75,7 +85,7 @@ jsonl:FILE or console
         and (bool(path) if known.has_path else text == kind)
     ):
         module = import_module(f"tidelog.streaming.sinks.{known.module}")
-        made: Sink = module.sink(Target(kind, path, store))
+        made: Sink = module.sink(Target(kind, path, store, spark, options or {}))
         return made
     *others, last = usages(in_process=store is None)
     function = "" if store is None else ", or a function of batch and answers"

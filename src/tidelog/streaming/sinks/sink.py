@@ -89,7 +89,8 @@ class Sink(ABC):
     with a checkpoint.
 
     The calls, in order: `check`, `prepare`, `mark`; `discard` before each batch on Spark, and once
-    after a restart in process; then `write` and, for a commit, `state`; at the end `close`.
+    after a restart in process; then `write`, perhaps `final`, and for a commit `state`; at the end
+    `close`.
     """
 
     name: str  # what a checkpoint knows it by, without secrets
@@ -97,6 +98,9 @@ class Sink(ABC):
     # On Spark: whether answers are written to the checkpoint first and read back from there, so
     # that a sink may look at a DataFrame of them as often as it likes.
     reads_back: bool = False
+    # Whether what an unfinished batch has written is removed before it is done again; otherwise it
+    # stays, and the batch must be the same.
+    takes_back: bool = True
 
     def check(self, stream: str, *, fresh: bool) -> None:
         """Refused when something is there that this stream did not write; nothing is written."""
@@ -118,6 +122,10 @@ class Sink(ABC):
     @abstractmethod
     def write(self, batch: int, answers: Mapping[str, BatchAnswers]) -> None:
         """The answers of a batch; queries without any are left out."""
+
+    def final(self, batch: int, time: int | str) -> None:
+        """On Spark, after the answers of a batch: all up to a time have been written."""
+        return
 
     def state(self) -> dict[str, Any]:
         """What a commit remembers; everything written so far is safe by then."""

@@ -1,0 +1,148 @@
+"""Jars that Spark's connectors need: pinned here, fetched once by Maven, kept in a cache."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidelog.errors import DataError
+
+# The plugin is named in full: what an old Maven takes of its own accord is too old.
+_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
+_SECONDS = 600  # for Maven
+
+
+@dataclass(frozen=True)
+class Jars:
+    """Pinned coordinates `group:artifact:version`.
+
+    What belongs to Spark is listed jar by jar, without what Spark has already. With `whole`, Maven
+    adds what they depend on.
+    """
+
+    coordinates: tuple[str, ...]
+    whole: bool = False
+
+    @property
+    def key(self) -> str:
+        """A name in the cache that changes with the coordinates."""
+        return hashlib.sha256(f"{self.whole} {self.coordinates}".encode()).hexdigest()[:12]
+
+
+JARS = {
+    # Of Spark's own version once the repository has it. These are the newest that it has, of the
+    # part for tokens an older one; Spark 4.3 runs them (`make test-connectors`).
+    "kafka": Jars(
+        (
+            "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
+            "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.1.0-preview1",
+            "org.apache.kafka:kafka-clients:3.9.2",
+            "org.apache.commons:commons-pool2:2.13.1",
+        )
+    ),
+    # For the tests: a broker.
+    "kafka-broker": Jars(
+        ("org.apache.kafka:kafka_2.13:4.1.2", "org.slf4j:slf4j-nop:1.7.36"), whole=True
+    ),
+}
+
+# How an address of a user's shows which connector it needs.
+_SIGNS = {"kafka": r"(\w+=)?kafka://"}
+
+
+def connectors_of(addresses: Iterable[str]) -> list[str]:
+    """The connectors that some addresses need.
+
+    >>> connectors_of(["facts/", "Temp=kafka://a:9092/temps"])
+    ['kafka']
+    """
+    given = list(addresses)
+    return [name for name, sign in _SIGNS.items() if any(re.match(sign, text) for text in given)]
+
+
+def jars_of(names: Iterable[str]) -> list[str]:
+    """The jars of some connectors; DataError, in one sentence, where Maven cannot fetch them."""
+    folders = [_folder(name) for name in dict.fromkeys(names)]
+    return [str(jar) for folder in folders for jar in sorted(folder.iterdir())]
+
+
+def _cache() -> Path:
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "tidelog" / "jars"
+
+
+def _folder(name: str) -> Path:
+    """Where the jars of a connector are; they are fetched if they are not there."""
+    folder = _cache() / f"{name}-{JARS[name].key}"
+    if folder.is_dir():
+        return folder
+    remedy = "or bring the jars and name them with --jars"
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise DataError(
+            f"the jars for {name} are not here: install Maven (mvn), which fetches them once,"
+            f" {remedy}"
+        )
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".") as beside:
+            _fetch(maven, name, Path(beside))
+            try:
+                (Path(beside) / "jars").rename(folder)
+            except OSError:
+                if not folder.is_dir():  # another process may have been faster
+                    raise
+    except OSError as error:
+        raise DataError(f"the jars for {name} cannot be kept in {folder.parent}: {error}") from None
+    except _Failed as error:
+        raise DataError(
+            f"Maven cannot fetch the jars for {name}: {error}; see that it reaches its repository,"
+            f" {remedy}"
+        ) from None
+    return folder
+
+
+class _Failed(Exception):
+    """Why Maven did not do it."""
+
+
+def _fetch(maven: str, name: str, place: Path) -> None:
+    (place / "pom.xml").write_text(_project(JARS[name]), encoding="utf-8")
+    command = [maven, "-B", "-q", "-f", str(place / "pom.xml"), _PLUGIN]
+    command += [f"-DoutputDirectory={place / 'jars'}", "-DincludeScope=runtime"]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise _Failed(f"it took longer than {_SECONDS} seconds") from None
+    if done.returncode or not (place / "jars").is_dir():
+        said = re.search(r"\[ERROR\] (.+?)(?: -> \[Help|$)", done.stdout, re.MULTILINE)
+        raise _Failed(said.group(1) if said else f"exit code {done.returncode}")
+
+
+def _project(jars: Jars) -> str:
+    """A project that has these dependencies and nothing else."""
+    exclusion = (
+        ""
+        if jars.whole
+        else "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId>"
+        "</exclusion></exclusions>"
+    )
+    dependencies = "".join(
+        "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>{}"
+        "</dependency>".format(*coordinates.split(":"), exclusion)
+        for coordinates in jars.coordinates
+    )
+    return (
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+        "<groupId>tidelog</groupId><artifactId>jars</artifactId><version>1</version>"
+        f"<packaging>pom</packaging><dependencies>{dependencies}</dependencies></project>"
+    )

@@ -1,0 +1,45 @@
+"""Streams with windows on Spark: a window whose ticks lie in different batches and partitions."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from oracle.generate import Case
+from oracle.keyed import keyed
+from oracle.windows import programs_with_windows
+from pyspark.sql import SparkSession
+from support.deep import examples
+from support.spark_streams import check
+
+from tidelog.analysis.dependencies import Class, dependencies
+from tidelog.logic.normalise import core
+from tidelog.streaming.options import StreamMode
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+
+@examples(2, deep=30)
+@given(
+    programs_with_windows(connected=True, max_rules=4),
+    st.integers(0, 3),
+    st.integers(1, 6),
+    st.sampled_from(("offline", "online")),
+    st.booleans(),
+    st.randoms(use_true_random=False),
+)
+def test_streams(
+    spark: SparkSession,
+    case: Case,
+    late: int,
+    partitions: int,
+    mode: StreamMode,
+    eager: bool,
+    random: Random,
+) -> None:
+    chosen = random.choice((case, keyed(case, random)))
+    deps = dependencies(core(chosen.program, chosen.queries), chosen.queries)
+    if deps.cls is not Class.BLOCKING or not deps.cycles_through_not:
+        check(spark, chosen, late, partitions, mode, eager, random)
