@@ -203,6 +203,46 @@ def test_letters_have_the_row_as_it_came(tmp_path: Path) -> None:
     )
 
 
+def beating(folder: Path) -> list[Split]:
+    """Lines of one input and of several, some of them heartbeats."""
+    (folder / "E.jsonl").write_text(
+        '{"x": "a", "v": 5, "time": 1}\n{"time": 7}\n{"time": 3}\n{"time": 99}\n{"time": "x"}\n'
+    )
+    (folder / "all.jsonl").write_text(
+        '{"time": 4}\n{"predicate": "E", "x": "b", "v": 5, "time": 2}\n'
+    )
+    return [*splits(folder / "E.jsonl", "E"), *splits(folder / "all.jsonl", None)]
+
+
+def test_heartbeats_are_counted_apart(tmp_path: Path) -> None:
+    packs, near = scanned(), "problem IS NULL AND t <= 50"
+    beats = (f"count_if(NOT ({near}))", f"max(CASE WHEN {near} THEN t END)")
+    fine = f"tag >= 0 AND {near}"
+    work = TakeIn(reader(), packs, packs.layout.schema, fine, COUNTED, beats)
+    there = beating(tmp_path)
+    rows = [row for batch in work(0, there) for row in batch.to_pylist()]
+    told = [json.loads(row["told"]) for row in rows if row["told"] is not None]
+    assert sorted(told) == [
+        [-3, 0, 0, 1, None, 7],  # of E, one of them too far ahead
+        [-2, 0, 0, 0, None, 4],  # of all inputs
+        [0, 0, 0, 1, None, None],  # the one whose time is none
+        [0, 1, 0, 1, 1, 1],
+        [0, 1, 0, 1, 2, 2],
+    ]
+    table = reader().table(there).to_pylist()
+    assert sorted((row["tag"], row["t"] or 0) for row in table) == [
+        *((-3, 3), (-3, 7), (-3, 99), (-2, 4), (0, 0), (0, 1), (0, 2))
+    ]
+    (batch,) = Letters(reader(), near, "coalesce(problem, 'far')")(0, there)
+    letters = [json.loads(line) for line in batch.column(0).to_pylist()]
+    assert [(one["predicate"], one["reason"][:3], one["row"]) for one in letters] == [
+        ("E", "col", {"time": "x"}),
+        (None, "far", {"time": 99}),
+    ]
+    (runs,) = Runs(reader(), "problem IS NULL", 4)(0, there)
+    assert sorted(tuple(run.values()) for run in runs.to_pylist()) == [(1, 7), (99, 99)]
+
+
 def test_runs_of_ticks_end_where_a_leap_is_too_long(tmp_path: Path) -> None:
     times = [0, 1, 2, 5, 9, 10, 30]
     table = pa.table({"x": ["a"] * 7, "v": [1] * 7, "time": times})

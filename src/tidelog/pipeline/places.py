@@ -158,8 +158,8 @@ class FactTest:
         return f"tag <= {BEAT} AND {self.near}"
 
     @property
-    def unused(self) -> str:
-        return f"NOT ({self.fine}) AND NOT ({self.beat})"
+    def used(self) -> str:
+        return f"({self.fine}) OR ({self.beat})"
 
     def counted(self, which: str = "TRUE") -> tuple[str, ...]:
         """Facts, late ones and all rows, first and last tick, of some rows."""
@@ -367,8 +367,8 @@ class Driver:
         """Write the rows that are no facts as JSON lines, with the reason; the first of them."""
         if self.files is not None and isinstance(self.rows, FileBatch):
             with self._reading():
-                reader, unused, reason = self.rows.reader, self.test.unused, self.test.reason
-                letters = list(reader.letters(self.connection, self.files, unused, reason))
+                reader, used, reason = self.rows.reader, self.test.used, self.test.reason
+                letters = list(reader.letters(self.connection, self.files, used, reason))
         else:
             letters = self._letters()
         self.store.write(b"".join(letter.line() for letter in letters), *place, "part-00000.json")
@@ -376,7 +376,7 @@ class Driver:
 
     def _letters(self) -> list[DeadLetter]:
         unused = self.connection.sql(
-            f"SELECT *, {self.test.reason} AS reason FROM arriving WHERE {self.test.unused}"
+            f"SELECT *, {self.test.reason} AS reason FROM arriving WHERE NOT ({self.test.used})"
         ).to_arrow_table()
         return [
             DeadLetter(
@@ -544,7 +544,7 @@ class Executors:
         """Write the rows that are no facts as JSON lines, with the reason; the first of them."""
         path = self.store.path(*place)
         if isinstance(self.rows, FileBatch):
-            work = Letters(self.rows.reader, self.test.unused, self.test.reason)
+            work = Letters(self.rows.reader, self.test.used, self.test.reason)
             tasks = tasks_of(self.spark, self.rows.splits)
             lines = self.hold(in_each(self.spark, tasks, work, "value STRING"))
             lines.write.text(path)
@@ -554,7 +554,7 @@ class Executors:
         predicate: Column = F.lit(None)
         for name in self.inputs.names:
             predicate = F.when(F.col("tag") == self.inputs.tag(name), name).otherwise(predicate)
-        letters = self.rows.where(self.test.unused).select(
+        letters = self.rows.where(f"NOT ({self.test.used})").select(
             predicate, F.expr(self.test.reason), "file", "came"
         )
         lines = letters.mapInArrow(_letters_as_lines, "value STRING")

@@ -277,7 +277,8 @@ class TakeIn:
     schema: pa.Schema
     fine: str  # SQL for rows that are facts
     counted: tuple[str, ...]  # SQL for facts, late ones and all rows, first and last tick
-    beats: tuple[str, str]  # SQL for heartbeats that are not used, and the last tick of others
+    # SQL for heartbeats that are not used, and the last tick of those that are.
+    beats: tuple[str, str] = ("0", "max(t)")
 
     @property
     def told(self) -> pa.Schema:
@@ -345,13 +346,13 @@ class Letters:
     """Rows that are not used, as lines of JSON."""
 
     reader: Reader
-    unused: str  # SQL for these rows
+    used: str  # SQL for the others
     reason: str
 
     def __call__(self, _: int, splits: Sequence[Split]) -> Iterator[pa.RecordBatch]:
         with reading() as connection:
             there = self.reader.open(connection, splits)
             with there.readable(connection):
-                letters = self.reader.letters(connection, there, self.unused, self.reason)
+                letters = self.reader.letters(connection, there, self.used, self.reason)
                 lines = [letter.line().decode().rstrip("\n") for letter in letters]
         yield pa.RecordBatch.from_arrays([pa.array(lines, pa.string())], names=["value"])

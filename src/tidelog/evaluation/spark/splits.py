@@ -446,18 +446,18 @@ class Reader:
         return f"(SELECT *, {self.inputs.tag(source.name)} AS tag FROM ({source.select}) AS z)"
 
     def letters(
-        self, connection: duckdb.DuckDBPyConnection, there: Opened, unused: str, reason: str
+        self, connection: duckdb.DuckDBPyConnection, there: Opened, used: str, reason: str
     ) -> Iterator[DeadLetter]:
-        """The rows that are not used, as SQL says, each with the reason that SQL gives for it."""
+        """The rows that are not used, each with the reason that SQL gives for it."""
         for source in there.sources:
             schema = self.inputs.schemas[source.name]
             rows = connection.sql(
-                f"SELECT *, {reason} AS reason FROM {self.tagged(source)} AS u WHERE {unused}"
+                f"SELECT *, {reason} AS reason FROM {self.tagged(source)} AS u WHERE NOT ({used})"
             ).to_arrow_table()
             came = source.letters(schema, rows)
             for said, row in zip(rows.column("reason").to_pylist(), came, strict=True):
                 yield DeadLetter(source.name, said, source.split.uri, row)
-        others = f"SELECT tag, {reason}, file, came FROM {OTHERS} WHERE {unused}"
+        others = f"SELECT tag, {reason}, file, came FROM {OTHERS} WHERE NOT ({used})"
         for tag, *letter in connection.execute(others).fetchall():
             yield DeadLetter(self.inputs.names[tag] if tag >= 0 else None, *letter)
 
