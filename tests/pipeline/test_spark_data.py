@@ -105,7 +105,7 @@ def test_what_is_done_twice_is_counted_once(spark: SparkSession, tmp_path: Path)
     """
     (tmp_path / "facts" / "Temp").mkdir(parents=True)
     for number in range(3):
-        lines = [f"d{i},{i}.5,{i}" for i in range(13)] + ["d1,warm,0"]
+        lines = [f"d{i},{i}.5,{i}" for i in range(13)] + [",0.5,0"]
         path = tmp_path / "facts" / "Temp" / f"{number}.csv"
         path.write_text("\n".join(["device,level,time", *lines]) + "\n")
     mark = str(tmp_path / "lost")
@@ -126,11 +126,14 @@ def test_what_is_done_twice_is_counted_once(spark: SparkSession, tmp_path: Path)
     attempts = "spark.sql.legacy.observeMetricsAggregateAllAttempts"
     spark.conf.set(attempts, "true")
     try:
+        reader = spark.readStream.schema("device STRING, level DOUBLE, time BIGINT")
+        frame = reader.option("header", "true").csv(str(tmp_path / "facts" / "Temp"))
         with patch.object(loop, "LITTLE", -1), patch.object(OfflineMode, "pack", pack):
             running = run(
                 spark,
                 tmp_path,
                 "input Temp(device: text, level: float) @ time.\nAny(X) @ T :- Temp(X, _) @ T.",
+                inputs={"Temp": frame},
                 partitions=8,
             )
     finally:

@@ -44,4 +44,4 @@ def test_spark_online_equals_naive_evaluation(
 def test_spark_batch_equals_naive_evaluation(
     spark: SparkSession, case: Case, partitions: int, random: Random
 ) -> None:
-    check_batch(spark, random.choice((case, case, keyed(case, random))), partitions)
+    check_batch(spark, random.choice((case, case, keyed(case, random))), partitions, random)

@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from pathlib import Path
 from random import Random
+from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
@@ -34,6 +35,14 @@ NOW = {"availableNow": True}
 
 def rows(table: pa.Table) -> list[tuple[object, ...]]:
     return [tuple(row.values()) for row in table.to_pylist()]
+
+
+def write(path: Path, schema: Schema, facts: list[Row]) -> None:
+    """Facts of an input as a Parquet file."""
+    types = [arrow_type(c.type) for c in schema.columns] + [pa.int64()]
+    columns = zip(*facts, strict=True) if facts else ((),) * len(types)
+    arrays = [pa.array(v, t) for v, t in zip(columns, types, strict=True)]
+    pq.write_table(pa.table(arrays, names=list(schema.names)), path, row_group_size=3)
 
 
 def batches(case: Case, lateness: int, random: Random) -> list[dict[str, list[Row]]]:
@@ -83,7 +92,10 @@ def check(
         for name in inputs:
             (folder / name).mkdir()
         arriving = batches(case, lateness, random)
+        # As files, which are read in splits, or as DataFrames, which Catalyst packs.
+        files: dict[str, Any] = {name: folder / name for name in inputs}
         frames = {name: _frame(spark, layout[name], folder / name) for name in inputs}
+        given = random.choice((files, frames))
         rigid = {n: r for n, r in case.facts.items() if layout[n].time is None}
         # Two starts from one checkpoint, or one that takes everything.
         cut = random.choice((0, len(arriving) // 2))
@@ -97,7 +109,8 @@ def check(
                     spark,
                     case.program,
                     case.queries,
-                    inputs=frames,
+                    inputs=given,
+                    files_per_batch=1,
                     rigid=rigid,
                     lateness=lateness,
                     partitions=partitions,
@@ -136,12 +149,8 @@ def check(
 def _write(batch: dict[str, list[Row]], number: int, layout: dict[str, Schema], to: Path) -> None:
     """A file for each input; Spark takes them in the order of their age."""
     for name, some in batch.items():
-        schema = layout[name]
-        types = [arrow_type(c.type) for c in schema.columns] + [pa.int64()]
-        columns = zip(*some, strict=True)
-        arrays = [pa.array(v, t) for v, t in zip(columns, types, strict=True)]
         path = to / name / f"{number}.parquet"
-        pq.write_table(pa.table(arrays, names=list(schema.names)), path)
+        write(path, layout[name], some)
         os.utime(path, (number + 1, number + 1))
 
 
@@ -170,7 +179,10 @@ def _event(text: str) -> None:
         event(text)
 
 
-def check_batch(spark: SparkSession, case: Case, partitions: int) -> None:
+def check_batch(
+    spark: SparkSession, case: Case, partitions: int, random: Random | None = None
+) -> None:
+    """A query over finite facts; with `random`, also in files, by their paths or as DataFrames."""
     program = resolve(case.program, {})
     layout = schemas(program)
     times = [
@@ -178,17 +190,31 @@ def check_batch(spark: SparkSession, case: Case, partitions: int) -> None:
     ]
     if not times:
         return
-    inputs: dict[str, object] = {}
-    for name, schema in layout.items():
-        if schema.time is None:
-            inputs[name] = case.facts.get(name, [])
-            continue
-        inputs[name] = spark.createDataFrame(case.facts.get(name, []), _ddl(schema))
     low, high = min(times), max(times)
     want = naive.evaluate(case.program, case.facts, case.queries, low, high)
-    for asked in case.queries:
-        frame = query(spark, case.program, asked, inputs, from_=low, to=high, partitions=partitions)
-        answers = rows(frame.toArrow())
-        answers = [() if row == (True,) and () in want[asked] else row for row in answers]
-        assert len(answers) == len(set(answers)), "an answer came twice"
-        assert set(answers) == want[asked]
+    with tempfile.TemporaryDirectory(prefix="tidelog-test-") as folder:
+        inputs = {
+            name: _given(spark, schema, case.facts.get(name, []), Path(folder), random)
+            for name, schema in layout.items()
+        }
+        for asked in case.queries:
+            frame = query(
+                spark, case.program, asked, inputs, from_=low, to=high, partitions=partitions
+            )
+            answers = rows(frame.toArrow())
+            answers = [() if row == (True,) and () in want[asked] else row for row in answers]
+            assert len(answers) == len(set(answers)), "an answer came twice"
+            assert set(answers) == want[asked]
+
+
+def _given(
+    spark: SparkSession, schema: Schema, facts: list[Row], folder: Path, random: Random | None
+) -> object:
+    """The facts of an input as a user may have them."""
+    if schema.time is None:
+        return facts
+    if random is not None and random.random() < 0.7:
+        path = folder / f"{schema.predicate}.parquet"
+        write(path, schema, facts)
+        return random.choice((path, spark.read.parquet(str(path))))
+    return spark.createDataFrame(facts, _ddl(schema))

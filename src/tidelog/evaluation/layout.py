@@ -176,6 +176,21 @@ class Layout:
 
     # Keys
 
+    @property
+    def is_keyed_alike(self) -> bool:
+        """Whether rows that a scan takes in several ways have their key at the same place."""
+        for step in self.plan.steps:
+            if not isinstance(step, Scan) or not step.others:
+                continue
+            for stage in self.stages:
+                position = stage.positions.get(step.predicate.name)
+                if position is None or position in step.columns:
+                    continue
+                terms = {selection.premise.args[position] for selection in step.selections}
+                if len(terms) > 1 and any(isinstance(term, Constant) for term in terms):
+                    return False
+        return True
+
     def home(
         self, stage: Stage, partitions: int, literal: Callable[[Value], str], *, spark: bool
     ) -> str:

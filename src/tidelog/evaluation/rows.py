@@ -75,6 +75,12 @@ def kept_rows(kept: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.table(arrays, schema=schema)
 
 
+def parted(rows: pa.Table, part: int) -> pa.Table:
+    """Rows that play another part."""
+    at = rows.schema.get_field_index("part")
+    return rows.set_column(at, rows.schema.field(at), _same(part, rows.num_rows, pa.int32()))
+
+
 def _same(value: Value, n: int, type_: pa.DataType) -> pa.Array:
     return pa.repeat(pa.scalar(value, type_), n)
 

@@ -11,5 +11,5 @@
     store       files on any file system that Spark knows
     metrics     how a stream is doing, published for Prometheus by `publishing`
 
-Sinks are in `streaming/sinks`, readers of facts in `evaluation/spark/sources`.
+Sinks are in `streaming/sinks`, readers of facts in `evaluation/spark/`: `files` and `sources`.
 """

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from tidelog.analysis.stages import Stage
-from tidelog.data.types import arrow_type
 from tidelog.evaluation.layout import Layout
-from tidelog.evaluation.plan import Scan
 from tidelog.evaluation.rows import DONE, KEPT, NEW, Relation, kept_rows
 from tidelog.evaluation.spark.kernel import Kernel, Worker
-from tidelog.evaluation.spark.stages import ARRIVED, StageOutput, StageTables
-from tidelog.evaluation.sql import Writer
+from tidelog.evaluation.spark.stages import StageOutput, StageTables
 from tidelog.streaming.clock import Span
-from tidelog.streaming.schedule import WHOLE, Schedule
+from tidelog.streaming.schedule import Schedule
 from tidelog.streaming.wave import Wave
 
 # What to do about a tick far ahead, where facts may be put aside.
@@ -89,7 +86,7 @@ class WaveJob:
 
 
 class WaveWorker:
-    """The kernel of an offline stream in the driver: whole waves, over facts not packed yet."""
+    """The kernel of an offline stream in the driver: whole waves."""
 
     def __init__(self, kernel: Kernel[Span], job: WaveJob) -> None:
         self.worker = Worker(kernel)
@@ -99,43 +96,13 @@ class WaveWorker:
     def close(self) -> None:
         self.worker.close()
 
-    def waved(
-        self, span: Span, facts: Mapping[str, pa.Table], kept: pa.Table | None
-    ) -> Iterator[pa.RecordBatch]:
-        """A whole wave over facts by input and rows that are kept."""
-        worker = self.worker
-        empty = self.layout.schema.empty_table()
-        worker.load(empty if kept is None else kept_rows(kept, self.layout.schema))
-        there = {tab for (tab,) in worker.database.all(f"SELECT DISTINCT tab FROM {ARRIVED}")}
+    def waved(self, span: Span, new: pa.Table, kept: pa.Table | None) -> Iterator[pa.RecordBatch]:
+        """A whole wave over rows that are new and rows that are kept."""
+        worker, schema = self.worker, self.layout.schema
+        old = schema.empty_table() if kept is None else kept_rows(kept, schema)
+        worker.load(pa.concat_tables([old, new]))
+        there = set(old.column("tab").unique().to_pylist())
         tables = StageTables(self.layout, worker.runner, worker.inputs, there)
         state = self.job.kept(tables, self.layout.tables, span)
-        offered = {**worker.inputs, **self._offered(facts)}
-        yield from worker.rows(self.job.waved(tables, None, span, state, offered))
-
-    def packed(self, facts: Mapping[str, pa.Table]) -> Iterator[pa.RecordBatch]:
-        """Facts by input as rows, while time stands still."""
-        plan = self.layout.plan
-        for name, table in self._offered(facts).items():
-            self.worker.database.view(plan.inputs[name], f"SELECT * FROM {table}")
-        whole = dict.fromkeys(plan.inputs, WHOLE)
-        writer = Writer(replace(plan, ranges=whole, data=whole))
-        for step in plan.steps:
-            if isinstance(step, Scan) and step.predicate.temporal:
-                output = StageOutput(self.layout.scans[step.name], DONE, writer.scan(step))
-                yield from self.worker.rows([output])
-
-    def _offered(self, facts: Mapping[str, pa.Table]) -> dict[str, str]:
-        """Tables of new facts, one for each temporal input of the core."""
-        offered: dict[str, str] = {}
-        for i, predicate in enumerate(self.layout.plan.deps.core.inputs):
-            if not predicate.temporal:
-                continue
-            table = facts.get(predicate.base)
-            if table is None:
-                names = [f"a{n}" for n in range(1, len(predicate.types) + 1)]
-                types = [arrow_type(t) for t in predicate.types]
-                fields = zip([*names, "t"], [*types, pa.int64()], strict=True)
-                table = pa.schema(list(fields)).empty_table()
-            offered[predicate.name] = f"offered{i}"
-            self.worker.connection.register(f"offered{i}", table)
-        return offered
+        facts = tables.packed(self.layout.scans)
+        yield from worker.rows(self.job.waved(tables, None, span, state, facts))

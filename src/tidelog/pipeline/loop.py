@@ -13,16 +13,26 @@ from typing import Any, Generic, TypeVar, assert_never
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from tidelog.analysis.definitive import Pending
 from tidelog.data.letters import letter_text, refuse_useless, warn_useless
 from tidelog.data.ticks import time_text
 from tidelog.errors import DataError
+from tidelog.evaluation.spark.files import FileBatch
+from tidelog.evaluation.spark.shipping import is_local
 from tidelog.evaluation.spark.sources import NO_PATTERNS, Inputs, TimeLimits
 from tidelog.pipeline.commit import Checkpoint, Commit, Decision, StatePart
 from tidelog.pipeline.modes import EVER, Derived, Mode
-from tidelog.pipeline.places import Arrived, Driver, Executors, Place, SparkAnswers, configure
+from tidelog.pipeline.places import (
+    Arrived,
+    Arriving,
+    Driver,
+    Executors,
+    Place,
+    SparkAnswers,
+    configure,
+)
 from tidelog.pipeline.plan import PipelinePlan
 from tidelog.pipeline.state import StateFiles, chunks_of
 from tidelog.streaming.clock import Clock, first_in_time
@@ -31,6 +41,8 @@ from tidelog.streaming.sinks.sink import BatchAnswers, LocalAnswers, Sink
 
 # Rows of facts and rows of state up to which a batch is done in the driver.
 LITTLE = 1_000_000
+# How many times as many it may be in files that nobody has to fetch.
+MANY_IN_FILES = 4
 # Rows that the first batch may have for that: how many there are is not known beforehand.
 FIRST = 100_000
 # State parts past which they are merged into one.
@@ -58,7 +70,7 @@ class Pipeline(Generic[S]):
     useless: set[str] = field(default_factory=set)  # inputs that are warned of at the moment
     _listening: bool = False  # whether silence counts: a batch was done
 
-    def of_spark(self, rows: DataFrame, number: int) -> None:
+    def of_spark(self, rows: Arriving, number: int) -> None:
         """Do a batch of Spark's; those that silence brought about are counted besides."""
         last = self.checkpoint.last
         self.batch(rows, number + (0 if last is None else last.quiet))
@@ -86,7 +98,7 @@ class Pipeline(Generic[S]):
         """The number of the batch after the last commit."""
         return 0 if self.checkpoint.last is None else self.checkpoint.last.batch + 1
 
-    def batch(self, rows: DataFrame | None, number: int, *, quiet: bool = False) -> None:
+    def batch(self, rows: Arriving | None, number: int, *, quiet: bool = False) -> None:
         """Do a batch and commit it; without rows, and not because all is quiet, the last one."""
         last = self.checkpoint.last
         closing = rows is None and not quiet
@@ -213,11 +225,17 @@ class Pipeline(Generic[S]):
     def _little(self) -> int:
         return EVER if self.mode.only_in_driver else LITTLE
 
-    def _place(self, rows: DataFrame | None, last: Commit | None) -> Place:
+    def _place(self, rows: Arriving | None, last: Commit | None) -> Place:
         """The driver when there is little to do, as far as that can be told beforehand."""
         if rows is None:
             return self._driver(None)
         configure(rows.sparkSession, self.partitions)
+        if isinstance(rows, FileBatch):
+            # This process reads files as fast as tasks on the same machine do.
+            little = self._little * (MANY_IN_FILES if is_local(self.spark) else 1)
+            if self.mode.only_in_driver or rows.rows <= little:
+                return self._driver(rows)
+            return self._executors(self._session(rows), rows)
         if self.mode.only_in_driver:
             return self._driver(rows.toArrow())
         if last is None:
@@ -237,14 +255,13 @@ class Pipeline(Generic[S]):
         """Whether a step is one for the executors: it looks at much state, or derives much."""
         return sum(part.rows for part in parts) > self._little or self.mode.is_long(step)
 
-    def _driver(self, rows: pa.Table | None) -> Driver:
+    def _driver(self, rows: pa.Table | FileBatch | None) -> Driver:
         return Driver(self.plan, self.inputs, self.checkpoint.store, rows, self.spark)
 
-    def _executors(self, spark: SparkSession, rows: DataFrame | None) -> Executors:
-        store, pack = self.checkpoint.store, self.mode.pack
-        return Executors(self.plan, self.inputs, store, rows, spark, pack)
+    def _executors(self, spark: SparkSession, rows: Arriving | None) -> Executors:
+        return Executors(self.plan, self.inputs, self.checkpoint.store, rows, spark, self.mode)
 
-    def _session(self, rows: DataFrame | None) -> SparkSession:
+    def _session(self, rows: Arriving | None) -> SparkSession:
         """The session that Spark made for the rows of a batch, or a new one."""
         if rows is not None:
             return rows.sparkSession
@@ -321,11 +338,14 @@ class Pipeline(Generic[S]):
             self.sink.final(number, time_text(tout, options.ticks) if stamped else tout)
 
     def _read_back(self, number: int, answers: dict[str, BatchAnswers]) -> dict[str, BatchAnswers]:
-        """The same answers, from files of the checkpoint."""
+        """The same answers, from files of the checkpoint; what is in this process stays there."""
         store = self.checkpoint.store
         reader = self.spark.read.options(**NO_PATTERNS)
         stored: dict[str, BatchAnswers] = {}
         for i, (query, rows) in enumerate(answers.items()):
+            if isinstance(rows, LocalAnswers):
+                stored[query] = rows
+                continue
             place = ("answers", str(number), str(i))
             rows.save("parquet", store, place)
             stored[query] = SparkAnswers(reader.parquet(store.path(*place)))

@@ -7,7 +7,7 @@ schedule. Online, shards take a turn each and say how far their answers are fina
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol, TypeVar
@@ -18,13 +18,24 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidelog.analysis.definitive import Pending
-from tidelog.data.packed import bit, bit_sql, chunk, chunks_sql, mask_sql, pack_sql, place_sql
+from tidelog.data.packed import (
+    bit,
+    bit_sql,
+    chunk,
+    chunks_sql,
+    columns,
+    mask_sql,
+    pack_sql,
+    place_sql,
+)
 from tidelog.data.ticks import Range
+from tidelog.evaluation.database import Database
 from tidelog.evaluation.plan import Scan
-from tidelog.evaluation.rows import DONE, NEW, Relation, kept_rows
+from tidelog.evaluation.rows import DONE, NEW, Relation, as_rows, kept_rows, parted
 from tidelog.evaluation.spark.chain import Chain, literal
 from tidelog.evaluation.spark.kernel import Kernel, packed_tables
 from tidelog.evaluation.spark.packing import Packing
+from tidelog.evaluation.spark.scans import PackedScans, Packs
 from tidelog.evaluation.spark.sources import NO_PATTERNS, Inputs, arrow_struct
 from tidelog.language.program import FAR_MAX, Row
 from tidelog.pipeline.commit import Commit, StatePart
@@ -68,6 +79,10 @@ class Mode(Protocol[S]):
 
     def pack(self, facts: DataFrame) -> DataFrame:
         """Facts that arrived, in the row format."""
+
+    @property
+    def packs(self) -> Packs:
+        """The same in the tasks that read them."""
 
     def in_driver(
         self, driver: Driver, step: S | None, clock: Clock, parts: Sequence[StatePart]
@@ -129,24 +144,20 @@ class OfflineMode:
     def pack(self, facts: DataFrame) -> DataFrame:
         return self.packing.packed(facts, self.work.layout.scans)
 
+    @property
+    def packs(self) -> Packs:
+        return PackedScans(self.work.layout, frozenset(self.work.layout.scans))
+
     def in_driver(
         self, driver: Driver, step: Span | None, clock: Clock, parts: Sequence[StatePart]
     ) -> Derived:
-        facts: dict[str, pa.Table] = {}
-        for name in self.inputs.names if driver.has_facts else ():
-            slots = [f"{slot} AS a{i}" for i, slot in enumerate(self.inputs.slots(name), 1)]
-            facts[name] = driver.select(
-                f"SELECT {', '.join([*slots, 't'])} FROM {driver.facts}"
-                f" WHERE tag = {self.inputs.tag(name)}"
-            )
-        for name in self.clocks:
-            first = None if step is None else clock.ticking(step.tin, step.to)
-            facts[name] = pa.table({"t": pa.array([] if first is None else [first], pa.int64())})
+        new = driver.packed(self.packs, self.work.layout.schema)
         if step is None:
-            batches = self.worker.packed(facts)
-        else:
-            kept = self.state.tables(parts, self._wanted(step))
-            batches = self.worker.waved(step, facts, pa.concat_tables(kept) if kept else None)
+            driver.take(parted(new, DONE))
+            return Derived(clock)
+        new = pa.concat_tables([new, self._ticking(clock.ticking(step.tin, step.to))])
+        kept = self.state.tables(parts, self._wanted(step))
+        batches = self.worker.waved(step, new, pa.concat_tables(kept) if kept else None)
         driver.take(pa.Table.from_batches(list(batches), self.work.layout.schema))
         return Derived(clock)
 
@@ -159,9 +170,10 @@ class OfflineMode:
                 executors.take(facts.withColumn("part", F.lit(DONE)))
             return Derived(clock)
         wanted = self._wanted(step)
-        ticking = self._ticking(spark, clock.ticking(step.tin, step.to))
-        if ticking is not None:
-            facts = ticking if facts is None else facts.unionByName(ticking)
+        ticking = self._ticking(clock.ticking(step.tin, step.to))
+        if ticking.num_rows:
+            first = spark.createDataFrame(ticking, arrow_struct(ticking.schema))
+            facts = first if facts is None else facts.unionByName(first)
 
         def new(scans: set[str]) -> DataFrame | None:
             if facts is None or not scans:
@@ -172,23 +184,23 @@ class OfflineMode:
             some = {tab: chunks for tab, chunks in wanted.items() if tab in tabs}
             return self.state.frame(spark, parts, some)
 
-        rigid = self._rigid_frames(spark)
-        chain = Chain(spark, self.work.job, self.kernel, rigid, new, kept)
+        chain = Chain(
+            spark, self.work.job, self.kernel, lambda: self._rigid_frames(spark), new, kept
+        )
         executors.held.callback(chain.release)
         executors.take(chain.rows(step))
         return Derived(clock)
 
-    def _ticking(self, spark: SparkSession, first: int | None) -> DataFrame | None:
+    def _ticking(self, first: int | None) -> pa.Table:
         """The first tick of the data as the one fact of every clock, in the row format."""
+        schema = self.work.layout.schema
+        if first is None:
+            return schema.empty_table()
         steps = [step for step in self.work.layout.plan.steps if isinstance(step, Scan)]
         scans = [step.name for step in steps if step.predicate.base in self.clocks]
-        if first is None or not scans:
-            return None
-        schema = self.work.layout.schema
         numbers = [self.work.layout.scans[name].number for name in scans]
         rows = [{"tab": n, "part": NEW, "c": chunk(first), "b": bit(first)} for n in numbers]
-        table = pa.Table.from_pylist(rows, schema)
-        return spark.createDataFrame(table, arrow_struct(schema))
+        return pa.Table.from_pylist(rows, schema)
 
     def _wanted(self, step: Span) -> dict[int, list[tuple[int, int]]]:
         """The chunks of each table that a wave looks at."""
@@ -278,12 +290,9 @@ class OnlineMode:
         merged = rows.groupBy(*names).agg(F.bit_or("b").alias("b"))
         return merged.withColumn("part", F.lit(DONE)).select(*schema.names)
 
-    def _packed(self, driver: Driver) -> pa.Table:
-        """The facts that arrived in the driver, in the row format."""
-        schema = self.shards.schema
-        values = [self._tab, f"{DONE} AS part", *self._values(lambda _: "NULL")]
-        names = [name for name in schema.names if name not in ("c", "b")]
-        return driver.select(pack_sql(values, names, driver.facts)).cast(schema)
+    @property
+    def packs(self) -> Packs:
+        return PackedShards(self.shards)
 
     def _values(self, nothing: Callable[[str], str]) -> list[str]:
         """SQL for the arguments of a row that has arrived; `nothing` is for one it has not."""
@@ -306,9 +315,7 @@ class OnlineMode:
         self, driver: Driver, step: Turn | None, clock: Clock, parts: Sequence[StatePart]
     ) -> Derived:
         """One shard has it all."""
-        rows = [self.shards.schema.empty_table()]
-        if driver.has_facts:
-            rows.append(self._packed(driver))
+        rows = [driver.packed(self.packs, self.shards.schema)]
         if step is None:
             driver.take(pa.concat_tables(rows))
             return Derived(clock)
@@ -366,6 +373,26 @@ class OnlineMode:
         turn = Turn(start, done, done, start, last.clock.due, last.clock.answered)
         rows = pa.concat_tables([self.shards.schema.empty_table(), *self._stored(last.state)])
         return self.shards.pending(turn, self.rigid, rows, most)
+
+
+@dataclass(frozen=True)
+class PackedShards:
+    """Facts packed for the shards, in the tasks that read them."""
+
+    shards: Shards
+
+    def inputs(self) -> set[str]:
+        predicates = self.shards.deps.core.predicates
+        return {predicates[name].base for name in self.shards.inputs}
+
+    def packed(self, database: Database, facts: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
+        predicates = self.shards.deps.core.predicates
+        for name, relation in self.shards.inputs.items():
+            table = facts.get(predicates[name].base)
+            if table is not None:
+                names = columns(len(relation.slots))
+                rows = database.arrow(pack_sql(names, names, table))
+                yield from as_rows(relation, rows, DONE, self.shards.schema).to_batches()
 
 
 def _turned(clock: Clock, reports: list[ShardReport]) -> Derived:

@@ -6,24 +6,29 @@ derived from them, and write answers, state and dead letters.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
-import duckdb
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from tidelog.data.letters import SHOWN, DeadLetter
-from tidelog.data.packed import COUNT, unpack_sql
+from tidelog.data.packed import COUNT
 from tidelog.data.ticks import Range, time_text
-from tidelog.data.writers import csv_lines, json_lines, timestamps
+from tidelog.data.writers import csv_lines, json_lines
+from tidelog.evaluation.database import Database
 from tidelog.evaluation.rows import Relation
-from tidelog.evaluation.spark.answers import unpacked
-from tidelog.evaluation.spark.sources import BEAT, Inputs
-from tidelog.language.program import TIME_COLUMN, TIME_MAX
+from tidelog.evaluation.spark.answers import unpacked, unpacked_table
+from tidelog.evaluation.spark.files import FileBatch
+from tidelog.evaluation.spark.scans import Letters, Packs, Runs, TakeIn, in_each, tasks_of
+from tidelog.evaluation.spark.shipping import is_local
+from tidelog.evaluation.spark.sources import BEAT, Inputs, arrow_struct
+from tidelog.evaluation.spark.splits import Opened, reading
+from tidelog.language.program import TIME_MAX
 from tidelog.pipeline.plan import PipelinePlan
 from tidelog.pipeline.store import Store
 from tidelog.streaming.clock import (
@@ -40,6 +45,10 @@ from tidelog.streaming.sinks.sink import BatchAnswers, FileStore, LocalAnswers
 FILE_ROWS = 1_000_000
 # The first id of each part of a DataFrame, as Spark gives them, is a multiple of this.
 IDS_OF_A_PART = 2**33
+
+
+# The rows of a batch: files that nobody has read yet, or rows that Spark has.
+Arriving: TypeAlias = FileBatch | DataFrame
 
 
 @dataclass
@@ -149,8 +158,8 @@ class FactTest:
         return f"tag <= {BEAT} AND {self.near}"
 
     @property
-    def unused(self) -> str:
-        return f"NOT ({self.fine}) AND NOT ({self.beat})"
+    def used(self) -> str:
+        return f"({self.fine}) OR ({self.beat})"
 
     def counted(self, which: str = "TRUE") -> tuple[str, ...]:
         """Facts, late ones and all rows, first and last tick, of some rows."""
@@ -162,6 +171,10 @@ class FactTest:
             f"min(CASE WHEN {fine} THEN t END)",
             f"max(CASE WHEN {fine} THEN t END)",
         )
+
+    def beats(self) -> tuple[str, str]:
+        """Of heartbeats, those that are not used and the last tick."""
+        return f"count_if(NOT ({self.beat}))", f"max(CASE WHEN {self.beat} THEN t END)"
 
     @property
     def reason(self) -> str:
@@ -188,14 +201,17 @@ class FactTest:
             f" ELSE concat({tick}, ' {ahead}') END)"
         )
 
-    def limit_by(self, ticks: Iterable[int]) -> None:
-        """Of these ticks, in order, nothing counts from the first leap that is too long."""
+    def limit_by(self, runs: Iterable[tuple[int, int]]) -> None:
+        """Of these runs of ticks, in order, nothing counts from the first leap that is too long.
+
+        Within a run, which has a first and a last tick, no leap is too long.
+        """
         at = max([*self.before.seen.values(), *self.before.told.values()], default=None)
-        for tick in ticks:
-            if at is not None and self.max_jump is not None and tick - at > self.max_jump:
+        for first, last in runs:
+            if at is not None and self.max_jump is not None and first - at > self.max_jump:
                 self.limit = at
                 return
-            at = tick if at is None else max(at, tick)
+            at = last if at is None else max(at, last)
 
 
 @dataclass(frozen=True)
@@ -256,50 +272,73 @@ def _letters_as_lines(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBa
 
 
 class Driver:
-    """A batch done in this process: the only job of Spark's is to fetch its rows."""
+    """A batch done in this process: Spark has fetched its rows, or only says which files it has."""
 
     def __init__(
         self,
         plan: PipelinePlan,
         inputs: Inputs,
         store: Store,
-        rows: pa.Table | None,
+        rows: pa.Table | FileBatch | None,
         spark: SparkSession,
     ) -> None:
         self.plan, self.inputs, self.store, self.rows = plan, inputs, store, rows
         self.spark = spark
         self.has_facts = False
         self.counts: dict[int, Count] = {}
-        self.connection = duckdb.connect(config={"threads": 1})
-        if rows is not None:
+        self.held = ExitStack()
+        threads = spark.sparkContext.defaultParallelism if is_local(spark) else 1
+        self.connection = self.held.enter_context(reading(None, threads))
+        self.files: Opened | None = None
+        if isinstance(rows, FileBatch):
+            self.files = rows.reader.open(self.connection, rows.splits)
+            select = rows.reader.rows(self.files)
+            self.connection.execute(f"CREATE TEMP VIEW arriving AS {select}")
+        elif rows is not None:
             self.connection.register("arriving", rows)
+
+    def _reading(self) -> AbstractContextManager[None]:
+        """While files are read: an error names the file."""
+        return nullcontext() if self.files is None else self.files.readable(self.connection)
 
     def take_in(self, before: Clock) -> Arrived:
         """Tell which rows are facts, and count them."""
+        with self._reading():
+            return self._take_in(before)
+
+    def _take_in(self, before: Clock) -> Arrived:
         self.test = test = FactTest.of(self.plan, self.inputs, before)
         if test.max_jump is not None:
             ticks = f"SELECT DISTINCT t FROM arriving WHERE {test.in_time} ORDER BY t"
-            test.limit_by(t for (t,) in self.connection.execute(ticks).fetchall())
+            test.limit_by((t, t) for (t,) in self.connection.execute(ticks).fetchall())
         arrived = Arrived()
         names = dict(enumerate(self.inputs.names))
         counted = f"SELECT tag, {', '.join(test.counted())} FROM arriving WHERE tag > {BEAT}"
         for tag, *numbers in self.connection.execute(f"{counted} GROUP BY tag").fetchall():
             arrived.add(names.get(tag, ""), *numbers)
-        beats = f"SELECT tag, max(CASE WHEN {test.beat} THEN t END), count_if(NOT ({test.beat}))"
-        beats = f"{beats} FROM arriving WHERE tag <= {BEAT} GROUP BY tag"
-        for tag, last, dead in self.connection.execute(beats).fetchall():
+        beats = f"SELECT tag, {', '.join(test.beats())} FROM arriving WHERE tag <= {BEAT}"
+        for tag, dead, last in self.connection.execute(f"{beats} GROUP BY tag").fetchall():
             arrived.beat(tag, last, self.inputs)
             arrived.dead += dead
         self.has_facts = arrived.facts > 0
         return arrived
 
-    @property
-    def facts(self) -> str:
-        """SQL for the facts that arrived, once they are taken in."""
-        return f"(SELECT * FROM arriving WHERE {self.test.fine}) AS facts"
-
-    def select(self, sql: str) -> pa.Table:
-        return self.connection.sql(sql).to_arrow_table()
+    def packed(self, packs: Packs, schema: pa.Schema) -> pa.Table:
+        """The facts that arrived in the row format, once they are taken in."""
+        if not self.has_facts:
+            return schema.empty_table()
+        database, tables = Database(self.connection), {}
+        for i, name in enumerate(self.inputs.names):
+            if name in packs.inputs():
+                tables[name] = f"facts{i}"
+                named = zip(
+                    self.inputs.slots(name), self.inputs.schemas[name].sql_names(), strict=False
+                )
+                values = ", ".join([*(f"{slot} AS {name}" for slot, name in named), "t"])
+                where = f"tag = {self.inputs.tag(name)} AND {self.test.fine}"
+                database.view(tables[name], f"SELECT {values} FROM arriving WHERE {where}")
+        with self._reading():
+            return pa.Table.from_batches(list(packs.packed(database, tables)), schema)
 
     def take(self, rows: pa.Table) -> None:
         """Have these rows as what was derived."""
@@ -311,18 +350,11 @@ class Driver:
 
     def answers(self, query: str, relation: Relation) -> BatchAnswers:
         """Packed answers a row each, under the names and with the times users asked for."""
-        names = list(self.plan.program.output_columns(query))
         packed = f"(SELECT * FROM results WHERE tab = {relation.number}) AS q"
-        order = ", ".join(["t", *relation.slots])
-        rows = f"{unpack_sql(relation.slots, packed)} ORDER BY {order}"
-        table = self.connection.sql(rows).to_arrow_table()
-        if not relation.temporal:
-            return LocalAnswers(_without_time(table, names), self.spark)
-        ticks = self.plan.options.ticks
-        if ticks is not None and self.plan.options.timestamps:
-            stamps = timestamps(table.column(-1), ticks)
-            table = table.set_column(table.num_columns - 1, "t", stamps)
-        return LocalAnswers(table.rename_columns([*names, TIME_COLUMN]), self.spark)
+        ticks = self.plan.options.ticks if self.plan.options.timestamps else None
+        names = self.plan.program.output_columns(query)
+        table = unpacked_table(self.connection, packed, relation, names, ticks)
+        return LocalAnswers(table, self.spark)
 
     def keep(self, tabs: list[int], place: tuple[str, ...]) -> None:
         """Write the rows of some tables as state."""
@@ -333,10 +365,20 @@ class Driver:
 
     def dead_letters(self, place: tuple[str, ...]) -> list[dict[str, Any]]:
         """Write the rows that are no facts as JSON lines, with the reason; the first of them."""
+        if self.files is not None and isinstance(self.rows, FileBatch):
+            with self._reading():
+                reader, used, reason = self.rows.reader, self.test.used, self.test.reason
+                letters = list(reader.letters(self.connection, self.files, used, reason))
+        else:
+            letters = self._letters()
+        self.store.write(b"".join(letter.line() for letter in letters), *place, "part-00000.json")
+        return [letter.as_json() for letter in letters[:SHOWN]]
+
+    def _letters(self) -> list[DeadLetter]:
         unused = self.connection.sql(
-            f"SELECT *, {self.test.reason} AS reason FROM arriving WHERE {self.test.unused}"
+            f"SELECT *, {self.test.reason} AS reason FROM arriving WHERE NOT ({self.test.used})"
         ).to_arrow_table()
-        letters = [
+        return [
             DeadLetter(
                 self.inputs.names[row["tag"]] if row["tag"] >= 0 else None,
                 row["reason"],
@@ -345,28 +387,35 @@ class Driver:
             )
             for row in unused.to_pylist()
         ]
-        self.store.write(b"".join(letter.line() for letter in letters), *place, "part-00000.json")
-        return [letter.as_json() for letter in letters[:SHOWN]]
 
     def release(self) -> None:
         """Nothing of it is needed any more."""
-        self.connection.close()
+        self.held.close()
+
+
+class HowToPack(Protocol):
+    """How a mode brings facts into the row format."""
+
+    def pack(self, facts: DataFrame) -> DataFrame: ...
+
+    @property
+    def packs(self) -> Packs: ...
 
 
 class Executors:
-    """A batch done by Spark; `pack` brings facts into the row format, as the mode wants them."""
+    """A batch done by Spark; `mode` brings facts into the row format, as it wants them."""
 
     def __init__(
         self,
         plan: PipelinePlan,
         inputs: Inputs,
         store: Store,
-        rows: DataFrame | None,
+        rows: Arriving | None,
         spark: SparkSession,
-        pack: Callable[[DataFrame], DataFrame],
+        mode: HowToPack,
     ) -> None:
         self.plan, self.inputs, self.store, self.rows = plan, inputs, store, rows
-        self.spark, self.pack = spark, pack
+        self.spark, self.mode = spark, mode
         self.counts: dict[int, Count] = {}
         self.packed: DataFrame | None = None  # the facts that arrived
         self.results: DataFrame | None = None
@@ -380,11 +429,47 @@ class Executors:
 
     def take_in(self, before: Clock) -> Arrived:
         """Read, count and pack, all in one pass."""
-        assert self.rows is not None
-        self.test = test = FactTest.of(self.plan, self.inputs, before)
+        self.test = FactTest.of(self.plan, self.inputs, before)
+        match self.rows:
+            case FileBatch():
+                return self._take_in_files(self.rows, self.test)
+            case DataFrame():
+                return self._take_in_frame(self.rows, self.test)
+            case _:
+                raise AssertionError("there is nothing to take in")
+
+    def _take_in_files(self, files: FileBatch, test: FactTest) -> Arrived:
+        """The tasks read files themselves: packed rows and counts are all they give."""
+        tasks = tasks_of(self.spark, files.splits)
         if test.max_jump is not None:
-            ticks = self.rows.where(test.in_time).select("t").distinct().sort("t")
-            test.limit_by(row.t for row in ticks.toLocalIterator())
+            runs = in_each(
+                self.spark, tasks, Runs(files.reader, test.in_time, test.max_jump), Runs.COLUMNS
+            )
+            test.limit_by(sorted((first, last) for first, last in runs.collect()))
+        schema = self.plan.rows.schema
+        work = TakeIn(
+            files.reader, self.mode.packs, schema, test.fine, test.counted(), test.beats()
+        )
+        struct = arrow_struct(work.told)
+        rows = self.hold(in_each(self.spark, tasks, work, struct))
+        told = rows.where("told IS NOT NULL").select("told").collect()
+        self.packed = rows.where("told IS NULL").select(*schema.names)
+        counts: dict[int, list[Any]] = {}
+        for tag, *numbers in (json.loads(text) for (text,) in told):
+            counts[tag] = _added(counts.get(tag), numbers)
+        arrived = Arrived()
+        for tag, numbers in sorted(counts.items()):
+            if tag >= 0:
+                arrived.add(self.inputs.names[tag], *numbers)
+            else:
+                arrived.dead += numbers[2]
+                arrived.beat(tag, numbers[4], self.inputs)
+        return arrived
+
+    def _take_in_frame(self, rows: DataFrame, test: FactTest) -> Arrived:
+        if test.max_jump is not None:
+            ticks = rows.where(test.in_time).select("t").distinct().sort("t")
+            test.limit_by((row.t, row.t) for row in ticks.toLocalIterator())
         names = dict(enumerate(self.inputs.names))
         counted = [
             F.expr(text).alias(f"n{tag}_{i}")
@@ -400,7 +485,7 @@ class Executors:
         ]
         counted.append(F.expr(f"count_if({test.beat})").alias("beats"))
         counted.append(F.expr("count(*)").alias("rows"))
-        numbers = self._packed_and_counted(counted)
+        numbers = self._packed_and_counted(rows, counted)
         arrived = Arrived()
         for tag, name in names.items():
             some = [numbers[f"n{tag}_{i}"] for i in range(len(test.counted()))]
@@ -412,25 +497,24 @@ class Executors:
         arrived.dead = numbers["rows"] - used  # some name no input
         return arrived
 
-    def _packed_and_counted(self, counted: list[Column]) -> dict[str, Any]:
+    def _packed_and_counted(self, rows: DataFrame, counted: list[Column]) -> dict[str, Any]:
         """Pack the facts, and count all rows on the way.
 
         What Spark observes while it works may have parts in it that were done twice, after an
         executor was lost: each part therefore tells when it begins, as an id that is its own. Rows
         of which some were seen twice are counted again, by themselves.
         """
-        assert self.rows is not None
         begins = f"id % {IDS_OF_A_PART} = 0"
         begun = F.expr(f"count_if({begins})").alias("begun")
         parts = F.expr(f"size(collect_set(CASE WHEN {begins} THEN id END))").alias("parts")
         seen = Observation()
-        told = self.rows.withColumn("id", F.monotonically_increasing_id())
+        told = rows.withColumn("id", F.monotonically_increasing_id())
         told = told.observe(seen, *counted, begun, parts).drop("id")
-        self.packed = self.hold(self.pack(told.where(self.test.fine)))
+        self.packed = self.hold(self.mode.pack(told.where(self.test.fine)))
         self.packed.count()
         numbers: dict[str, Any] = seen.get
         if numbers["begun"] != numbers["parts"]:
-            numbers = self.rows.agg(*counted).collect()[0].asDict()
+            numbers = rows.agg(*counted).collect()[0].asDict()
         return numbers
 
     def take(self, rows: DataFrame) -> None:
@@ -458,15 +542,23 @@ class Executors:
 
     def dead_letters(self, place: tuple[str, ...]) -> list[dict[str, Any]]:
         """Write the rows that are no facts as JSON lines, with the reason; the first of them."""
+        path = self.store.path(*place)
+        if isinstance(self.rows, FileBatch):
+            work = Letters(self.rows.reader, self.test.used, self.test.reason)
+            tasks = tasks_of(self.spark, self.rows.splits)
+            lines = self.hold(in_each(self.spark, tasks, work, "value STRING"))
+            lines.write.text(path)
+            _tidy(self.store, place, "json")
+            return [json.loads(line) for (line,) in lines.limit(SHOWN).collect()]
         assert self.rows is not None
         predicate: Column = F.lit(None)
         for name in self.inputs.names:
             predicate = F.when(F.col("tag") == self.inputs.tag(name), name).otherwise(predicate)
-        letters = self.rows.where(self.test.unused).select(
+        letters = self.rows.where(f"NOT ({self.test.used})").select(
             predicate, F.expr(self.test.reason), "file", "came"
         )
         lines = letters.mapInArrow(_letters_as_lines, "value STRING")
-        lines.write.text(self.store.path(*place))
+        lines.write.text(path)
         _tidy(self.store, place, "json")
         return [DeadLetter(*letter).as_json() for letter in letters.limit(SHOWN).collect()]
 
@@ -478,12 +570,13 @@ class Executors:
 Place: TypeAlias = Driver | Executors
 
 
-def _without_time(table: pa.Table, names: list[str]) -> pa.Table:
-    """Answers of a query without a time."""
-    table = table.drop_columns(["t"])
-    if not names:
-        return pa.table({"holds": pa.array([True] * table.num_rows, pa.bool_())})
-    return table.rename_columns(names)
+def _added(before: list[Any] | None, more: list[Any]) -> list[Any]:
+    """Facts, late ones and all rows, first and last tick: of some rows, and of more of them."""
+    if before is None:
+        return more
+    *counts, first, last = zip(before, more, strict=True)
+    firsts, lasts = ([tick for tick in ends if tick is not None] for ends in (first, last))
+    return [*map(sum, counts), min(firsts, default=None), max(lasts, default=None)]
 
 
 def configure(spark: SparkSession, partitions: int) -> None:

@@ -16,15 +16,17 @@ from tidelog.data.readers.places import FactsPath, PathText, paths_of
 from tidelog.data.schema import expect_facts
 from tidelog.errors import DataError, need
 from tidelog.evaluation.duckdb import Engine
+from tidelog.evaluation.spark.files import DeltaFiles, Files
 from tidelog.evaluation.spark.given import Given
 from tidelog.evaluation.spark.kafka import Messages, is_messages, open_topics
 from tidelog.evaluation.spark.kernel import Kernel
 from tidelog.evaluation.spark.shipping import check_shared, prepare
-from tidelog.evaluation.spark.sources import DeltaFiles, Files, Frames, Inputs, TimeLimits
+from tidelog.evaluation.spark.sources import Frames, Inputs, TimeLimits
 from tidelog.language.program import Row
 from tidelog.pipeline.commit import Checkpoint, Commit
 from tidelog.pipeline.loop import Pipeline
 from tidelog.pipeline.modes import OfflineMode, OnlineMode
+from tidelog.pipeline.places import Arriving
 from tidelog.pipeline.plan import OfflineWork, OnlineWork, PipelinePlan
 from tidelog.pipeline.state import StateFiles
 from tidelog.pipeline.store import Store
@@ -41,7 +43,7 @@ class FactSource(Protocol):
     def stream(self) -> DataFrame:
         """The streaming DataFrame that Spark cuts into batches."""
 
-    def batch(self, frame: DataFrame, limits: TimeLimits) -> DataFrame:
+    def batch(self, frame: DataFrame, limits: TimeLimits) -> Arriving:
         """The rows of one of its batches; those that may not be used are kept as they came."""
 
 

@@ -18,6 +18,12 @@ from tidelog.pipeline.plan import OfflineWork, OnlineWork, PipelinePlan, pipelin
 from tidelog.streaming.options import StreamMode, StreamOptions
 from tidelog.streaming.schedule import Blocking, Schedule
 
+# Who reads facts and packs them, and why.
+READ = {
+    "files": "by DuckDB in the tasks, which give packed rows",
+    "DataFrames": "by Catalyst, which has their rows",
+}
+
 
 def pipeline_lines(deps: Dependencies, mode: StreamMode = "offline") -> list[str]:
     """Stages, keys and state of some queries, with reasons; or why there is no pipeline."""
@@ -38,7 +44,7 @@ def pipeline_json(deps: Dependencies, mode: StreamMode = "offline") -> dict[str,
 def lines_of(plan: PipelinePlan) -> list[str]:
     """What a plan does in each batch, one thing after the other."""
     shown = json_of(plan)
-    lines = ["pipeline"]
+    lines = ["pipeline", *(f"  read    {what}: {how}" for what, how in shown["read"].items())]
     for scan in shown["select"]:
         wanted = f" where {', '.join(scan['where'])}" if scan["where"] else ""
         lines.append(f"  select  {scan['input']}({', '.join(scan['columns'])}){wanted}, packed")
@@ -81,9 +87,9 @@ def json_of(plan: PipelinePlan) -> dict[str, Any]:
     waits_for = {"waits_for": list(plan.pace.held)}
     match plan.work:
         case OfflineWork() as work:
-            return {**_offline(work), **waits_for}
+            return {"read": READ, **_offline(work), **waits_for}
         case OnlineWork() as work:
-            return {**_online(work), **waits_for}
+            return {"read": READ, **_online(work), **waits_for}
         case _ as never:
             assert_never(never)
 

@@ -10,7 +10,7 @@ from tidelog.data.schema import Schema
 from tidelog.data.ticks import GIVE_TICK, Ticks, floor_sql
 from tidelog.data.types import SQL_TYPES, one_zero
 from tidelog.errors import DataError, first_line
-from tidelog.language.program import Type
+from tidelog.language.program import INT_MAX, TIME_MAX, Type
 
 _INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
 _WIDE_INTEGERS = ("UBIGINT", "HUGEINT", "UHUGEINT")
@@ -25,10 +25,13 @@ def typed_select(
     where: str,
     types: list[Type | None],
     ticks: Ticks | None,
+    *,
+    came: bool = False,
 ) -> tuple[str, bool]:
     """A select of the schema's columns from a typed source; settles types left open.
 
-    The second says whether integers of the source may not fit 64 bits.
+    The second says whether integers of the source may not fit 64 bits. With `came`, a column of
+    that name has all columns of the source, as they came.
     """
     try:
         described = connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()
@@ -43,13 +46,35 @@ def typed_select(
             value = f"CAST({column} AS {SQL_TYPES[type_]})"
             values.append(one_zero(value) if type_ is Type.FLOAT else value)
         else:
-            values.append(_time(name, column, sql_type, where, ticks))
+            time = _time(name, column, sql_type, where, ticks)
+            values.append(_far_stays_far(column, sql_type, time, ticks) if came else time)
     names = schema.sql_names()
     listed = ", ".join(f"{v} AS {n}" for v, n in zip(values or ["1"], names, strict=True))
+    if came:
+        columns = map(_as_it_came, range(len(sql_types)), sql_types)
+        listed += f", {{{', '.join(columns)}}} AS came"
     # Columns go by their position: no name of a user's reaches the SQL.
-    columns = ", ".join(f"c{i}" for i in range(len(sql_types)))
+    named = ", ".join(f"c{i}" for i in range(len(sql_types)))
     wide = any(sql_types[position] in _WIDE_INTEGERS for position in chosen)
-    return f"SELECT {listed} FROM {source} AS x({columns})", wide
+    return f"SELECT {listed} FROM {source} AS x({named})", wide
+
+
+def _far_stays_far(column: str, sql_type: str, time: str, ticks: Ticks | None) -> str:
+    """The tick of a moment; of one that is too far away for 64 bits, a tick that is so too."""
+    if ticks is None or not sql_type.startswith("TIMESTAMP") or sql_type == "TIMESTAMP_NS":
+        return time
+    most = INT_MAX - abs(ticks.origin) - 2 * ticks.length
+    near = f"epoch_us(CAST({column} AS TIMESTAMPTZ)) BETWEEN {-most} AND {most}"
+    return f"CASE WHEN {near} THEN {time} WHEN {column} IS NOT NULL THEN {TIME_MAX + 1} END"
+
+
+def _as_it_came(position: int, sql_type: str) -> str:
+    """A column of a row; of a moment the text, for it may be one that Python does not know."""
+    if not sql_type.startswith("TIMESTAMP"):
+        return f"c{position}: c{position}"
+    zone = "Z" if sql_type == "TIMESTAMP WITH TIME ZONE" else ""
+    text = f"strftime(CAST(c{position} AS TIMESTAMP), '%Y-%m-%dT%H:%M:%S.%f{zone}')"
+    return f"c{position}: coalesce(TRY({text}), CAST(c{position} AS STRING))"
 
 
 def _type_of(name: str, sql_type: str, wanted: Type | None, where: str) -> Type:

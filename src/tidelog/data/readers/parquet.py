@@ -13,19 +13,27 @@ from tidelog.data.types import sql_path
 from tidelog.errors import DataError, first_line
 
 
-def read_schema(path: Path) -> pa.Schema:
-    """The columns of a file, under the names that the file gives them."""
+def read_metadata(path: Path) -> pq.FileMetaData:
+    """What a file says of itself at its end."""
     try:
         with path.open("rb") as file:
-            return pq.read_schema(file)
+            return pq.read_metadata(file)
     except (pa.ArrowException, OSError) as error:
         said = getattr(error, "strerror", None) or f"not Parquet: {first_line(error)}"
         raise DataError(f"{path}: {said}") from None
 
 
-def source(path: Path) -> str:
-    """A file as a source in SQL."""
-    return f"read_parquet({sql_path(path)}, hive_partitioning = false)"
+def read_schema(path: Path) -> pa.Schema:
+    """The columns of a file, under the names that the file gives them."""
+    return read_metadata(path).schema.to_arrow_schema()
+
+
+def source(path: Path, rows: tuple[int, int] | None = None) -> str:
+    """A file as a source in SQL, or its rows from one number to another, both included."""
+    whole = f"read_parquet({sql_path(path)}, hive_partitioning = false)"
+    if rows is None:
+        return whole
+    return f"(SELECT * FROM {whole} WHERE file_row_number BETWEEN {rows[0]} AND {rows[1]})"
 
 
 def has_no_nulls(connection: duckdb.DuckDBPyConnection, path: Path, names: Iterable[str]) -> bool:

@@ -1,34 +1,77 @@
-"""Answers out of Spark: packed rows as a DataFrame of users' columns."""
+"""Answers out of Spark: packed rows as users see them, a row each."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
-from pyspark.sql import DataFrame
+import duckdb
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tidelog.data.packed import CHUNK, HAS_PLACE
+from tidelog.data.packed import CHUNK, ticks_of, unpack_sql
 from tidelog.data.ticks import Ticks
-from tidelog.data.writers import NO_STAMP
+from tidelog.data.writers import NO_STAMP, timestamps
 from tidelog.evaluation.rows import DONE, Relation
 from tidelog.language.program import TIME_COLUMN
+
+# Bits that are looked up at once: the places of all numbers with so many bits are a small table.
+_BITS = 6
+
+
+def answers_of(rows: DataFrame, relation: Relation) -> DataFrame:
+    """The rows that are answers of a query, packed."""
+    return rows.where((F.col("tab") == relation.number) & (F.col("part") == DONE))
 
 
 def unpacked(
     rows: DataFrame, relation: Relation, names: Sequence[str], ticks: Ticks | None
 ) -> DataFrame:
     """Packed answers a row each, under the names and with the times users asked for."""
-    packed = rows.where((F.col("tab") == relation.number) & (F.col("part") == DONE))
+    packed = answers_of(rows, relation)
     if not relation.temporal:
         if not names:
             return packed.select(F.lit(True).alias("holds"))
         return packed.select(*relation.slots).toDF(*names)
-    places = F.array(*(F.lit(i) for i in range(CHUNK)))
     time = F.col("c") + F.col("i")
     if ticks is not None:
         stamp = F.timestamp_micros(time * ticks.length + ticks.origin)
         stamped = time.between(ticks.stamped.low, ticks.stamped.high)
         refused = F.concat(F.lit("tick "), time.cast("string"), F.lit(f" {NO_STAMP}"))
         time = F.when(stamped, stamp).otherwise(F.raise_error(refused).cast("timestamp"))
-    plain = packed.select(*relation.slots, "c", "b", F.explode(places).alias("i")).where(HAS_PLACE)
+    plain = packed.select(*relation.slots, "c", F.explode(_places()).alias("i"))
     return plain.select(*relation.slots, time.alias("t")).toDF(*names, TIME_COLUMN)
+
+
+def _places() -> Column:
+    """The places of the bits in b that are set: looked up, so that no place is tried in vain."""
+    parts: list[Column] = []
+    for first in range(0, CHUNK, _BITS):
+        table = [list(ticks_of(first, bits)) for bits in range(1 << _BITS)]
+        places = F.from_json(F.lit(json.dumps(table)), "array<array<int>>")
+        bits = F.shiftright("b", first).bitwiseAND(F.lit((1 << _BITS) - 1)).cast("int")
+        parts.append(places[bits])
+    return F.flatten(F.array(*parts))
+
+
+def unpacked_table(
+    connection: duckdb.DuckDBPyConnection,
+    packed: str,
+    relation: Relation,
+    names: Sequence[str],
+    ticks: Ticks | None,
+) -> pa.Table:
+    """The same in this process, by time and arguments; `packed` is a source in SQL."""
+    order = ", ".join(["t", *relation.slots])
+    rows = f"{unpack_sql(relation.slots, packed)} ORDER BY {order}"
+    table = connection.sql(rows).to_arrow_table()
+    if not relation.temporal:
+        table = table.drop_columns(["t"])
+        if names:
+            return table.rename_columns(list(names))
+        return pa.table({"holds": pa.array([True] * table.num_rows, pa.bool_())})
+    if ticks is not None:
+        stamps = timestamps(table.column(-1), ticks)
+        table = table.set_column(table.num_columns - 1, "t", stamps)
+    return table.rename_columns([*names, TIME_COLUMN])

@@ -19,13 +19,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidelog.analysis.stages import Stage, StageKind
-from tidelog.data.packed import CHUNK, columns
+from tidelog.data.packed import columns
 from tidelog.evaluation.database import NO_EXTENSIONS, Database
 from tidelog.evaluation.layout import Layout
 from tidelog.evaluation.plan import tables_of
-from tidelog.evaluation.rows import NEW
 from tidelog.evaluation.spark.catalyst import Catalyst
 from tidelog.evaluation.spark.kernel import Kernel
+from tidelog.evaluation.spark.scans import Alone
 from tidelog.evaluation.spark.sources import arrow_struct
 from tidelog.evaluation.spark.stages import ARRIVED, A, Job, StageOutput, StageTables
 from tidelog.evaluation.sql import Writer
@@ -40,12 +40,10 @@ class Chain(Generic[A]):
     spark: SparkSession
     job: Job[A]
     kernel: Kernel[A]
-    rigid: Mapping[str, DataFrame]  # for Catalyst
+    rigid: Callable[[], Mapping[str, DataFrame]]  # for Catalyst
     new: Callable[[set[str]], DataFrame | None]
     kept: Callable[[set[int]], DataFrame | None] = lambda _: None
-    # Whether every partition gets a row. A session that adapts its plans leaves out what is done
-    # with no rows at all; but rules have facts of their own.
-    never_empty: bool = False
+    alone: Alone | None = None  # all facts, where one task has them and nothing is kept
     stored: list[DataFrame] = field(default_factory=list)  # to be released
 
     @property
@@ -55,14 +53,18 @@ class Chain(Generic[A]):
     def rows(self, asked: A) -> DataFrame:
         """The rows that are done after the last stage."""
         struct = arrow_struct(self.layout.schema)
+        stages = self.layout.stages
+        if self.alone is not None and all(s.kind is not StageKind.CATALYST for s in stages):
+            scans = tuple(self._scans(stage) for stage in stages)
+            task = AloneTask(self.kernel, self.alone, scans, asked)
+            return self.spark.range(0, 1, 1, 1).mapInArrow(task, struct)
         done: DataFrame | None = None
         for index, stage in enumerate(self.layout.stages):
             rows = self._arriving(stage, done)
             if stage.kind is StageKind.CATALYST:
                 done = self._catalyst(index, rows, asked)
             else:
-                task = _Task(self.kernel, index, asked)
-                done = self._split(stage, rows).mapInArrow(task, struct)
+                done = self._split(stage, rows).mapInArrow(_Task(self.kernel, index, asked), struct)
         return self._none() if done is None else done
 
     def _arriving(self, stage: Stage, before: DataFrame | None) -> DataFrame:
@@ -71,22 +73,13 @@ class Chain(Generic[A]):
         reads, own = layout.reads(stage), layout.own(stage)
         tabs = {r.number for r in (reads | own).values()}
         tabs |= {r.number for q, r in layout.given.items() if q in stage.predicates}
-        parts = [before, self.new({n for n in reads if n in layout.scans}), self.kept(tabs)]
+        parts = [before, self.new(self._scans(stage)), self.kept(tabs)]
         there = [part for part in parts if part is not None]
-        if self.never_empty and stage.kind is not StageKind.CATALYST:
-            there.append(self._for_all())
         return reduce(DataFrame.union, there) if there else self._none()
 
-    def _for_all(self) -> DataFrame:
-        """A row of no table for every partition."""
-        struct = arrow_struct(self.layout.schema)
-        values = {"tab": "-1", "part": str(NEW), "c": f"id * {CHUNK}", "b": "0"}
-        return self.spark.range(0, self.kernel.partitions, 1, 1).selectExpr(
-            *(
-                f"CAST({values.get(f.name, 'NULL')} AS {f.dataType.simpleString()}) AS {f.name}"
-                for f in struct
-            )
-        )
+    def _scans(self, stage: Stage) -> set[str]:
+        """The scans whose facts a stage looks at."""
+        return {name for name in self.layout.reads(stage) if name in self.layout.scans}
 
     def _none(self) -> DataFrame:
         return self.spark.createDataFrame([], arrow_struct(self.layout.schema))
@@ -106,9 +99,10 @@ class Chain(Generic[A]):
         try:
             engine.offer_texts(Writer(self.layout.plan).texts)
             engine.offer(ARRIVED, rows)
-            inputs = {name: f"rigid{i}" for i, name in enumerate(self.rigid)}
+            rigid = self.rigid()
+            inputs = {name: f"rigid{i}" for i, name in enumerate(rigid)}
             for name, view in inputs.items():
-                engine.offer(view, self.rigid[name])
+                engine.offer(view, rigid[name])
             done = self._beforehand(engine, self.layout.stages[index])
             tables = StageTables(self.layout, StepRunner(engine, done=done), inputs)
             outputs = self.job.outputs(tables, index, asked)
@@ -130,7 +124,7 @@ class Chain(Generic[A]):
             database = Database(connection)
             database.offer_texts(Writer(plan).texts)
             inputs: dict[str, str] = {}
-            for i, (name, rows) in enumerate(self.rigid.items()):
+            for i, (name, rows) in enumerate(self.rigid().items()):
                 inputs[name] = f"rigid{i}"
                 connection.register(inputs[name], rows.toArrow())
             chosen = [step for step in plan.steps if steps.keys() & set(tables_of(step))]
@@ -173,6 +167,23 @@ class _Task:
         context = TaskContext.get()
         assert context is not None
         yield from self.kernel.run(self.stage, context.partitionId(), self.asked, batches)
+
+
+@dataclass(frozen=True)
+class AloneTask:
+    """All stages after each other in one task, which reads all facts itself."""
+
+    kernel: Kernel[Any]
+    alone: Alone
+    scans: tuple[set[str], ...]  # of each stage
+    asked: Any
+
+    def __call__(self, _: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows: list[pa.RecordBatch] = []
+        for index, scans in enumerate(self.scans):
+            rows += self.alone.packed(scans)
+            rows = list(self.kernel.run(index, 0, self.asked, rows))
+        yield from rows
 
 
 def literal(value: Value) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
+from typing import TypeAlias
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tidelog.data.packed import bit_sql, place_sql
 from tidelog.evaluation.layout import Layout
-from tidelog.evaluation.plan import Scan
+from tidelog.evaluation.plan import Scan, Selection
 from tidelog.evaluation.rows import NEW
 from tidelog.evaluation.spark.sources import Inputs, arrow_struct
 from tidelog.language.program import Comparison, Constant, Operator, Term, Value, Variable
@@ -37,40 +38,23 @@ class Packing:
         if not wanted:
             return facts.sparkSession.createDataFrame([], arrow_struct(schema))
         chosen = facts.where(reduce(Column.__or__, (condition for condition, _ in wanted)))
-        which: Column | None = None
-        if len(wanted) > 1:  # a row for each scan that wants it; lambdas would not be compiled
-            numbers = F.array(*(F.lit(i) for i in range(len(wanted))))
-            chosen = chosen.select("*", F.explode(numbers).alias("scan"))
-            which = F.col("scan")
-            chosen = chosen.where(_chosen(which, [condition for condition, _ in wanted]))
-        rows = [row for _, row in wanted]
-        values = [_chosen(which, [row[name] for row in rows]).alias(name) for name in rows[0]]
-        chosen = chosen.select("t", *values)
         names = [f.name for f in schema if f.name not in ("part", "c", "b")]
-        bits = F.expr(f"bit_or({bit_sql(place_sql())}) AS b")
-        packed = chosen.groupBy(*names, F.expr(f"t - {place_sql()} AS c")).agg(bits)
-        return packed.withColumn("part", F.lit(part)).select(*schema.names)
+        alike = len({str([row[name] for name in names if name != "tab"]) for _, row in wanted}) == 1
+        rows = _grouped_once(chosen, wanted, names) if alike else _a_row_each(chosen, wanted, names)
+        return rows.withColumn("part", F.lit(part)).select(*schema.names)
 
-    def _wanted(self, scan: Scan) -> tuple[Column, dict[str, Column]]:
+    def _wanted(self, scan: Scan) -> Wanted:
         """When a row is one for a scan, and what the scan makes of it."""
         name = scan.predicate.base
         slots = self.inputs.slots(name)
-        bound: dict[str, Column] = {}
         condition = F.col("tag") == self.inputs.tag(name)
-        for term, slot in zip(scan.premise.args, slots, strict=True):
-            if isinstance(term, Constant):
-                condition = condition & (F.col(slot) == _literal(term.value))
-            elif term.name in bound:
-                condition = condition & (F.col(slot) == bound[term.name])
-            else:
-                bound[term.name] = F.col(slot)
         range_ = self.layout.plan.ranges.get(scan.predicate.name)  # of finite facts
         if range_ is not None and range_.empty:
             condition = F.lit(False)
         elif range_ is not None:
             condition = condition & (F.col("t") >= range_.low) & (F.col("t") <= range_.high)
-        for comparison in scan.tests:
-            condition = condition & _compared(comparison, bound)
+        ways = (_selected(selection, slots) for selection in scan.selections)
+        condition = condition & reduce(Column.__or__, ways)
         relation = self.layout.scans[scan.name]
         kept = {
             to: F.col(slots[position])
@@ -84,9 +68,62 @@ class Packing:
         return condition, values
 
 
-def _chosen(which: Column | None, values: list[Column]) -> Column:
+# When a row is one for a scan, and what the scan makes of it.
+Wanted: TypeAlias = tuple[Column, dict[str, Column]]
+
+
+def _selected(selection: Selection, slots: list[str]) -> Column:
+    """When a row of an input is taken."""
+    bound: dict[str, Column] = {}
+    condition = F.lit(True)
+    for term, slot in zip(selection.premise.args, slots, strict=True):
+        if isinstance(term, Constant):
+            condition = condition & (F.col(slot) == _literal(term.value))
+        elif term.name in bound:
+            condition = condition & (F.col(slot) == bound[term.name])
+        else:
+            bound[term.name] = F.col(slot)
+    for comparison in selection.tests:
+        condition = condition & _compared(comparison, bound)
+    return condition
+
+
+def _grouped_once(rows: DataFrame, wanted: list[Wanted], names: list[str]) -> DataFrame:
+    """Facts packed for scans that keep the same columns: bits of each, by one grouping."""
+    kept = [name for name in names if name != "tab"]
+    first = wanted[0][1]
+    ways = [condition.alias(f"way{i}") for i, (condition, _) in enumerate(wanted)]
+    plain = rows.select("t", *(first[name].alias(name) for name in kept), *ways)
+    bits = [
+        F.expr(f"bit_or(CASE WHEN way{i} THEN {bit_sql(place_sql())} END) AS b{i}")
+        for i in range(len(wanted))
+    ]
+    packed = plain.groupBy(*kept, F.expr(f"t - {place_sql()} AS c")).agg(*bits)
+    each = [
+        F.struct(row["tab"].alias("tab"), F.col(f"b{i}").alias("b"))
+        for i, (_, row) in enumerate(wanted)
+    ]
+    if len(each) == 1:
+        return packed.select(*kept, "c", first["tab"].alias("tab"), F.col("b0").alias("b"))
+    return packed.select(*kept, "c", F.inline(F.array(*each))).where("b IS NOT NULL")
+
+
+def _a_row_each(rows: DataFrame, wanted: list[Wanted], names: list[str]) -> DataFrame:
+    """Facts packed for scans that keep different columns: a row for each scan that wants it."""
+    conditions, made = zip(*wanted, strict=True)
+    numbers = F.array(*(F.lit(i) for i in range(len(wanted))))  # lambdas would not be compiled
+    chosen = rows.select("*", F.explode(numbers).alias("scan"))
+    which = F.col("scan")
+    chosen = chosen.where(_chosen(which, list(conditions)))
+    values = [_chosen(which, [row[name] for row in made]).alias(name) for name in names]
+    bits = F.expr(f"bit_or({bit_sql(place_sql())}) AS b")
+    chunk = F.expr(f"t - {place_sql()} AS c")
+    return chosen.select("t", *values).groupBy(*names, chunk).agg(bits)
+
+
+def _chosen(which: Column, values: list[Column]) -> Column:
     """The value for a scan: one for all, or by its number."""
-    if which is None or len({str(value) for value in values}) == 1:
+    if len({str(value) for value in values}) == 1:
         return values[0]
     chosen: Column | None = None
     for i, value in enumerate(values):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
 from os import PathLike
 from typing import Any
 
+import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -19,20 +22,35 @@ from tidelog.data.schema import Schema, expect_facts, schema_of, schemas
 from tidelog.data.ticks import EMPTY, Range, Ticks
 from tidelog.data.writers import timestamps
 from tidelog.errors import DataError, warn_left_out
+from tidelog.evaluation.database import NO_EXTENSIONS
 from tidelog.evaluation.duckdb import answers as answers_in_process
 from tidelog.evaluation.engine import Evaluated, Question
 from tidelog.evaluation.layout import Layout
+from tidelog.evaluation.one_pass import united
 from tidelog.evaluation.plan import Unbounded, plan
 from tidelog.evaluation.ranges import times_in_rules
-from tidelog.evaluation.spark.answers import unpacked
+from tidelog.evaluation.rows import Relation
+from tidelog.evaluation.spark.answers import answers_of, unpacked, unpacked_table
 from tidelog.evaluation.spark.chain import Chain
 from tidelog.evaluation.spark.failures import clear_errors
+from tidelog.evaluation.spark.files import Files
 from tidelog.evaluation.spark.given import Given
 from tidelog.evaluation.spark.kernel import Kernel
 from tidelog.evaluation.spark.packing import Packing
+from tidelog.evaluation.spark.plain import plain_splits
+from tidelog.evaluation.spark.scans import (
+    TOLD,
+    Alone,
+    PackedScans,
+    Packer,
+    in_each,
+    measured,
+    tasks_of,
+)
 from tidelog.evaluation.spark.session import session
 from tidelog.evaluation.spark.shipping import prepare
-from tidelog.evaluation.spark.sources import Files, Inputs
+from tidelog.evaluation.spark.sources import Inputs, arrow_struct
+from tidelog.evaluation.spark.splits import TASK_ROWS, Reader, Split
 from tidelog.evaluation.spark.stages import FiniteJob
 from tidelog.language.program import TIME_COLUMN, TIME_MAX, ticking_from
 
@@ -45,9 +63,8 @@ def answers(question: Question) -> Evaluated:
         question = replace(question, facts=_as_frames(spark, question))
         for name in question.queries:
             question.progress(f"answers of {name}")
-            table = answer_frame(spark, question, name).toArrow()
-            order = sorted(table.column_names, key=lambda column: column != TIME_COLUMN)
-            tables[name] = table.sort_by([(column, "ascending") for column in order])
+            rows = _answer_rows(spark, question, name)
+            tables[name] = rows.table() if isinstance(rows, _PackedAnswers) else rows
     return Evaluated(tables, {})
 
 
@@ -59,6 +76,38 @@ def answer_frame(
     memory: str = "1GB",
 ) -> DataFrame:
     """The answers of one query as a DataFrame; see `tidelog.spark.query`."""
+    rows = _answer_rows(spark, question, name, partitions, memory)
+    return rows.frame() if isinstance(rows, _PackedAnswers) else spark.createDataFrame(rows)
+
+
+@dataclass(frozen=True)
+class _PackedAnswers:
+    """Answers as packed rows in Spark, which nobody has computed yet."""
+
+    rows: DataFrame
+    relation: Relation
+    names: tuple[str, ...]
+    ticks: Ticks | None
+
+    def frame(self) -> DataFrame:
+        return unpacked(self.rows, self.relation, self.names, self.ticks)
+
+    def table(self) -> pa.Table:
+        """In this process, by time and arguments."""
+        packed = answers_of(self.rows, self.relation).toArrow()
+        with duckdb.connect(config=NO_EXTENSIONS) as connection:
+            connection.register("packed", packed)
+            return unpacked_table(connection, "packed", self.relation, self.names, self.ticks)
+
+
+def _answer_rows(
+    spark: SparkSession,
+    question: Question,
+    name: str,
+    partitions: int | None = None,
+    memory: str = "1GB",
+) -> _PackedAnswers | pa.Table:
+    """The answers of one query: packed rows in Spark, or a table where they are made here."""
     prepare(spark)
     given, facts = _given(spark, question, name)
     data = facts.ranges()
@@ -73,28 +122,53 @@ def answer_frame(
     endless = isinstance(question.low, float) or isinstance(question.high, float)
     split = passes(given.program, (name,)).stages(given.large)
     if not split.stages or endless:
-        return _in_process(spark, question, name, given, facts)
+        return _in_process(question, name, given, facts)
     known = {p.name: data.get(p.base, EMPTY) for p in split.deps.core.inputs if p.temporal}
     asked = Range(low, high)
     try:
         made = plan(split.deps, known, EMPTY if asked.empty else asked, windows_at_once=True)
     except Unbounded:
-        return _in_process(spark, question, name, given, facts)
-    job = FiniteJob(Layout(made, split.stages))
-    count = partitions or spark.sparkContext.defaultParallelism
+        return _in_process(question, name, given, facts)
+    layout = Layout(united(made), split.stages)
+    job = FiniteJob(layout if layout.is_keyed_alike else Layout(made, split.stages))
+    count = partitions or (1 if facts.few else spark.sparkContext.defaultParallelism)
     sent = {n: table for n, table in given.rigid.items() if n in job.layout.rigid}
     kernel = Kernel.of(uuid.uuid4().hex, job, sent, count, memory)
-    packing = Packing(job.layout, facts.inputs)
+    rows = _chain(spark, job, kernel, given, facts, memory).rows(None)
+    names = tuple(given.program.output_columns(name))
+    ticks = question.ticks if question.timestamps else None
+    return _PackedAnswers(rows, job.layout.answers[name], names, ticks)
+
+
+def _chain(
+    spark: SparkSession,
+    job: FiniteJob,
+    kernel: Kernel[None],
+    given: Given,
+    facts: _Facts,
+    memory: str,
+) -> Chain[None]:
+    """The stages, over facts that tasks pack where they can read them, and Catalyst elsewhere."""
+    layout = job.layout
     fine = facts.rows.where("problem IS NULL") if facts.rows is not None else None
+    alone = kernel.partitions == 1 and fine is None
+    tasks = [facts.splits] if alone else tasks_of(spark, facts.splits)
+
+    def packer(scans: Iterable[str]) -> Packer:
+        packs = PackedScans(layout, frozenset(scans))
+        return Packer(facts.reader, packs, layout.schema, kernel.partitions, memory)
 
     def new(scans: set[str]) -> DataFrame | None:
-        return packing.packed(fine, scans) if fine is not None and scans else None
+        parts = [in_each(spark, tasks, packer(scans), arrow_struct(layout.schema))]
+        if fine is not None and scans:
+            parts.append(Packing(layout, facts.inputs).packed(fine, scans))
+        return reduce(DataFrame.union, parts)
 
-    tables = {n: spark.createDataFrame(table) for n, table in given.rigid.items()}
-    rows = Chain(spark, job, kernel, tables, new, never_empty=True).rows(None)
-    names = given.program.output_columns(name)
-    ticks = question.ticks if question.timestamps else None
-    return unpacked(rows, job.layout.answers[name], names, ticks)
+    def rigid() -> dict[str, DataFrame]:
+        return {n: spark.createDataFrame(table) for n, table in given.rigid.items()}
+
+    whole = Alone(packer(()), tuple(facts.splits)) if alone else None
+    return Chain(spark, job, kernel, rigid, new, alone=whole)
 
 
 # Facts in
@@ -152,7 +226,7 @@ def _given(spark: SparkSession, question: Question, name: str) -> tuple[Given, _
 
 
 class _Facts:
-    """The temporal facts of a query, tagged and together."""
+    """The temporal facts of a query: files that tasks read, and rows that Spark has."""
 
     def __init__(
         self,
@@ -165,67 +239,72 @@ class _Facts:
     ) -> None:
         known = schemas(given.program, (query,))
         temporal: dict[str, Schema] = {n: s for n, s in known.items() if s.time is not None}
-        self.strict = bool(paths)
-        self.rows: DataFrame | None = None
         if not paths:
             temporal = {n: s for n, s in temporal.items() if n in frames}
+        self.spark, self.strict = spark, bool(paths)
         self.inputs = Inputs(temporal, ticks)
+        self.reader = Reader(given.program, self.inputs)
+        self.splits: list[Split] = []
+        self.rows: DataFrame | None = None
         missing = {predicate.base for predicate in given.core.inputs if predicate.temporal}
         if paths:
             files = Files(spark, given.program, paths, self.inputs)
             missing &= set(files.missing())
-            self.rows = files.all()
+            self.splits = files.all()
         for name, frame in sorted(frames.items()):
-            rows = self.inputs.typed(frame, name, f"input `{name}`", None)
-            rows = rows.withColumn("came", F.lit(None).cast("string"))
+            plain = plain_splits(frame, name, self.inputs)
+            if isinstance(plain, list):
+                self.splits += plain
+                continue
+            rows = self.inputs.typed(frame, name, f"input `{name}`", None).drop("came")
             self.rows = rows if self.rows is None else self.rows.unionByName(rows)
         for name in sorted(missing - frames.keys() - set(given.program.heads)):
             expect_facts(name, given.program, (query,))
 
+    @property
+    def few(self) -> bool:
+        """Whether they are so few that one task does it all."""
+        return self.rows is None and sum(split.rows for split in self.splits) <= TASK_ROWS
+
     def ranges(self) -> dict[str, Range]:
         """First and last tick of each input; DataError for rows that no fact can be."""
-        if self.rows is None:
-            return {}
-        ranges: dict[str, Range] = {}
-        left_out = F.count_if(F.expr("problem IS NOT NULL"))
-        measured = self.rows.groupBy("tag").agg(F.min("t"), F.max("t"), left_out).collect()
-        for tag, low, high, unused in measured:
-            if tag >= 0 and unused:
-                warn_left_out(self.inputs.names[tag], unused)
-            if tag >= 0 and low is not None:
-                name = self.inputs.names[tag]
-                far = low if low < -TIME_MAX else high if high > TIME_MAX else None
-                if far is not None:
-                    raise DataError(
-                        f"input `{name}`: column `{self.inputs.schemas[name].time}`:"
-                        f" time {far} does not fit 62 bits"
-                    )
-                ranges[name] = Range(low, high)
-        if self.strict:
-            bad = self.rows.where("problem IS NOT NULL").where(
-                "problem NOT LIKE 'no value in column%' AND problem NOT LIKE 'NaN in column%'"
-            )
-            lines = bad.select("file", "problem").limit(10).collect()
-            if lines:
-                raise DataError(*(f"{file}: {problem}" for file, problem in lines))
-        return ranges
+        measures = measured(self.spark, self.reader, self.splits)
+        if self.rows is not None:
+            left_out = F.count_if(F.expr("problem IS NOT NULL"))
+            ends = self.rows.groupBy("tag").agg(F.min("t"), F.max("t"), left_out)
+            for tag, low, high, unused in ends.collect():
+                range_ = EMPTY if low is None else Range(low, high)
+                measures.of(self.inputs.names[tag]).add(range_, range_, unused)
+        for name, there in sorted(measures.inputs.items()):
+            if there.unused:
+                warn_left_out(name, there.unused)
+            ends_ = there.range
+            if not ends_.empty and (ends_.low < -TIME_MAX or ends_.high > TIME_MAX):
+                far = ends_.low if ends_.low < -TIME_MAX else ends_.high
+                raise DataError(
+                    f"input `{name}`: column `{self.inputs.schemas[name].time}`:"
+                    f" time {far} does not fit 62 bits"
+                )
+        if self.strict and measures.problems:
+            raise DataError(*measures.problems[:TOLD])
+        return {n: there.facts for n, there in measures.inputs.items() if not there.facts.empty}
 
     def here(self) -> dict[str, pa.Table]:
         """The facts of each input in this process, times in ticks."""
+        parts = [self.reader.table(self.splits)]
+        if self.rows is not None:
+            parts.append(self.rows.drop("file").toArrow().cast(parts[0].schema))
+        rows = pa.concat_tables(parts)
+        rows = rows.filter(pc.is_null(rows.column("problem")))
         tables: dict[str, pa.Table] = {}
-        for name in self.inputs.names if self.rows is not None else ():
-            assert self.rows is not None
-            mine = self.rows.where(
-                (F.col("tag") == self.inputs.tag(name)) & F.expr("problem IS NULL")
-            )
-            table = mine.select(*self.inputs.slots(name), "t").toArrow()
+        for name in self.inputs.names:
+            mine = rows.filter(pc.equal(rows.column("tag"), self.inputs.tag(name)))
+            table = mine.select([*self.inputs.slots(name), "t"])
             tables[name] = table.rename_columns(list(self.inputs.schemas[name].names))
         return tables
 
 
-def _in_process(
-    spark: SparkSession, question: Question, name: str, given: Given, facts: _Facts
-) -> DataFrame:
+def _in_process(question: Question, name: str, given: Given, facts: _Facts) -> pa.Table:
     """In this process: what holds for ever, and what rests on nothing temporal."""
     rows = {**facts.here(), **given.rigid_facts()}
     here = replace(question, program=given.program, queries=(name,), facts=rows, ticks=None)
@@ -234,4 +313,4 @@ def _in_process(
         at = table.column_names.index(TIME_COLUMN)
         stamps = timestamps(table.column(TIME_COLUMN), question.ticks)
         table = table.set_column(at, TIME_COLUMN, stamps)
-    return spark.createDataFrame(table)
+    return table

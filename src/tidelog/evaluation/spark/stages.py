@@ -66,11 +66,15 @@ class StageTables:
 
     def facts(self, stage: Stage) -> dict[str, str]:
         """Rigid facts by input, and by scan a view of its new facts, packed."""
+        reads = self.layout.reads(stage)
+        return self.packed({n: r for n, r in reads.items() if n in self.layout.scans})
+
+    def packed(self, scans: Mapping[str, Relation]) -> dict[str, str]:
+        """The same for some scans."""
         facts = dict(self.inputs)
-        for name, relation in self.layout.reads(stage).items():
-            if name in self.layout.scans:
-                facts[name] = f"{name}_new"
-                self.engine.view(f"{name}_new", self.merged(relation, NEW))
+        for name, relation in scans.items():
+            facts[name] = f"{name}_new"
+            self.engine.view(f"{name}_new", self.merged(relation, NEW))
         return facts
 
     def foreign(self, stage: Stage, state: dict[str, str]) -> None:

@@ -1,0 +1,185 @@
+"""Files of facts: Spark says which of them are new, and they are read in splits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tidelog.data.delta import LOG, added_by, check_log
+from tidelog.data.readers.files import format_of, named_in_unicode
+from tidelog.data.readers.places import FactsPath, is_hidden, is_input
+from tidelog.data.schema import schemas
+from tidelog.errors import DataError
+from tidelog.evaluation.spark.sources import Inputs, TimeLimits
+from tidelog.evaluation.spark.splits import Reader, Split, splits_of
+from tidelog.language.program import Program
+
+# Hadoop's usual view of local files keeps checksums beside them, and fails on a name with a colon.
+_PLAIN_FILES = {
+    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "fs.file.impl.disable.cache": "true",
+}
+
+
+@dataclass(frozen=True)
+class FileBatch:
+    """The files of a micro-batch, which nobody has read yet."""
+
+    sparkSession: SparkSession
+    reader: Reader
+    splits: list[Split]
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are; about, where only a look would tell."""
+        return sum(split.rows for split in self.splits)
+
+
+class Files:
+    """Files and folders of facts."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        program: Program,
+        facts: Iterable[FactsPath],
+        inputs: Inputs,
+        per_batch: int | None = None,
+    ) -> None:
+        self.program, self.inputs, self.per_batch = program, inputs, per_batch
+        self.places = [place.resolved() for place in facts]
+        self.spark = spark
+        self._told: set[str] = set()
+
+    def _all(self) -> list[Path]:
+        """The files there are; DataError for a name that Spark could not read."""
+        jvm = self.spark._jvm
+        assert jvm is not None
+        ascii_only = "UTF" not in str(jvm.System.getProperty("sun.jnu.encoding")).upper()
+        paths: list[Path] = []
+        for place in self.places:
+            paths += place.files()
+        for path in map(named_in_unicode, paths):
+            if ascii_only and not str(path).isascii():
+                raise DataError(
+                    f"{path}: Spark's Java reads ASCII names only in this environment: set"
+                    " LC_ALL=C.UTF-8, or rename it"
+                )
+        return list(dict.fromkeys(paths))
+
+    def missing(self) -> list[str]:
+        """The inputs that have no file yet."""
+        there: set[str | None] = set()
+        for path in self._all():
+            name, mixed = self._input(path)
+            if mixed:  # its lines may be of any input
+                return []
+            there.add(name)
+        return [name for name in self.inputs.names if name not in there]
+
+    def stream(self) -> DataFrame:
+        self._all()
+        frames = [self._stream(root) for root in dict.fromkeys(p.root for p in self.places)]
+        return reduce(DataFrame.union, frames)
+
+    def _stream(self, root: Path) -> DataFrame:
+        reader = (
+            self.spark.readStream.format("binaryFile")
+            .options(**_PLAIN_FILES)
+            .schema("path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY")
+        )
+        reader = reader.option("recursiveFileLookup", "true")
+        # However old a file is beside the newest one, it is read.
+        reader = reader.option("maxFileAge", "100000000d")
+        if self.per_batch is not None:
+            reader = reader.option("maxFilesPerTrigger", self.per_batch)
+        return reader.load(_as_pattern(root)).select("path")
+
+    def batch(self, frame: DataFrame, _: TimeLimits) -> FileBatch:
+        paths = sorted({path for (path,) in frame.collect()})
+        return FileBatch(frame.sparkSession, self.reader, self.splits(map(local, paths)))
+
+    def all(self) -> list[Split]:
+        """All that there is."""
+        for place in self.places:
+            if place.delta is not None:
+                raise DataError(f"{place}: a query reads Delta tables with --engine duckdb")
+        return self.splits(self._all())
+
+    @property
+    def reader(self) -> Reader:
+        return Reader(self.program, self.inputs)
+
+    def _input(self, path: Path) -> tuple[str | None, bool]:
+        """The input that a file is of, None if there is none; whether its lines may say so."""
+        for place in self.places:
+            name = place.input_of(path)
+            if name is None or is_hidden(path, place.root):
+                continue
+            alone = place.input is None and (path == place.root or place.pattern is not None)
+            if alone and name not in self.inputs.schemas:
+                return None, format_of(path) == "jsonl" or path.suffix == ".tdl"
+            return name, False
+        return None, False
+
+    def splits(self, paths: Iterable[Path]) -> list[Split]:
+        """The parts of some files that can be read alone; those that no query needs are left."""
+        splits: list[Split] = []
+        for path in paths:
+            name, mixed = self._input(path)
+            format_ = "tdl" if mixed and path.suffix == ".tdl" else format_of(path)
+            if format_ is None or (name is None and not mixed):
+                continue
+            if mixed or name in self.inputs.schemas:
+                splits += splits_of(path, format_, name, self.inputs)
+            elif str(name) not in self._told:
+                self._told.add(str(name))
+                is_input(str(name), self.program, schemas(self.program), path)
+        return splits
+
+
+class DeltaFiles(Files):
+    """Delta tables: Spark says which entries of their logs are new, we read what those added."""
+
+    def missing(self) -> list[str]:
+        return [n for n in self.inputs.names if n not in {place.input for place in self.places}]
+
+    def stream(self) -> DataFrame:
+        for place in self.places:
+            if "://" in str(place.delta):
+                raise DataError(f"{place}: a stream follows Delta tables on local disks only")
+            check_log(place.root)
+        return reduce(DataFrame.union, [self._stream(place.root / LOG) for place in self.places])
+
+    def _stream(self, root: Path) -> DataFrame:
+        return super()._stream(root).where(F.col("path").endswith(".json"))
+
+    def batch(self, frame: DataFrame, _: TimeLimits) -> FileBatch:
+        entries = sorted({local(path) for (path,) in frame.collect()})
+        added = [file for entry in entries for file in added_by(entry)]
+        return FileBatch(frame.sparkSession, self.reader, self.splits(added))
+
+    def _input(self, path: Path) -> tuple[str | None, bool]:
+        return next(p.input for p in self.places if path.is_relative_to(p.root)), False
+
+
+def local(file: str) -> Path:
+    """The path of a file as Spark and dead letters name it, where nothing is escaped."""
+    return Path(re.sub(r"\Afile:(//)?(?=/)", "", file))
+
+
+def _as_pattern(path: Path) -> str:
+    """A folder as a streaming source takes it: a pattern that matches nothing else."""
+    pattern = re.sub(r"([\\{}\[\]*?])", r"\\\1", str(path))
+    if ":" in pattern and pattern != str(path):
+        raise DataError(
+            f"{path}: Spark cannot follow a folder with a colon and one of *?[]{{}}\\ in its path:"
+            " rename it"
+        )
+    return f"file://{pattern}"

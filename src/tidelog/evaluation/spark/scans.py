@@ -1,0 +1,358 @@
+"""Facts in files, read, checked, selected and packed inside the tasks.
+
+Packed rows are all that leaves a task, and what it has counted. Where the facts of a query are one
+task's, its stages are done there too, and nothing is exchanged.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Protocol
+
+import duckdb
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from tidelog.data.packed import CHUNK
+from tidelog.data.ticks import EMPTY, Range
+from tidelog.evaluation.database import Database
+from tidelog.evaluation.layout import Layout
+from tidelog.evaluation.plan import Scan
+from tidelog.evaluation.rows import NEW, as_rows
+from tidelog.evaluation.spark.sources import BEAT
+from tidelog.evaluation.spark.splits import OTHERS, Opened, Reader, Split, in_tasks, reading
+from tidelog.evaluation.sql import Writer
+from tidelog.language.program import TIME_MAX
+
+# Where scans look, when it is not known where facts are.
+ALL_TICKS = Range(-TIME_MAX, TIME_MAX)
+# Rows up to which it costs less to look at files here than to ask Spark.
+FEW = 1_000_000
+# Tasks for each core: one that is slow should not keep the others waiting.
+TASKS = 2
+# Problems that an error tells of.
+TOLD = 10
+# Whether a row has more than a value missing, as SQL.
+IS_WRONG = "problem NOT LIKE 'no value in column%' AND problem NOT LIKE 'NaN in column%'"
+
+
+def tasks_of(spark: SparkSession, splits: Sequence[Split]) -> list[list[Split]]:
+    """The splits that each task reads."""
+    return in_tasks(splits, TASKS * spark.sparkContext.defaultParallelism)
+
+
+def in_each(
+    spark: SparkSession,
+    tasks: Sequence[Sequence[Split]],
+    work: Callable[[int, Sequence[Split]], Iterator[pa.RecordBatch]],
+    struct: Any,
+) -> DataFrame:
+    """A DataFrame with a partition for each task: what the work makes of its splits."""
+    count = max(len(tasks), 1)
+    return spark.range(0, count, 1, count).mapInArrow(_Task(tuple(map(tuple, tasks)), work), struct)
+
+
+@dataclass(frozen=True)
+class _Task:
+    """Work as Spark calls it: the one row of a partition is its number."""
+
+    tasks: tuple[tuple[Split, ...], ...]
+    work: Callable[[int, Sequence[Split]], Iterator[pa.RecordBatch]]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from self.work(number, self.tasks[number] if self.tasks else ())
+
+
+# Packing
+
+
+class Packs(Protocol):
+    """What makes packed rows of facts."""
+
+    def inputs(self) -> set[str]:
+        """The inputs that it looks at."""
+
+    def packed(self, database: Database, facts: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
+        """The facts in some tables, by input."""
+
+
+@dataclass(frozen=True)
+class PackedScans:
+    """Facts packed for some scans of a layout."""
+
+    layout: Layout
+    scans: frozenset[str]
+
+    def inputs(self) -> set[str]:
+        return {step.predicate.base for step in self._steps()}
+
+    def _steps(self) -> list[Scan]:
+        steps = (step for step in self.layout.plan.steps if isinstance(step, Scan))
+        return [step for step in steps if step.name in self.scans]
+
+    def packed(self, database: Database, facts: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
+        layout = self.layout
+        whole = dict.fromkeys(layout.plan.inputs, ALL_TICKS)
+        plan = layout.plan if layout.plan.ranges else replace(layout.plan, ranges=whole, data=whole)
+        writer = Writer(plan)
+        database.offer_texts(writer.texts)
+        for step in self._steps():
+            if step.predicate.base in facts:
+                table = plan.inputs[step.predicate.name]
+                database.view(table, f"SELECT * FROM {facts[step.predicate.base]}")
+                rows = database.arrow(writer.scan(step))
+                yield from as_rows(layout.scans[step.name], rows, NEW, layout.schema).to_batches()
+
+
+@dataclass(frozen=True)
+class Packer:
+    """Reads splits and packs the facts in them; each partition gets a row, or it is left out."""
+
+    reader: Reader
+    packs: Packs
+    schema: pa.Schema
+    partitions: int
+    memory: str
+
+    def __call__(self, number: int, splits: Sequence[Split]) -> Iterator[pa.RecordBatch]:
+        if number == 0:
+            # A session that adapts its plans leaves out what is done with no rows at all; but
+            # rules have facts of their own.
+            every = range(self.partitions)
+            firsts = [{"tab": -1, "part": NEW, "c": i * CHUNK, "b": 0} for i in every]
+            yield from pa.Table.from_pylist(firsts, self.schema).to_batches()
+        wanted = self.packs.inputs()
+        splits = [split for split in splits if split.name is None or split.name in wanted]
+        if splits:
+            with reading(self.memory) as connection:
+                there = self.reader.open(connection, splits)
+                with there.readable(connection):
+                    yield from packed_facts(connection, self.reader, self.packs, there)
+
+
+def packed_facts(
+    connection: duckdb.DuckDBPyConnection,
+    reader: Reader,
+    packs: Packs,
+    there: Opened,
+    fine: str = "problem IS NULL",
+) -> Iterator[pa.RecordBatch]:
+    """The facts of splits that are open, packed; SQL says which rows are facts."""
+    database, wanted = Database(connection), packs.inputs()
+    selects: dict[str, list[str]] = {}
+    for source in there.sources:
+        if source.name in wanted:
+            names = ", ".join(reader.inputs.schemas[source.name].sql_names())
+            facts = f"SELECT {names} FROM {reader.tagged(source)} AS f WHERE {fine}"
+            selects.setdefault(source.name, []).append(facts)
+    tables: dict[str, str] = {}
+    for i, (name, parts) in enumerate(selects.items()):
+        tables[name] = f"facts{i}"
+        database.view(tables[name], " UNION ALL ".join(parts))
+    yield from packs.packed(database, tables)
+
+
+@dataclass(frozen=True)
+class Alone:
+    """All facts there are, for the one task that does everything."""
+
+    packer: Packer
+    splits: tuple[Split, ...]
+
+    def packed(self, scans: Iterable[str]) -> Iterator[pa.RecordBatch]:
+        packs = self.packer.packs
+        assert isinstance(packs, PackedScans)
+        packs = replace(packs, scans=frozenset(scans))
+        return replace(self.packer, packs=packs)(0, self.splits)
+
+
+# Measuring
+
+
+@dataclass
+class Measured:
+    """What there is of an input: ticks of all rows and of facts, and rows that are no facts."""
+
+    range: Range = EMPTY
+    facts: Range = EMPTY
+    unused: int = 0
+
+    def add(self, range_: Range, facts: Range, unused: int) -> None:
+        self.range, self.facts = self.range | range_, self.facts | facts
+        self.unused += unused
+
+
+@dataclass
+class Measures:
+    """What there is of all inputs, and the first problems that are more than a missing value."""
+
+    inputs: dict[str, Measured] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+    def of(self, name: str) -> Measured:
+        return self.inputs.setdefault(name, Measured())
+
+
+def measured(spark: SparkSession, reader: Reader, splits: Sequence[Split]) -> Measures:
+    """First and last ticks of inputs: from statistics where they say it, else by a look."""
+    measures = Measures()
+    unknown: list[Split] = []
+    for split in splits:
+        if split.range is None or split.name is None:
+            unknown.append(split)
+        else:
+            measures.of(split.name).add(split.range, split.range, 0)
+    rows = sum(split.rows for split in unknown)
+    look = Measurer(reader)
+    if rows <= FEW:
+        batches = look(0, unknown) if unknown else iter(())
+        told = [text for batch in batches for text in batch.column(0).to_pylist()]
+    else:
+        frame = in_each(spark, tasks_of(spark, unknown), look, "told STRING")
+        told = [text for (text,) in frame.collect()]
+    for name, numbers, problems in map(json.loads, told):
+        if name is not None:
+            low, high, first, last, unused = numbers
+            all_ = EMPTY if low is None else Range(low, high)
+            facts = EMPTY if first is None else Range(first, last)
+            measures.of(name).add(all_, facts, unused)
+        measures.problems += problems
+    return measures
+
+
+@dataclass(frozen=True)
+class Measurer:
+    """Looks at splits; what it tells is a line of JSON for each input."""
+
+    reader: Reader
+
+    def __call__(self, _: int, splits: Sequence[Split]) -> Iterator[pa.RecordBatch]:
+        with reading() as connection:
+            there = self.reader.open(connection, splits)
+            with there.readable(connection):
+                told = [*self._told(connection, there)]
+        yield pa.RecordBatch.from_arrays([pa.array(told, pa.string())], names=["told"])
+
+    def _told(self, connection: duckdb.DuckDBPyConnection, there: Opened) -> Iterator[str]:
+        for source in there.sources:
+            fine = "CASE WHEN problem IS NULL THEN t END"
+            (numbers,) = connection.execute(
+                f"SELECT min(t), max(t), min({fine}), max({fine}), count(problem)"
+                f" FROM ({source.select}) AS z"
+            ).fetchall()
+            problems: list[str] = []
+            if numbers[-1]:
+                said = connection.execute(
+                    f"SELECT problem FROM ({source.select}) AS z WHERE {IS_WRONG} LIMIT {TOLD}"
+                ).fetchall()
+                problems = [f"{source.split.uri}: {problem}" for (problem,) in said]
+            yield json.dumps([source.name, numbers, problems])
+        for split, lost in there.lost:
+            told = [f"{split.uri}: {lost.problem}"] if is_wrong(lost.problem) else []
+            yield json.dumps([lost.name, [None] * 4 + [1], told])
+
+
+def is_wrong(problem: str) -> bool:
+    """Whether a row has more than a value missing, as `IS_WRONG` has it."""
+    return not problem.startswith(("no value in column", "NaN in column"))
+
+
+# Batches of streams
+
+
+@dataclass(frozen=True)
+class TakeIn:
+    """Counts and packs the facts of splits, in the order of the files.
+
+    What it gives are packed rows, and for each input a row that tells what was counted.
+    """
+
+    reader: Reader
+    packs: Packs
+    schema: pa.Schema
+    fine: str  # SQL for rows that are facts
+    counted: tuple[str, ...]  # SQL for facts, late ones and all rows, first and last tick
+    # SQL for heartbeats that are not used, and the last tick of those that are.
+    beats: tuple[str, str] = ("0", "max(t)")
+
+    @property
+    def told(self) -> pa.Schema:
+        return self.schema.append(pa.field("told", pa.string()))
+
+    def __call__(self, _: int, splits: Sequence[Split]) -> Iterator[pa.RecordBatch]:
+        with reading() as connection:
+            there = self.reader.open(connection, splits)
+            with there.readable(connection):
+                for batch in packed_facts(connection, self.reader, self.packs, there, self.fine):
+                    nothing = pa.nulls(batch.num_rows, pa.string())
+                    yield pa.RecordBatch.from_arrays([*batch.columns, nothing], schema=self.told)
+                told = [
+                    {"told": json.dumps(numbers)} for numbers in self._counts(connection, there)
+                ]
+        yield pa.RecordBatch.from_pylist(told, schema=self.told)
+
+    def _counts(
+        self, connection: duckdb.DuckDBPyConnection, there: Opened
+    ) -> Iterator[Sequence[int | None]]:
+        inputs = self.reader.inputs
+        for source in there.sources:
+            (numbers,) = connection.execute(
+                f"SELECT {', '.join(self.counted)} FROM {self.reader.tagged(source)} AS f"
+            ).fetchall()
+            yield [inputs.tag(source.name), *numbers]
+        lost = Counter(inputs.tag_of(one.name) for _, one in there.lost)
+        for tag, rows in lost.items():
+            yield [tag, 0, 0, rows, None, None]
+        if there.beats:
+            unused, last = self.beats
+            select = f"SELECT tag, 0, 0, {unused}, NULL, {last} FROM {OTHERS}"
+            yield from connection.execute(f"{select} WHERE tag <= {BEAT} GROUP BY tag").fetchall()
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Looks for ticks that follow each other without too long a leap: first and last of a run."""
+
+    COLUMNS: ClassVar[str] = "first BIGINT, last BIGINT"
+
+    reader: Reader
+    in_time: str  # SQL for facts and heartbeats
+    most: int  # ticks of a leap
+
+    def __call__(self, _: int, splits: Sequence[Split]) -> Iterator[pa.RecordBatch]:
+        with reading() as connection:
+            there = self.reader.open(connection, splits)
+            with there.readable(connection):
+                ticks = " UNION ".join(
+                    f"SELECT t FROM {rows} AS f WHERE {self.in_time}"
+                    for rows in [OTHERS, *map(self.reader.tagged, there.sources)]
+                )
+                leap = f"t - lag(t) OVER (ORDER BY t) > {self.most}"
+                runs = connection.sql(
+                    "SELECT min(t) AS first, max(t) AS last FROM (SELECT t, sum(leap) OVER"
+                    f" (ORDER BY t) AS run FROM (SELECT t, CASE WHEN {leap} THEN 1 ELSE 0 END AS"
+                    f" leap FROM ({ticks}) AS a) AS b) AS c GROUP BY run"
+                ).to_arrow_table()
+        yield from runs.to_batches()
+
+
+@dataclass(frozen=True)
+class Letters:
+    """Rows that are not used, as lines of JSON."""
+
+    reader: Reader
+    used: str  # SQL for the others
+    reason: str
+
+    def __call__(self, _: int, splits: Sequence[Split]) -> Iterator[pa.RecordBatch]:
+        with reading() as connection:
+            there = self.reader.open(connection, splits)
+            with there.readable(connection):
+                letters = self.reader.letters(connection, there, self.used, self.reason)
+                lines = [letter.line().decode().rstrip("\n") for letter in letters]
+        yield pa.RecordBatch.from_arrays([pa.array(lines, pa.string())], names=["value"])
