@@ -237,11 +237,14 @@ class _Parser:
         start = self.advance().start
         number = self.advance()
         unit = self.token
-        if unit.kind is not Kind.NAME or not duration(number.text + unit.text):
+        if unit.kind is not Kind.NAME or not duration(f"1{unit.text}"):
             raise self.unexpected(
                 "a unit", "a tick has a length such as `500ms`, `10s`, `1m`, `1h`"
             )
         self.advance()
+        if not duration(number.text + unit.text):
+            place = self.origin(number.start)
+            self.report(Code.NUMBER, "this is no length for a tick", place, "write it as `1m`")
         self.end("`.`")
         return TickLength(number.text + unit.text, self.origin(start))
 
@@ -437,7 +440,9 @@ class _Parser:
             self.advance()
             if self.token.kind is not Kind.INT:
                 raise self.unexpected("a number of ticks", "as in `at least 3 Trip(X) @ [T-59, T]`")
-            return Quantifier.AT_LEAST, self.tick()
+            before = len(self.diagnostics)
+            least = self.tick()
+            return Quantifier.AT_LEAST, least if len(self.diagnostics) == before else 1
         if self.token.text == "at" and nxt.text == "most" and nxt.kind is Kind.NAME:
             self.advance()
             raise self.unexpected("`least`", "`at most 2 P` is `not at least 3 P`")
