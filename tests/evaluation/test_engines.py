@@ -249,3 +249,22 @@ def test_absence_is_looked_at_and_bounds_nothing() -> None:
         "E": Range(2, 9),
         "F": Range(1, 3),
     }
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("spark")
+def test_views_of_the_session_are_left_as_they_were(request: pytest.FixtureRequest) -> None:
+    from tidelog.evaluation.spark.catalyst import planning
+
+    session = request.getfixturevalue("spark")
+    session.sql("SELECT 7 AS mine").createOrReplaceTempView("hidden")
+    try:
+        with planning(session) as engine:
+            for value in (8, 9):
+                engine.table("hidden", f"SELECT {value} AS ours")
+            engine.view("gone", "SELECT ours + 1 AS more FROM hidden")
+            assert engine.all("SELECT * FROM gone") == [(10,)]
+        assert session.table("hidden").collect() == [(7,)]
+        assert not session.catalog.tableExists("gone")
+    finally:
+        session.catalog.dropTempView("hidden")

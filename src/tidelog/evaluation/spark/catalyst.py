@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from threading import Lock
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -10,6 +12,20 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidelog.evaluation.engine import Feature
 from tidelog.evaluation.sql import TEXTS
+
+# Views have fixed names: one thread at a time makes its plan from them.
+_PLANNING = Lock()
+
+
+@contextmanager
+def planning(spark: SparkSession) -> Iterator[Catalyst]:
+    """An engine whose views are there until the plan is made; what is made does not need them."""
+    with _PLANNING:
+        engine = Catalyst(spark)
+        try:
+            yield engine
+        finally:
+            engine.forget()
 
 
 class Catalyst:
@@ -22,18 +38,20 @@ class Catalyst:
 
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
-        self.views: dict[str, None] = {}
-        # Views of the session's own that ours would hide.
-        self.before = {
-            table.name: spark.table(table.name)
-            for table in spark.catalog.listTables()
-            if table.isTemporary
-        }
+        # Our views, each with the session's own view of that name, which it hides.
+        self.views: dict[str, DataFrame | None] = {}
 
     def offer(self, name: str, rows: DataFrame) -> None:
         """Have some rows as a view."""
-        self.views[name] = None
+        if name not in self.views:
+            self.views[name] = self._view_of_the_session(name)
         rows.createOrReplaceTempView(name)
+
+    def _view_of_the_session(self, name: str) -> DataFrame | None:
+        catalog = self.spark.catalog
+        if catalog.tableExists(name) and catalog.getTable(name).isTemporary:
+            return self.spark.table(name)
+        return None
 
     def select(self, select: str) -> DataFrame:
         return self.spark.sql(select)
@@ -57,8 +75,8 @@ class Catalyst:
         return self.select(select).toArrow()
 
     def forget(self) -> None:
-        """Views were needed to make the plan; what is made does not need them."""
-        for name in self.views:
+        """Leave the session's views as they were."""
+        for name, hidden in self.views.items():
             self.spark.catalog.dropTempView(name)
-            if name in self.before:
-                self.before[name].createOrReplaceTempView(name)
+            if hidden is not None:
+                hidden.createOrReplaceTempView(name)

@@ -23,7 +23,7 @@ from tidelog.data.packed import columns
 from tidelog.evaluation.database import NO_EXTENSIONS, Database
 from tidelog.evaluation.layout import Layout
 from tidelog.evaluation.plan import tables_of
-from tidelog.evaluation.spark.catalyst import Catalyst
+from tidelog.evaluation.spark.catalyst import Catalyst, planning
 from tidelog.evaluation.spark.kernel import Kernel
 from tidelog.evaluation.spark.scans import Alone
 from tidelog.evaluation.spark.sources import arrow_struct
@@ -95,11 +95,10 @@ class Chain(Generic[A]):
         if index:  # every look at them would run the stages before again
             rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
             self.stored.append(rows)
-        engine = Catalyst(self.spark)
-        try:
+        rigid = self.rigid()
+        with planning(self.spark) as engine:
             engine.offer_texts(Writer(self.layout.plan).texts)
             engine.offer(ARRIVED, rows)
-            rigid = self.rigid()
             inputs = {name: f"rigid{i}" for i, name in enumerate(rigid)}
             for name, view in inputs.items():
                 engine.offer(view, rigid[name])
@@ -107,8 +106,6 @@ class Chain(Generic[A]):
             tables = StageTables(self.layout, StepRunner(engine, done=done), inputs)
             outputs = self.job.outputs(tables, index, asked)
             parts = [self._as_rows(engine, output) for output in outputs]
-        finally:
-            engine.forget()
         return reduce(DataFrame.union, parts) if parts else self._none()
 
     def _beforehand(self, engine: Catalyst, stage: Stage) -> frozenset[str]:
