@@ -31,9 +31,10 @@ from tidelog.data.kafka import Topics
 from tidelog.data.readers.places import PathText
 from tidelog.data.schema import expect_program, expect_queries, schemas
 from tidelog.data.ticks import Duration, Ticks, length_given, time_text
-from tidelog.errors import DataError, Refused, first_line
+from tidelog.errors import DataError, Refused, first_line, warn_missing
 from tidelog.evaluation.engine import Moment, Question, as_tick
 from tidelog.evaluation.spark.failures import SPARK_ERRORS, clear
+from tidelog.evaluation.spark.files import Files
 from tidelog.evaluation.spark.given import Given
 from tidelog.evaluation.spark.kafka import Messages, is_messages, topics_by_input
 from tidelog.evaluation.spark.query import answer_frame
@@ -285,6 +286,7 @@ class Running:
         self._pipeline, self._temporary = pipeline, temporary
         self._board = None if published is None else Board(published, pipeline)
         self._error: BaseException | None = None
+        self._missing: set[str] = set()  # inputs that were warned of at the end
         self._called = _Called(self._batch)
         self._one_at_a_time = threading.Lock()  # batches of Spark's, and those of silence
         self._hushed = threading.Event()
@@ -455,9 +457,22 @@ class Running:
             ended = timeout is None or bool(self.query.awaitTermination(timeout))
             if ended and self._error is not None:
                 raise self._failed(self._error)
+            if ended:
+                self._tell_missing()
             return ended
         except SPARK_ERRORS as error:
             raise self._failed(error) from None
+
+    def _tell_missing(self) -> None:
+        """Warn, once, of inputs of which nothing has come, when nothing more will come."""
+        seen = () if self.committed is None else self.committed.clock.seen
+        files = self._source if isinstance(self._source, Files) else None
+        told = {*seen, *self._pipeline.useless, *self.plan.program.heads, *self._missing}
+        told |= set() if files is None else set(files.missing())  # at the start
+        for name in sorted(self.plan.inputs.keys() - told):
+            needing = self.plan.program.needing(name, self.plan.queries)
+            warn_missing(name, needing, [] if files is None else files.of(name))
+            self._missing.add(name)
 
     def stop(self) -> None:
         """Stop after what is committed; a later start goes on from there."""
@@ -496,6 +511,7 @@ class Running:
                 self.query.stop()
             elif self.query.exception() is not None:
                 self.awaitTermination()
+            self._tell_missing()
             last = self.committed
             if last is None or not last.clock.closed:
                 self._pipeline.close_time()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import pickle
+import warnings
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -18,7 +20,7 @@ from click.testing import CliRunner, Result
 import tidelog
 from tidelog.cli import cli
 from tidelog.data.schema import schemas
-from tidelog.errors import DataError, TidelogWarning
+from tidelog.errors import DataError, NoFacts, TidelogWarning
 from tidelog.streaming.clock import Pace
 from tidelog.streaming.feeds import Lines
 
@@ -119,6 +121,70 @@ def test_an_input_without_facts_is_named_in_python() -> None:
         "no facts for input `E`, which P and Q need",
         "no facts for input `F`, which R needs",
     }
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+@pytest.mark.parametrize(
+    "words", [("query",), ("why", "Hot(a) @ 0"), ("run", "--engine", "duckdb")]
+)
+def test_a_file_without_rows_is_named(
+    words: tuple[str, ...], ending: str, rules: Path, tmp_path: Path
+) -> None:
+    """Also of facts without time; an input that nobody needs may be empty."""
+    rules.write_text(
+        "input metrics(host: text, cpu: float) @ time. input Near(host: text). input Far(x: text)."
+        " Hot(H) @ T :- metrics(H, C) @ T, Near(H). Cold(X) :- Far(X)."
+    )
+    types = {"host": pa.string(), "cpu": pa.float64(), "time": pa.int64()}
+    for name, kept in (("metrics", list(types)), ("Near", ["host"]), ("Far", ["host"])):
+        path = in_place(tmp_path / "facts", "", f"{name}.{ending}")
+        if ending == "csv":
+            path.write_text(",".join("x" if name == "Far" else c for c in kept) + "\n")
+        elif ending == "parquet":
+            schema = pa.schema({"x" if name == "Far" else c: types[c] for c in kept})
+            pq.write_table(schema.empty_table(), path)
+    command, *rest = words
+    asked = () if command == "why" else ("--query", "Hot")
+    done = run(command, rules, *rest, "--facts", tmp_path / "facts", *asked)
+    said = "warning: no facts for input `{0}`, which Hot needs: {1}/{0}.{2} has no rows"
+    for name in ("metrics", "Near"):
+        assert done.stderr.count(said.format(name, tmp_path / "facts", ending)) == 1, done.stderr
+    assert done.stderr.count("warning: no facts") == 2
+
+
+def test_what_has_no_rows_is_named_in_python_and_for_lines(rules: Path, tmp_path: Path) -> None:
+    program = tidelog.parse(
+        "input E(x: text) @ t. input Near(x: text). P(X) @ T :- E(X) @ T, Near(X)."
+    )
+    empty = pa.schema({"x": pa.string(), "t": pa.int64()}).empty_table()
+    said = {f"no facts for input `{name}`, which P needs" for name in ("E", "Near")}
+    for rows in ([], empty):
+        with pytest.warns(NoFacts) as told:
+            program.query("P", {"E": rows, "Near": []})
+        assert {str(w.message) for w in told} == said
+        with warnings.catch_warnings(record=True) as noticed:
+            warnings.simplefilter("always")
+            stream = tidelog.Stream(program, rigid={"Near": []})
+            stream.push(0, {"E": rows})
+            stream.close()
+        assert {str(w.message) for w in noticed} == said
+    assert str(pickle.loads(pickle.dumps(noticed[0].message))) in said
+    files = [in_place(tmp_path, "x,t\n", f"{n}.csv") for n in range(2)]
+    with pytest.warns(NoFacts, match=r"which P needs: \S+0.csv and \S+1.csv have no rows"):
+        program.query("P", [f"E={path}" for path in files])
+    # Enough that one of the files has a row, or that a stream had one once.
+    in_place(tmp_path, "x,t\na,0\n", "1.csv")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        near = in_place(tmp_path, "x\na\n", "near.csv")
+        program.query("P", [*(f"E={path}" for path in files), f"Near={near}"])
+        stream = tidelog.Stream(program, rigid={"Near": [("a",)]})
+        stream.push(0, {"E": [("a", 0)]})
+        stream.push(1, {"E": []})
+        stream.close()
+    piped = run("run", rules, "--facts", "-", stdin="\n")
+    assert piped.exit_code == 0
+    assert piped.stderr.count("warning: no facts for input `metrics`, which Hot needs\n") == 1
 
 
 # Rows

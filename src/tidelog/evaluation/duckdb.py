@@ -15,6 +15,7 @@ from tidelog.analysis.passes import passes
 from tidelog.data.letters import DeadLetter
 from tidelog.data.loader import Loader
 from tidelog.data.packed import CHUNK, chunk
+from tidelog.data.readers.memory import origin_of
 from tidelog.data.readers.places import FactsLike
 from tidelog.data.schema import expect_facts, resolve_and_check
 from tidelog.data.ticks import EMPTY, Range, Ticks
@@ -99,8 +100,21 @@ class Engine(Database):
         needed = passes(self.typed, self.queries).dependencies.core.inputs if self.queries else ()
         for predicate in needed:
             name, loaded = predicate.base, self.loaded.get(predicate.base)
-            if loaded is not None and not loaded.sources and name not in self.program.heads:
-                expect_facts(name, self.program, self.queries)
+            if loaded is not None and name not in self.program.heads and self._is_empty(name):
+                unread = {str(letter.file) for letter in self.aside or ()}
+                files = [
+                    file
+                    for file in loaded.sources
+                    if file != origin_of(name) and not any(x.startswith(file) for x in unread)
+                ]
+                expect_facts(name, self.program, self.queries, files)
+
+    def _is_empty(self, name: str) -> bool:
+        """Whether an input has no rows, not even such as are known to be its own and unusable."""
+        loaded = self.loaded[name]
+        if loaded.rows or loaded.nulls or name in {x.predicate for x in self.aside or ()}:
+            return False
+        return not self.connection.execute(f"SELECT 1 FROM {loaded.view} LIMIT 1").fetchall()
 
     # Queries
 

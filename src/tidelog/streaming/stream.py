@@ -173,7 +173,7 @@ class Stream:
         self._first_fact: int | None = None  # where clocks start
         self._ticking = False  # and whether that is settled
         self._waiting: dict[str, RowsByTime] = {}  # facts after tin
-        self._came: set[str] | None = set()  # inputs of which facts have come; None: not known
+        self._came: set[str] = set()  # inputs of which facts have come
         self._rigid = self._rigid_facts({} if rigid is None else rigid)
         self.deps = passes(self.program, self.queries).lean
         temporal = [p for p in self.deps.core.inputs if p.temporal]
@@ -181,8 +181,9 @@ class Stream:
         self._sources = {p.base: p.name for p in temporal if p.base not in clocks}
         self._clocks = [p.name for p in temporal if p.base in clocks]
         for predicate in self.deps.core.inputs:
-            if not predicate.temporal and predicate.base not in (*self._rigid, *program.heads):
-                expect_facts(predicate.base, program, self.queries)
+            name = predicate.base
+            if not (predicate.temporal or name in program.heads or self._rigid.get(name)):
+                expect_facts(name, program, self.queries)
         options = self.options
         self._pace = Pace(tuple(self._sources), options.lateness, from_=options.from_)
         numbering = Numbering()
@@ -227,8 +228,7 @@ class Stream:
             raise ValueError(f"tick {tick} comes after everything up to {self.tin} had arrived")
         late: dict[str, Late] = {}
         taken = [(name, self._read(name, rows, tick)) for name, rows in (facts or {}).items()]
-        if self._came is not None:
-            self._came |= (facts or {}).keys()
+        self._came |= {name for name, times in taken if times}
         for name, times in taken:
             back = self._take(name, times, tick)
             if back:
@@ -246,8 +246,8 @@ class Stream:
         if self.closed:
             raise ValueError("the stream is closed")
         self.closed = True
-        for name in self._sources if self._came is not None else ():
-            if name not in (*(self._came or ()), *self.program.heads):
+        for name in self._sources:
+            if name not in (*self._came, *self.program.heads):
                 warn_missing(name, self.program.needing(name, self.queries))
         if self._last is None:
             return Step(self._tables(self._timeless()), None, None, 0)
@@ -354,7 +354,8 @@ class Stream:
         if self.tin is not None or self.closed:
             raise ValueError("only a stream that has not begun can be restored")
         state = read(path, self._identity())
-        self.tin, self.closed, self._came = state["tin"], state["closed"], None
+        self.tin, self.closed = state["tin"], state["closed"]
+        self._came = set(self._sources)  # which of them came before is not known
         self._first, self._last, self._begun = state["first"], state["last"], state["begun"]
         self._first_fact, self._ticking = state.get("clock", (None, False))
         self._waiting = as_facts(state["waiting"])
@@ -419,6 +420,7 @@ class Stream:
                     algorithm.large[self._sources[name]] = table
                     self._seen(times["min"], times["max"])
                     self._see_fact(times["min"])
+                    self._came.add(name)
                     return {}
             return intake.by_time(table, in_columns=in_columns)
         return intake.times(rows, tick, in_columns=in_columns)

@@ -83,6 +83,10 @@ class Files:
             there.add(name)
         return [name for name in self.inputs.names if name not in there]
 
+    def of(self, name: str) -> list[str]:
+        """The files there are of one input."""
+        return [str(path) for path in self._all() if self._input(path) == (name, False)]
+
     def stream(self) -> DataFrame:
         self._all()
         frames = [self._stream(root) for root in dict.fromkeys(p.root for p in self.places)]

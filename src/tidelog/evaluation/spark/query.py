@@ -246,11 +246,13 @@ class _Facts:
         self.reader = Reader(given.program, self.inputs)
         self.splits: list[Split] = []
         self.rows: DataFrame | None = None
-        missing = {predicate.base for predicate in given.core.inputs if predicate.temporal}
+        self.files: Files | None = None
+        needed = {predicate.base for predicate in given.core.inputs if predicate.temporal}
+        missing = needed = needed.difference(given.program.heads)
         if paths:
-            files = Files(spark, given.program, paths, self.inputs)
-            missing &= set(files.missing())
-            self.splits = files.all()
+            self.files = Files(spark, given.program, paths, self.inputs)
+            missing = needed & set(self.files.missing())
+            self.splits = self.files.all()
         for name, frame in sorted(frames.items()):
             plain = plain_splits(frame, name, self.inputs)
             if isinstance(plain, list):
@@ -258,8 +260,10 @@ class _Facts:
                 continue
             rows = self.inputs.typed(frame, name, f"input `{name}`", None).drop("came")
             self.rows = rows if self.rows is None else self.rows.unionByName(rows)
-        for name in sorted(missing - frames.keys() - set(given.program.heads)):
+        missing -= frames.keys()
+        for name in sorted(missing):
             expect_facts(name, given.program, (query,))
+        self._expected, self._query = needed - missing, query
 
     @property
     def few(self) -> bool:
@@ -287,6 +291,11 @@ class _Facts:
                 )
         if self.strict and measures.problems:
             raise DataError(*measures.problems[:TOLD])
+        for name in sorted(self._expected):
+            there = measures.of(name)
+            if there.range.empty and not there.unused:
+                files = [] if self.files is None else self.files.of(name)
+                expect_facts(name, self.reader.program, (self._query,), files)
         return {n: there.facts for n, there in measures.inputs.items() if not there.facts.empty}
 
     def here(self) -> dict[str, pa.Table]:
