@@ -8,7 +8,7 @@ import math
 import pickle
 import warnings
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -319,6 +319,67 @@ def test_lengths_of_time_need_a_tick(rules: Path) -> None:
     assert "ticks have no length: add --tick 1m" in found.stderr
     with pytest.raises(ValueError, match="max_jump is 1h, and ticks have no length"):
         tidelog.Stream(tidelog.parse(RULES), max_jump="1h")
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet", "-"])
+@pytest.mark.parametrize("ticked", [False, True])
+def test_a_clock_far_ahead_is_put_aside_in_process(
+    ending: str, ticked: bool, tmp_path: Path
+) -> None:
+    """As on Spark: what comes after a gap that is too long; a long way without a gap is fine."""
+    rules = tmp_path / "rules.tdl"
+    rules.write_text(
+        "input E(x: text) @ t. input F(x: text) @ t. P(X) @ T :- E(X) @ T. P(X) @ T :- F(X) @ T."
+    )
+    start = datetime(2024, 5, 1, tzinfo=UTC)
+    rows = [("E", 0), ("F", 90), ("F", 180), ("E", 4000000), ("F", 181), ("E", 181)]
+    shown = [
+        (n, f"{start + timedelta(minutes=t):%Y-%m-%dT%H:%M:%SZ}" if ticked else t) for n, t in rows
+    ]
+    lines = [json.dumps({"predicate": n, "x": "a", "t": t}) + "\n" for n, t in shown]
+    place: Path | str = tmp_path / "facts"
+    for name in "EF":
+        some = [t for n, t in shown if n == name]
+        if ending == "csv":
+            in_place(tmp_path / "facts", "x,t\n" + "".join(f"a,{t}\n" for t in some), f"{name}.csv")
+        elif ending == "jsonl":
+            own = [line for line in lines if f'"{name}"' in line]
+            in_place(tmp_path / "facts", "".join(own), f"{name}.jsonl")
+        elif ending == "parquet":
+            times = [datetime.fromisoformat(str(t)) for t in some] if ticked else some
+            in_place(tmp_path / "facts", "")
+            (tmp_path / "facts" / "metrics.csv").unlink()
+            table = pa.table({"x": ["a"] * len(some), "t": times})
+            pq.write_table(table, tmp_path / "facts" / f"{name}.parquet")
+        else:
+            place = "-"
+    words = ["run", rules, "--facts", place, "--engine", "duckdb", "--checkpoint", tmp_path / "c"]
+    words += ["--sink", f"jsonl:{tmp_path}/out"]
+    words += ["--tick", "1m", "--max-jump", "100m"] if ticked else ["--max-jump", "100"]
+    done = run(*words, stdin="".join(lines) if ending == "-" else None)
+    assert done.exit_code == 0, done.output
+    assert "warning: 1 row could not be used" in done.stderr
+    (letter,) = map(
+        json.loads, (tmp_path / "c/dead_letters/part-00000.json").read_text().splitlines()
+    )
+    wanted = (
+        "tick 4000000 is more than 100 ahead of 18" if not ticked else "its time is more than 100"
+    )
+    assert letter["reason"].startswith(wanted)
+    assert (letter["predicate"], letter["row"]["t"][:10] if ticked else letter["row"]["t"]) == (
+        "E",
+        "2031-12-08" if ticked else 4000000,
+    )
+    closed = run(*words, "--close", stdin="".join(lines) if ending == "-" else None)
+    assert closed.exit_code == 0, closed.output
+    answers = [json.loads(line)["time"] for line in (tmp_path / "out").read_text().splitlines()]
+    assert answers == [
+        dict(zip([t for _, t in rows], [t for _, t in shown], strict=True))[t]
+        for t in (0, 90, 180, 181)
+    ]
+    other = run(*words[:-1], "7m" if ticked else "7")
+    assert other.exit_code == 1
+    assert "max_jump is 7 and was 100" in other.stderr
 
 
 def test_pending_answers_and_verdicts_have_timestamps(tmp_path: Path) -> None:

@@ -192,6 +192,14 @@ class Loader:
                 select, places = loaded.sources[where], loaded.places.get(where, ())
                 yield from came.added(where, select, places, loaded.missing, after, until)
 
+    def after(self, schema: Schema, loaded: Loaded, last: int) -> Iterator[tuple[int, str, str]]:
+        """Tick, place and row, as it came, of facts after a tick."""
+        came = AsTheyCame(self.connection, self.ticks, schema)
+        for where, select in loaded.sources.items():
+            for tick, row in came.unusable(where, select, f"NOT ({loaded.missing}) AND t > {last}"):
+                assert tick is not None, "it is a fact"
+                yield tick, where, row
+
     def _typed(
         self,
         schema: Schema,

@@ -51,6 +51,17 @@ def late_reason(tick: int, tin: int | None, ticks: Ticks | None) -> str:
     return f"late: {told} {came_late(tin, ticks)}"
 
 
+def ahead_reason(tick: int, last: int, most: int, ticks: Ticks | None) -> str:
+    """Why a row is not used that lies too far ahead of all that came before it.
+
+    >>> ahead_reason(300, 5, 100, None)
+    'tick 300 is more than 100 ahead of 5'
+    """
+    if ticks is None:
+        return f"tick {tick} is more than {most} ahead of {last}"
+    return f"its time is more than {most} ticks ahead of {time_text(last, ticks)}"
+
+
 @dataclass(frozen=True)
 class Pace:
     """What moves time: the temporal inputs, how late facts may be, what does not hold time back."""
