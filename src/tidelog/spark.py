@@ -50,7 +50,7 @@ from tidelog.pipeline.store import Store, said
 from tidelog.streaming.options import Emit, History, Idle, StreamMode, StreamOptions
 from tidelog.streaming.silence import Silence
 from tidelog.streaming.sinks import sink_of
-from tidelog.streaming.sinks.functions import FunctionSink, MemorySink
+from tidelog.streaming.sinks.functions import FunctionSink, MemorySink, theirs
 from tidelog.streaming.sinks.sink import Sink
 from tidelog.streaming.stream import warn_growing, warn_overtaken
 
@@ -496,7 +496,7 @@ class Running:
         self._error = self._error or error
         told = clear(self._error)
         self._release()
-        return told
+        return told.with_traceback(theirs(told.__traceback__) or told.__traceback__)
 
     def close(self) -> Commit | None:
         """No more input: take in what is there, answer everything up to the last tick, and end."""

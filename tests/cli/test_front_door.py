@@ -19,7 +19,9 @@ from click.testing import CliRunner, Result
 
 import tidelog
 from tidelog.cli import cli
+from tidelog.cli.running import RunLog
 from tidelog.data.schema import schemas
+from tidelog.data.ticks import Ticks
 from tidelog.errors import DataError, NoFacts, TidelogWarning
 from tidelog.streaming.clock import Pace
 from tidelog.streaming.feeds import Lines
@@ -311,6 +313,21 @@ def test_a_stream_takes_timestamps_as_a_query_does() -> None:
     rows = [("a", 95.0, "", start), {"host": "b", "cpu": 96.0, "note": ""}]
     again = tidelog.Stream(program, tick="1m")
     assert again.push(start, {"metrics": rows}).answers["Hot"].num_rows == 2
+
+
+def test_the_ending_of_a_file_says_its_format(rules: Path, tmp_path: Path) -> None:
+    facts = in_place(tmp_path, HEADER + "a,95,x,0\n")
+    out = tmp_path / "x.parquet"
+    assert run("query", rules, "--facts", facts, "--out", out).exit_code == 0
+    assert pq.read_table(out).to_pylist() == [{"h": "a", "time": 0}]
+
+
+def test_the_status_line_has_timestamps() -> None:
+    said: list[str] = []
+    log = RunLog(None, said.append, Ticks.of("1m", "2024-05-01T00:00:00Z"))
+    log.batch({"batch": 0, "tin": 7, "tout": 5}, facts=3, late=0, dead=0, answers=1)
+    times = "complete up to 2024-05-01T00:07:00Z, answered up to 2024-05-01T00:05:00Z"
+    assert said[0].endswith(f"; {times}")
 
 
 def test_lengths_of_time_need_a_tick(rules: Path) -> None:

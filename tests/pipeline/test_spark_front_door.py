@@ -6,6 +6,7 @@ import gzip
 import json
 import subprocess
 import sys
+import traceback
 import warnings
 from pathlib import Path
 from typing import Any
@@ -242,6 +243,9 @@ def test_an_error_of_a_users_function_is_theirs(spark: SparkSession, tmp_path: P
         run(spark, tmp_path / "metrics.csv", sink=sink)
     assert len(str(error.value)) < 20
     assert error.value.__cause__ is None
+    # Where it was raised, and where it was waited for: nothing of ours or Spark's between.
+    names = [frame.name for frame in traceback.extract_tb(error.value.__traceback__)]
+    assert names[-2:] == ["awaitTermination", "sink"]
 
 
 @pytest.mark.deep  # docs/metrics.md shows it, too: all that a command prints is compared there
