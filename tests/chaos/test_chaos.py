@@ -128,6 +128,8 @@ ACCIDENTS = {
 def run_out(world: World, accidents: list[str]) -> None:
     """Start after start, each with an accident, until one comes to the end of the files."""
     for name in accidents:
+        for _ in range(4):  # so that there is something to do when it happens
+            world.add_file()
         process, world.accident = world.start(last=False), name
         since = time.monotonic()
         happened = ACCIDENTS[name](world, process)
