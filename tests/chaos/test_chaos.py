@@ -165,7 +165,7 @@ def live(world: World) -> None:
     """Two or three times: accidents, more files; then the end."""
     dice, kinds = world.dice, kinds_for(world)
     world.prepare()
-    for _ in range(dice.randint(1, 2)):
+    for _ in range(1 if KIND else dice.randint(1, 2)):
         run_out(world, dice.choices(kinds, k=dice.randint(1, 3)))
         world.rename_one()
         for _ in range(dice.randint(1, 4)):

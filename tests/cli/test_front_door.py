@@ -226,6 +226,33 @@ def test_one_policy_for_rows_that_cannot_be_used(rules: Path, tmp_path: Path) ->
     assert "warning: 2 rows could not be used" in piped.stderr
 
 
+@pytest.mark.parametrize("column", ["n", "time"])
+def test_an_integer_of_more_than_63_bits_is_named(column: str, tmp_path: Path) -> None:
+    """A query refuses the file; a stream puts the row aside. Nobody reads `unread`."""
+    rules = tmp_path / "rules.tdl"
+    rules.write_text("input E(n: int, unread: int) @ time. P(N) @ T :- E(N, _) @ T, N > 0.")
+    columns = {"n": [1, 2, 3], "unread": [1, 2, 3], "time": [0, 1, 2]}
+    columns[column][1] = 2**64 - 7
+    types = pa.schema({name: pa.uint64() for name in columns})
+    path = tmp_path / "E.parquet"
+    pq.write_table(pa.table(columns, schema=types), path)
+    said = f"column `{column}`: `{2**64 - 7}` is not int: it does not fit 64 bits"
+    asked = run("query", rules, "--facts", path)
+    assert (asked.exit_code, asked.stderr) == (1, f"error: {path}: {said}\n")
+    columns["unread"][2] = 2**64 - 1
+    pq.write_table(pa.table(columns, schema=types), path)
+    words = ("--engine", "duckdb", "--checkpoint", tmp_path / "c", "--close")
+    done = run("run", rules, "--facts", path, *words, "--sink", f"jsonl:{tmp_path}/out")
+    assert done.exit_code == 0, done.output
+    (letter,) = map(
+        json.loads, (tmp_path / "c/dead_letters/part-00000.json").read_text().splitlines()
+    )
+    assert letter["reason"] == said
+    assert letter["row"] == {name: values[1] for name, values in columns.items()}
+    answers = [json.loads(line)["n"] for line in (tmp_path / "out").read_text().splitlines()]
+    assert answers == [1, 3]
+
+
 def test_lines_that_are_useless_from_the_start_are_refused_while_more_may_come(rules: Path) -> None:
     """Standard input may never end: after a hundred lines of an input without a fact it is over."""
     row = {

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from tidelog.data.secrets import without_secrets
 from tidelog.errors import DataError
+from tidelog.evaluation.spark.failures import without_class
 
 
 @dataclass(frozen=True)
@@ -142,4 +143,4 @@ def said(error: Py4JJavaError) -> str:
     """What a Java exception says, on one line and without secrets."""
     thrown = error.java_exception
     text = str(thrown.getMessage() or thrown.getClass().getSimpleName())
-    return without_secrets(text.strip().splitlines()[0])
+    return without_secrets(without_class(text.strip().splitlines()[0]))

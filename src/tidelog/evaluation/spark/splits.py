@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from tidelog.data.letters import DeadLetter
 from tidelog.data.packed import columns
 from tidelog.data.readers import parquet
-from tidelog.data.readers.columns import typed_select
+from tidelog.data.readers.columns import too_large, typed_select
 from tidelog.data.readers.csv import facts_of_texts, read_header, read_texts, rows_as_json
 from tidelog.data.readers.files import PACKED, opened
 from tidelog.data.readers.json import (
@@ -111,8 +111,10 @@ def splits_of(path: Path, format_: str, name: str | None, inputs: Inputs) -> lis
 def _row_groups(whole: Split, inputs: Inputs) -> Iterator[Split]:
     schema = inputs.schemas[str(whole.name)]
     metadata = parquet.read_metadata(Path(whole.path))
-    names = metadata.schema.to_arrow_schema().names
+    fields = metadata.schema.to_arrow_schema()
+    names = fields.names
     chosen = tuple(positions(names, schema, whole.path))
+    wide = any(pa.types.is_uint64(fields.types[position]) for position in chosen)
     named = replace(whole, columns=tuple(names), chosen=chosen)
     if NUMBERED in names:
         yield replace(named, rows=metadata.num_rows)
@@ -122,7 +124,8 @@ def _row_groups(whole: Split, inputs: Inputs) -> Iterator[Split]:
         group = metadata.row_group(i)
         range_ = _statistics(group, [names[position] for position in chosen], schema, inputs.ticks)
         last = first + group.num_rows - 1
-        yield replace(named, rows=group.num_rows, part=(first, last), range=range_)
+        known = None if wide else range_  # one that does not fit 64 bits would be no fact
+        yield replace(named, rows=group.num_rows, part=(first, last), range=known)
         first = last + 1
 
 
@@ -338,15 +341,25 @@ class Reader:
         source = parquet.source(path, split.part)
         asked: list[Type | None] = list(types)
         ticks = self.inputs.ticks
-        inner, _ = typed_select(
-            connection, schema, source, split.chosen, split.path, asked, ticks, came=True
+        inner, wide = typed_select(
+            connection,
+            schema,
+            source,
+            split.chosen,
+            split.path,
+            asked,
+            ticks,
+            lenient=True,
+            came=True,
         )
         names = schema.sql_names()
         given = [
             f"{filled_sql(name, types[i])} AS {name}" if i in schema.unread else name
             for i, name in enumerate(names)
         ]
-        problem = "CAST(NULL AS STRING)" if split.range is not None else _problem_sql(schema)
+        problem = "CAST(NULL AS STRING)"
+        if split.range is None:
+            problem = _problem_sql(schema, {i: p for i, p in enumerate(split.chosen) if p in wide})
         select = f"SELECT {', '.join(given)}, {problem} AS problem, came FROM ({inner}) AS y"
         return Source(schema.predicate, split, select, stamped=False)
 
@@ -475,15 +488,25 @@ def _lines_of(file: IO[bytes], part: tuple[int, int] | None) -> Iterator[bytes]:
         yield line
 
 
-def _problem_sql(schema: Schema) -> str:
-    """Why a row of typed columns is no fact."""
+def _problem_sql(schema: Schema, wide: Mapping[int, int]) -> str:
+    """Why a row of typed columns is no fact.
+
+    `wide` are columns of integers that may not fit 64 bits, with where each is in the source.
+    """
+    cases = []
+    for i, position in wide.items():
+        if i not in schema.unread:
+            before, after = too_large(schema.names[i], "\0").split("\0")
+            value = f"concat({sql_text(before)}, came.c{position}, {sql_text(after)})"
+            lost = f"{schema.sql_names()[i]} IS NULL AND came.c{position} IS NOT NULL"
+            cases.append(f"WHEN {lost} THEN {value}")
     names = columns(len(schema.columns))
     read = [
         (name, column)
         for i, (name, column) in enumerate(zip(names, schema.columns, strict=True))
         if i not in schema.unread
     ]
-    cases = [f"WHEN {n} IS NULL THEN {_said('no value in', c.name)}" for n, c in read]
+    cases += [f"WHEN {n} IS NULL THEN {_said('no value in', c.name)}" for n, c in read]
     cases += [
         f"WHEN isnan({n}) THEN {_said('NaN in', c.name)}" for n, c in read if c.type is Type.FLOAT
     ]
