@@ -132,7 +132,7 @@ def test_refused_models_do_grow_without_end() -> None:
     seen: Counter[str] = Counter()
 
     @given(programs_and_facts(huge=False, explicit_times=False, connected=True))
-    @examples(70)
+    @examples(150)
     def look(case: Case) -> None:
         if answers(case) is not None:
             return
