@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import click
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -451,6 +452,20 @@ def test_a_far_offset_and_a_range_without_end() -> None:
 
 
 # Commands
+
+
+@pytest.mark.parametrize("name", sorted(cli.commands))
+def test_help_has_an_example_and_says_what_each_option_is_for(name: str) -> None:
+    assert "xample" in run(name, "--help").stdout
+    for option in cli.commands[name].params:
+        if isinstance(option, click.Option):
+            said = option.help or ""
+            assert len(said.split()) > 2, option.opts
+            assert said.endswith((".", "?", ")")), option.opts
+
+
+def test_the_list_of_commands_is_not_cut_off() -> None:
+    assert "..." not in run("--help").stdout.split("Commands:")[1]
 
 
 def test_a_run_with_a_checkpoint_stays_open_until_it_is_closed(tmp_path: Path) -> None:

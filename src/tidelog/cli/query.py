@@ -40,12 +40,21 @@ if TYPE_CHECKING:
 @click.option("--to", metavar="TIME", help="Last time, or inf; default the data's.")
 @budget_option(60.0, "For programs that need the timeline.")
 @click.option(
-    "--engine", type=click.Choice(["duckdb", "spark"]), default="duckdb", show_default=True
+    "--engine",
+    type=click.Choice(["duckdb", "spark"]),
+    default="duckdb",
+    show_default=True,
+    help="In this process, or on Spark.",
 )
 @click.option(
     "--master", default="local[*]", show_default=True, metavar="URL", help="Where Spark runs."
 )
-@click.option("--format", "format_", type=click.Choice(["csv", "json", "table", "parquet"]))
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["csv", "json", "table", "parquet"]),
+    help="How answers are written; the ending of --out says so, too.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Short for --format json.")
 @click.option("--out", metavar="FILE|DIR", help="Write there; a folder when there are several.")
 @tick_option

@@ -60,7 +60,9 @@ def _choice(name: str, values: tuple[str, ...], help_: str) -> Callable[[_Comman
 @paths_option("--rigid", "Facts without time, where --facts has none; repeatable.")
 @click.option("--query", "queries", multiple=True, metavar="P", help="This predicate; repeatable.")
 @click.option(
-    "--engine", type=click.Choice(["spark", "duckdb"]), help="Default: spark; duckdb for -."
+    "--engine",
+    type=click.Choice(["spark", "duckdb"]),
+    help="On Spark, or in this process; by default on Spark, and standard input in this process.",
 )
 @_choice(
     "--mode",
