@@ -128,7 +128,8 @@ class _Reader:
             return None
         text = None if tick is None else self.document.text(tick, "`tick`")
         start = None if origin is None else self.document.text(origin, "`origin`")
-        length = own if tick is None else text and text.value
+        said = None if text is None else text.value
+        length = own if tick is None else said
         if length is None:
             return None
         begin = None if start is None else start.value
