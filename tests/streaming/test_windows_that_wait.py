@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given
+from hypothesis import event, given
 from hypothesis import strategies as st
 from support.deep import examples
 
@@ -49,9 +49,9 @@ class Rule:
 
 
 @st.composite
-def rules(draw: st.DrawFn) -> Rule:
+def rules(draw: st.DrawFn, longest: int = 33) -> Rule:
     low = draw(st.integers(-6, 3))
-    ticks = draw(st.sampled_from((1, 2, 3, 5, 8, 9, 17, 33)))
+    ticks = draw(st.sampled_from([n for n in (1, 2, 3, 5, 8, 9, 17, 33) if n <= longest]))
     least = draw(st.sampled_from(sorted({1, ticks, min(2, ticks), draw(st.integers(1, ticks))})))
     bound = draw(st.booleans())
     return Rule(low, low + ticks - 1, least, bound, bound and draw(st.booleans()))
@@ -77,6 +77,61 @@ def test_each_tick_is_answered_as_soon_as_it_is_decided(
         given_ = {(row["x"], row["time"]) for row in step.answers["P"].to_pylist()}
         asked = [(x, t) for x in known for t in range(first, due)]
         assert given_ == {(x, t) for x, t in asked if rule.holds(known[x], t)}
+
+
+@examples(15)
+@given(rules(8), st.randoms(use_true_random=False), st.sampled_from((0.1, 0.5, 0.95)))
+def test_what_is_said_to_do_does_and_nothing_less(
+    rule: Rule, pick: random.Random, share: float
+) -> None:
+    """As many facts as are missing, at the last ticks that are left; and one fewer."""
+    stream = tidelog.Stream(tidelog.parse(rule.text), "P", mode="online", from_=0)
+    known: dict[str, set[int]] = {"a": set(), "b": set()}
+    told = 0
+    for tin in range(20):
+        come = [x for x in "ab" if pick.random() < share]
+        for x in come:
+            known[x].add(tin)
+        stream.push(tin, {"A": [(x,) for x in come]})
+        for pending in stream.pending(4) if tin % 4 == 3 else ():
+            if rule.negated or rule.low == rule.high:
+                assert pending.windows == ()
+                continue
+            (counted,) = pending.windows
+            (x,) = pending.args
+            times = set() if x is None else known[str(x)]
+            assert counted.first == pending.time + rule.low
+            assert counted.last == pending.time + rule.high
+            assert counted.least == rule.least
+            missing = counted.least - counted.there
+            assert missing > 0
+            enough = set(range(counted.last - missing + 1, counted.last + 1))
+            assert min(enough) > tin
+            assert rule.holds(times | enough, pending.time)
+            assert not rule.holds(times | (enough - {counted.last}), pending.time)
+            told += 1
+    event(f"told: {min(told, 1)}")
+
+
+def test_in_words() -> None:
+    def said(rule: str, *times: int) -> list[str]:
+        program = tidelog.parse(f"tick 1m. input A(x: text) @ t. P(X) @ T :- A(X) @ T, {rule}.")
+        stream = tidelog.Stream(program, "P", mode="online")
+        for tick in range(5):
+            stream.push(tick, {"A": [("a",)] if tick in times else []})
+        return [p.text() for p in stream.pending()]
+
+    assert said("at least 3 A(X) @ [T, T+70m]", 0, 4) == [
+        "P(a) @ 0 may still come: 2 of 3 A(a) so far, a third by 70 would do",
+        "P(a) @ 4 may still come: 1 of 3 A(a) so far, 2 more by 74 would do",
+    ]
+    assert said("some A(X) @ [T+1, T+70]", 0) == [
+        "P(a) @ 0 may still come: one A(a) by 70 would do"
+    ]
+    assert said("always A(X) @ [T, T+7]", 3, 4) == [
+        "P(a) @ 3 may still come: A(a) must go on until 10",
+        "P(a) @ 4 may still come: A(a) must go on until 11",
+    ]
 
 
 WAITING = [
