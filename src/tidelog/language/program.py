@@ -104,11 +104,15 @@ class TimePoint:
 
 @dataclass(frozen=True, slots=True)
 class TimeOffset:
-    """A time variable plus an offset: `@ T`, `@ T+2`, `@ T-1`."""
+    """A time variable plus an offset: `@ T`, `@ T+2`, `@ T-1`.
+
+    One that was written as a length of time has that text beside its ticks: `-10m` and -10.
+    """
 
     variable: Variable
     offset: int = 0
     origin: Origin = field(default=NOWHERE, compare=False, repr=False)
+    written: tuple[str, int] | None = field(default=None, compare=False, repr=False)
 
 
 Instant: TypeAlias = TimePoint | TimeOffset
