@@ -10,10 +10,11 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tidelog.data.packed import CHUNK, ticks_of, unpack_sql
+from tidelog.data.packed import CHUNK, merge_sql, stretches_sql, ticks_of, unpack_sql
 from tidelog.data.ticks import Ticks
 from tidelog.data.writers import NO_STAMP, timestamps
 from tidelog.evaluation.rows import DONE, Relation
+from tidelog.evaluation.stretches import named_stretches
 from tidelog.language.program import TIME_COLUMN
 
 # Bits that are looked up at once: the places of all numbers with so many bits are a small table.
@@ -75,3 +76,20 @@ def unpacked_table(
         stamps = timestamps(table.column(-1), ticks)
         table = table.set_column(table.num_columns - 1, "t", stamps)
     return table.rename_columns([*names, TIME_COLUMN])
+
+
+def stretches_table(
+    connection: duckdb.DuckDBPyConnection,
+    packed: str,
+    relation: Relation,
+    names: Sequence[str],
+    ticks: Ticks | None,
+) -> pa.Table:
+    """From when to when answers hold, by the first tick; those without a time a row each."""
+    if not relation.temporal:
+        return unpacked_table(connection, packed, relation, names, ticks)
+    words = merge_sql(relation.slots, f"SELECT * FROM {packed}", None)
+    rows = stretches_sql(relation.slots, f"({words}) AS w")
+    order = ", ".join(["first", *relation.slots])
+    table = connection.sql(f"{rows} ORDER BY {order}").to_arrow_table()
+    return named_stretches(table, names, ticks)
