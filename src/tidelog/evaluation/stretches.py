@@ -8,7 +8,7 @@ import duckdb
 import pyarrow as pa
 
 from tidelog.data.ticks import Ticks
-from tidelog.data.writers import timestamps
+from tidelog.data.writers import stamped
 from tidelog.errors import DataError
 from tidelog.language.program import TIME_COLUMN
 
@@ -33,9 +33,7 @@ def _unused(name: str, taken: Sequence[str]) -> str:
 def named_stretches(table: pa.Table, names: Sequence[str], ticks: Ticks | None) -> pa.Table:
     """Arguments, first and last tick under the names, and with the times, that users see."""
     if ticks is not None:
-        for at in (table.num_columns - 2, table.num_columns - 1):
-            stamps = timestamps(table.column(at), ticks)
-            table = table.set_column(at, table.column_names[at], stamps)
+        table = stamped(table, 2, ticks)
     return table.rename_columns([*names, *end_columns(names)])
 
 
