@@ -24,6 +24,7 @@ from support.spells import spells
 import tidelog
 from tidelog.errors import Refused
 from tidelog.pipeline import loop
+from tidelog.pipeline.commit import Checkpoint
 from tidelog.spark import Running, stream
 from tidelog.streaming.options import StreamMode
 from tidelog.streaming.sinks.kafka import _AsMessages
@@ -104,6 +105,9 @@ def test_a_stretch_goes_on_after_a_restart(
     assert running.committed is not None
     assert [part.folder for part in running.committed.stretches] == ["0-stretches"]
     files.add(*(("a", t) for t in range(130, 190)), ("b", 195), ("", 196))
+    full = patch.object(Checkpoint, "write", side_effect=OSError("no space"))
+    with full, pytest.raises(OSError, match="no space"):  # all was written but the commit
+        files.run(close=False, little=little)
     files.run(close=True, little=100_000 - little - 1)
     told = []
     for path in sorted(tmp_path.glob("out/P/batch=*/*.csv")):
