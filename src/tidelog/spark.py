@@ -88,6 +88,7 @@ def stream(
     metrics: str | int | os.PathLike[str] | None = None,
     then: str | Sequence[str] | Mapping[str, str] | None = None,
     kafka: Mapping[str, str] | None = None,
+    intervals: bool = False,
 ) -> Running:
     """Run the rules over streaming DataFrames, one for each temporal input, or a folder of facts.
 
@@ -101,7 +102,8 @@ def stream(
     `trigger` is what Spark's `trigger` takes. An input that was silent for as long as `idle` says,
     a length of time for all or a mapping from inputs, holds time back no longer. `told` hears of
     every commit. `metrics` is where numbers for Prometheus go: `FILE.prom`, or a port, which is
-    served on 127.0.0.1 unless `HOST:PORT` says otherwise.
+    served on 127.0.0.1 unless `HOST:PORT` says otherwise. With `intervals` answers have `from` and
+    `to`, a row for each stretch once it has ended; with `emit="eager"` also when it begins.
     """
     _expect_session(spark)
     expect_program(program)
@@ -117,6 +119,7 @@ def stream(
         history=history,
         sparse=(sparse,) if isinstance(sparse, str) else tuple(sparse),
         timestamps=timestamps,
+        intervals=intervals,
     )
     asked = expect_queries(program, queries)
     frames, paths, topics = streams_of(inputs)

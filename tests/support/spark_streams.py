@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from support.deep import DEEP
 from support.names import NAMES
+from support.spells import spells
 from tidelog.data.schema import Schema, resolve, schemas
 from tidelog.data.types import arrow_type
 from tidelog.evaluation.layout import Layout
@@ -73,6 +74,8 @@ def check(
     eager: bool,
     random: Random,
     little: int | None = None,
+    *,
+    intervals: bool = False,
 ) -> None:
     """A stream over all temporal inputs, stopped and started again on the way at times.
 
@@ -121,6 +124,7 @@ def check(
                     partitions=partitions,
                     mode=mode,
                     emit="eager" if eager else "definitive",
+                    intervals=intervals,
                     trigger=NOW,
                     sink=gathered,
                     checkpoint=top / "check:point [x]",
@@ -143,6 +147,8 @@ def check(
         want = naive.evaluate(case.program, case.facts, case.queries, min(times), max(times))
         for query in case.queries:
             table = gathered.table(query)
+            if intervals and core(program, case.queries).predicates[query].temporal:
+                want[query] = spells(want[query], eager=eager)
             answers = [] if table is None else rows(table)
             answers = [() if row == (True,) and () in want[query] else row for row in answers]
             assert len(answers) == len(set(answers)), "an answer came twice"

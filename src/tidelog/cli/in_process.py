@@ -19,11 +19,10 @@ from tidelog.cli.running import RunLog, StreamTask, starting
 from tidelog.data.letters import SHOWN, DeadLetter, letter_text, refuse_useless
 from tidelog.data.schema import resolve, schemas
 from tidelog.data.ticks import time_text
-from tidelog.data.writers import timestamps
+from tidelog.data.writers import stamped
 from tidelog.errors import DataError, warn_missing
 from tidelog.evaluation.duckdb import Engine
 from tidelog.language.diagnostics import visible
-from tidelog.language.program import TIME_COLUMN
 from tidelog.streaming import feeds
 from tidelog.streaming.clock import Pace, ahead_reason, late_reason
 from tidelog.streaming.options import expect_inputs
@@ -236,7 +235,7 @@ class _InProcess:
 
     def step(self, step: Step, size: int) -> None:
         """Write what a push of so many facts brought, and tell of it."""
-        answers = {q: self._shown(table) for q, table in step.answers.items() if table.num_rows}
+        answers = {q: self._shown(q, t) for q, t in step.answers.items() if t.num_rows}
         self.sink.write(self.log.batches, {q: LocalAnswers(t) for q, t in answers.items()})
         for change in self.watch.after(step) if self.watch is not None else ():
             terminal.stderr().print(
@@ -299,13 +298,12 @@ class _InProcess:
         totals = self.log.totals
         totals["dead"] = totals.get("dead", 0) + self._put_aside()
 
-    def _shown(self, table: pa.Table) -> pa.Table:
+    def _shown(self, query: str, table: pa.Table) -> pa.Table:
         """Answers with timestamps, where users give such."""
         options = self.task.options
-        if options.ticks is None or not options.timestamps or TIME_COLUMN not in table.column_names:
+        if options.stamps is None or not self.stream.deps.core.predicates[query].temporal:
             return table
-        times = timestamps(table.column(TIME_COLUMN), options.ticks)
-        return table.set_column(table.num_columns - 1, TIME_COLUMN, times)
+        return stamped(table, 2 if options.intervals else 1, options.stamps)
 
     # Checkpoints
 

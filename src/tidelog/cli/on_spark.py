@@ -107,6 +107,7 @@ def query_on_spark(
     *,
     timestamps: bool,
     budget: float,
+    intervals: bool,
 ) -> Evaluated:
     """`tidelog query --engine spark`: one query after the other, in the order of time."""
     started(master, progress)
@@ -123,6 +124,7 @@ def query_on_spark(
         timestamps=timestamps,
         budget=budget,
         progress=progress,
+        intervals=intervals,
     )
 
 

@@ -98,6 +98,7 @@ def query_command(
     chosen = _format(format_, as_json, out, len(asked))
     with data_errors(), terminal.Progress() as progress:
         common: dict[str, Any] = {"timestamps": not as_ticks, "budget": budget}
+        common["intervals"] = intervals
         if engine == "spark":
             from tidelog.cli.on_spark import query_on_spark
 
@@ -108,10 +109,6 @@ def query_command(
             common |= {"from_": low, "to": high, "ticks": ticks, "progress": progress}
             evaluated = evaluate(report.program, asked, facts, **common)
         tables = {query: evaluated.answers[query] for query in asked}
-        if intervals:
-            from tidelog.evaluation.stretches import as_intervals
-
-            tables = as_intervals(tables, ticks)
     _print_notes(evaluated)
     if out is not None:
         _write(out, tables, chosen)

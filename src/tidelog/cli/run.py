@@ -118,6 +118,12 @@ def _choice(name: str, values: tuple[str, ...], help_: str) -> Callable[[_Comman
 @tick_option
 @origin_option
 @click.option("--ticks", "as_ticks", is_flag=True, help="With --tick, give times as whole ticks.")
+@click.option(
+    "--intervals",
+    is_flag=True,
+    help="From when to when, once it has ended, instead of a row for every tick; with --emit eager"
+    " also when it begins.",
+)
 @click.option("--follow", is_flag=True, help="Wait for new facts until interrupted.")
 @click.option(
     "--then",
@@ -256,6 +262,7 @@ def _options(
     tick: str | None,
     origin: str | None,
     as_ticks: bool,
+    intervals: bool,
 ) -> StreamOptions:
     """The options that a stream has in process and on Spark alike."""
     from tidelog.data.ticks import in_ticks
@@ -278,11 +285,13 @@ def _options(
         raise click.UsageError(f"{option}: {error}") from error
     if pending and mode != "online":
         raise click.UsageError("--pending goes with --mode online")
+    if pending and intervals:
+        raise click.UsageError("--pending tells of single ticks, and goes without --intervals")
     if history == "strict" and mode == "online":
         raise click.UsageError("--history strict goes with --mode offline")
     length = tick or program.tick
     given = (mode, emit, history, late, sparse, jump, first, length, origin, not as_ticks)
-    return StreamOptions(*given, idle=silent)
+    return StreamOptions(*given, idle=silent, intervals=intervals)
 
 
 def _named(text: str) -> tuple[str, str]:

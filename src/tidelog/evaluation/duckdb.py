@@ -29,6 +29,7 @@ from tidelog.evaluation.plan import Plan, Scan, Unbounded, plan
 from tidelog.evaluation.ranges import ranges, times_in_rules
 from tidelog.evaluation.sql import Writer
 from tidelog.evaluation.steps import StepRunner
+from tidelog.evaluation.stretches import as_intervals, named_stretches
 from tidelog.language.program import TIME_COLUMN, Program
 from tidelog.logic.core import Core, Predicate
 
@@ -175,17 +176,31 @@ class Engine(Database):
         return plan(deps, data, within, until, windows_at_once=windows_at_once)
 
     def query(
-        self, queries: Iterable[str], from_: int | None = None, to: int | None = None
+        self,
+        queries: Iterable[str],
+        from_: int | None = None,
+        to: int | None = None,
+        *,
+        intervals: bool = False,
     ) -> dict[str, pa.Table]:
-        """The answers of each query, by time and arguments."""
+        """The answers of each query, by time and arguments; or from when to when they hold."""
         queries = tuple(queries)
         writer = self.evaluate(self.plan(queries, from_, to))
         answers = {}
         for name in queries:
             self.progress(f"answers of {name}")
-            table = self.arrow(writer.rows(name))
-            answers[name] = self.named(writer.plan.deps.core.predicates[name], table)
+            predicate = writer.plan.deps.core.predicates[name]
+            if intervals and predicate.temporal:
+                table, names = self.arrow(writer.stretches(name)), self.typed.output_columns(name)
+                answers[name] = named_stretches(table, names, self._stamps)
+            else:
+                answers[name] = self.named(predicate, self.arrow(writer.rows(name)))
         return answers
+
+    @property
+    def _stamps(self) -> Ticks | None:
+        """The length of ticks, where answers have timestamps."""
+        return self.ticks if self.timestamps else None
 
     def count(self, query: str, from_: int | None = None, to: int | None = None) -> int:
         """How many answers a query has."""
@@ -198,8 +213,8 @@ class Engine(Database):
         names = list(self.typed.output_columns(predicate.name))
         if predicate.temporal:
             names.append(TIME_COLUMN)
-            if self.ticks is not None and self.timestamps:
-                stamps = timestamps(table.column(-1), self.ticks)
+            if self._stamps is not None:
+                stamps = timestamps(table.column(-1), self._stamps)
                 table = table.set_column(table.num_columns - 1, "t", stamps)
         if not names:
             return pa.table({"holds": pa.array([True] * table.num_rows, pa.bool_())})
@@ -276,14 +291,20 @@ def answers(question: Question) -> Evaluated:
                 predicates = passes(engine.typed, q.queries).core.predicates
                 for name in [name for name in tables if predicates[name].temporal]:
                     tables[name] = with_periods(tables[name], [None] * tables[name].num_rows)
-                return Evaluated(tables, engine.nulls)
+                return Evaluated(_asked_for(q, tables), engine.nulls)
             reason = "the range has no end"
         else:
             try:
-                return Evaluated(engine.query(q.queries, q.low, q.high), engine.nulls)
+                tables = engine.query(q.queries, q.low, q.high, intervals=q.intervals)
+                return Evaluated(tables, engine.nulls)
             except Unbounded as error:
                 reason = str(error)
         from tidelog.evaluation.timeline import answers as on_timeline
 
         tables = on_timeline(engine, q.queries, q.low, q.high, q.budget)
-        return Evaluated(tables, engine.nulls, reason)
+        return Evaluated(_asked_for(q, tables), engine.nulls, reason)
+
+
+def _asked_for(question: Question, rows: dict[str, pa.Table]) -> dict[str, pa.Table]:
+    """Answers that are a row a tick, as they are asked for."""
+    return as_intervals(rows, question.ticks) if question.intervals else rows

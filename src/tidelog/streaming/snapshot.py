@@ -50,11 +50,13 @@ def read(path: str | PathLike[str], identity: Mapping[str, object]) -> State:
         raise SnapshotError(f"{file}: a snapshot of format {head.get('format')}, not {FORMAT}")
     if body is None:
         raise SnapshotError(f"{file}: the snapshot is damaged: its checksum does not match")
-    parts = head.get("of")
-    for key, value in identity.items():
-        if not isinstance(parts, dict) or parts.get(key) != checksum(json.dumps(value)):
+    said = head.get("of")
+    parts = said if isinstance(said, dict) else {}
+    now = {key: checksum(json.dumps(value)) for key, value in identity.items()}
+    for key in {**identity, **parts}:
+        if parts.get(key) != now.get(key):
             was = json.loads(body).get("rules") if key == "rules" else None
-            told = "" if was is None else f": {changed(was, str(value))}"
+            told = "" if was is None else f": {changed(was, str(identity['rules']))}"
             raise SnapshotError(
                 f"{file}: the snapshot is of a stream with other {key}{told}; start again without"
                 f" it, or with the {key} it was taken with"

@@ -30,7 +30,7 @@ from tidelog.evaluation.one_pass import united
 from tidelog.evaluation.plan import Unbounded, plan
 from tidelog.evaluation.ranges import times_in_rules
 from tidelog.evaluation.rows import Relation
-from tidelog.evaluation.spark.answers import answers_of, unpacked, unpacked_table
+from tidelog.evaluation.spark.answers import answers_of, stretches_table, unpacked, unpacked_table
 from tidelog.evaluation.spark.chain import Chain
 from tidelog.evaluation.spark.failures import clear_errors
 from tidelog.evaluation.spark.files import Files
@@ -52,6 +52,7 @@ from tidelog.evaluation.spark.shipping import prepare
 from tidelog.evaluation.spark.sources import Inputs, arrow_struct
 from tidelog.evaluation.spark.splits import TASK_ROWS, Reader, Split
 from tidelog.evaluation.spark.stages import FiniteJob
+from tidelog.evaluation.stretches import as_intervals
 from tidelog.language.program import TIME_COLUMN, TIME_MAX, ticking_from
 
 
@@ -64,7 +65,12 @@ def answers(question: Question) -> Evaluated:
         for name in question.queries:
             question.progress(f"answers of {name}")
             rows = _answer_rows(spark, question, name)
-            tables[name] = rows.table() if isinstance(rows, _PackedAnswers) else rows
+            if isinstance(rows, _PackedAnswers):
+                tables[name] = rows.table(intervals=question.intervals)
+            elif question.intervals:
+                tables |= as_intervals({name: rows}, question.ticks)
+            else:
+                tables[name] = rows
     return Evaluated(tables, {})
 
 
@@ -92,12 +98,13 @@ class _PackedAnswers:
     def frame(self) -> DataFrame:
         return unpacked(self.rows, self.relation, self.names, self.ticks)
 
-    def table(self) -> pa.Table:
-        """In this process, by time and arguments."""
+    def table(self, *, intervals: bool) -> pa.Table:
+        """In this process, by time and arguments, or from when to when."""
         packed = answers_of(self.rows, self.relation).toArrow()
         with duckdb.connect(config=NO_EXTENSIONS) as connection:
             connection.register("packed", packed)
-            return unpacked_table(connection, "packed", self.relation, self.names, self.ticks)
+            shown = stretches_table if intervals else unpacked_table
+            return shown(connection, "packed", self.relation, self.names, self.ticks)
 
 
 def _answer_rows(
@@ -316,7 +323,8 @@ class _Facts:
 def _in_process(question: Question, name: str, given: Given, facts: _Facts) -> pa.Table:
     """In this process: what holds for ever, and what rests on nothing temporal."""
     rows = {**facts.here(), **given.rigid_facts()}
-    here = replace(question, program=given.program, queries=(name,), facts=rows, ticks=None)
+    here = replace(question, program=given.program, queries=(name,), facts=rows)
+    here = replace(here, ticks=None, intervals=False)
     table = answers_in_process(here).answers[name]
     if question.ticks is not None and question.timestamps and TIME_COLUMN in table.column_names:
         at = table.column_names.index(TIME_COLUMN)
