@@ -43,6 +43,13 @@ class Store:
             self.local = str(path.toUri().getPath()) if root.startswith("file:") else root
             fs = fs.getRaw()  # without a checksum file beside each file
         self._fs = fs
+        self.copies = self._renames_by_copying(path)
+
+    def _renames_by_copying(self, path: Any) -> bool:
+        """Whether a rename is a copy, of a folder file by file, as on S3 and GCS."""
+        etags = "fs.capability.etags.available", "fs.capability.etags.preserved.in.rename"
+        has, keeps = (bool(self._fs.hasPathCapability(path, name)) for name in etags)
+        return (has and not keeps) or self.root.startswith("gs:")
 
     def _rooted(self, root: str) -> Any:
         """An address such as hdfs://name/folder, or a path, in which a colon is just a colon."""
@@ -105,19 +112,27 @@ class Store:
         raise DataError(f"{self.shown(*parts)} cannot be written: {reason}; name another place")
 
     def write(self, data: bytes, *parts: str) -> None:
-        """A whole file or none: written beside its place, then renamed to it."""
+        """A whole file or none: written beside its place, then renamed to it.
+
+        Where a rename is a copy, a file is there once it is closed.
+        """
         *folders, name = parts
-        temporary = (*folders, f".{name}.tmp")
+        temporary = parts if self.copies else (*folders, f".{name}.tmp")
         try:
             stream = self._fs.create(self._path(*temporary), True)
             try:
                 stream.write(data)
-                stream.hsync()
-            finally:
-                stream.close()
+                if not self.copies:
+                    stream.hsync()
+            except Py4JJavaError:
+                if not self.copies:  # where half a file would be there
+                    stream.close()
+                raise
+            stream.close()
         except Py4JJavaError as error:
             raise DataError(f"{self.shown(*parts)} cannot be written: {said(error)}") from None
-        self.rename(temporary, parts)
+        if temporary != parts:
+            self.rename(temporary, parts)
 
     def rename(self, source: tuple[str, ...], target: tuple[str, ...]) -> None:
         if not self._fs.rename(self._path(*source), self._path(*target)):

@@ -39,10 +39,12 @@ from tidelog.data.readers.json import (
 )
 from tidelog.data.readers.rules import read_rules
 from tidelog.data.schema import Schema, positions, schemas
+from tidelog.data.secrets import without_secrets
 from tidelog.data.ticks import Range, Ticks
 from tidelog.data.types import SQL_TYPES, filled_sql, sql_text
 from tidelog.errors import DataError, first_line
 from tidelog.evaluation.database import NO_EXTENSIONS
+from tidelog.evaluation.spark.remote import as_addressed
 from tidelog.evaluation.spark.sources import Inputs
 from tidelog.language.program import TIME_COLUMN, TIME_MAX, Program, Type
 
@@ -81,8 +83,13 @@ class Split:
     range: Range | None = None
 
     @property
+    def shown(self) -> str:
+        """The file for people: of a copy, what it is a copy of."""
+        return without_secrets(as_addressed(self.path))
+
+    @property
     def uri(self) -> str:
-        return f"file://{self.path}"
+        return self.shown if "://" in self.shown else f"file://{self.path}"
 
 
 # Which splits a file has
@@ -112,7 +119,7 @@ def _row_groups(whole: Split, inputs: Inputs) -> Iterator[Split]:
     schema = inputs.schemas[str(whole.name)]
     metadata = parquet.read_metadata(Path(whole.path))
     names = metadata.schema.to_arrow_schema().names
-    chosen = tuple(positions(names, schema, whole.path))
+    chosen = tuple(positions(names, schema, whole.shown))
     named = replace(whole, columns=tuple(names), chosen=chosen)
     if NUMBERED in names:
         yield replace(named, rows=metadata.num_rows)
@@ -256,7 +263,7 @@ class Opened:
             for source in self.sources:
                 path = source.split.path
                 if not Path(path).exists():
-                    raise DataError(missing(path)) from None
+                    raise DataError(missing(source.split.shown)) from None
                 try:
                     # A hash needs every value; counts may come from statistics.
                     connection.execute(
@@ -264,7 +271,8 @@ class Opened:
                     )
                 except duckdb.Error:
                     raise DataError(
-                        f"{path}: the file cannot be read; repair it or take it away, then go on"
+                        f"{source.split.shown}: the file cannot be read; repair it or take it"
+                        " away, then go on"
                     ) from None
             raise DataError(f"facts cannot be read: {first_line(error)}") from None
 
@@ -306,9 +314,9 @@ class Reader:
                     case _:
                         self._lines(connection, split, f"lines{number}", there)
             except FileNotFoundError:
-                raise DataError(missing(split.path)) from None
+                raise DataError(missing(split.shown)) from None
             except OSError as error:
-                raise DataError(f"{split.path}: {error.strerror or error}") from None
+                raise DataError(f"{split.shown}: {error.strerror or error}") from None
         connection.register(OTHERS, self._others(there))
         return there
 
@@ -339,7 +347,7 @@ class Reader:
         asked: list[Type | None] = list(types)
         ticks = self.inputs.ticks
         inner, _ = typed_select(
-            connection, schema, source, split.chosen, split.path, asked, ticks, came=True
+            connection, schema, source, split.chosen, split.shown, asked, ticks, came=True
         )
         names = schema.sql_names()
         given = [
