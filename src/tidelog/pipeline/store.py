@@ -33,10 +33,7 @@ class Store:
             fs = path.getFileSystem(conf)
             self.root: str = fs.makeQualified(path).toString()
         except Py4JJavaError as error:
-            raise DataError(
-                f"{without_secrets(root)}: Spark cannot reach this place: {said(error)}; see that"
-                " its address is right and that the connector for it is among Spark's jars"
-            ) from None
+            raise _unreachable(without_secrets(root), error) from None
         self.name = without_secrets(self.root)  # to be stored and shown
         self.local: str | None = None
         if fs.getScheme() == "file":
@@ -71,7 +68,10 @@ class Store:
         return self._jvm.org.apache.hadoop.fs.Path(self.path(*parts))
 
     def exists(self, *parts: str) -> bool:
-        return bool(self._fs.exists(self._path(*parts)))
+        try:
+            return bool(self._fs.exists(self._path(*parts)))
+        except Py4JJavaError as error:
+            raise _unreachable(self.name, error) from None
 
     def entries(self, *parts: str) -> list[Entry]:
         """What a folder holds, by name; nothing when it is not there."""
@@ -151,6 +151,14 @@ class Store:
 
     def delete(self, *parts: str) -> None:
         self._fs.delete(self._path(*parts), True)
+
+
+def _unreachable(place: str, error: Py4JJavaError) -> DataError:
+    return DataError(
+        f"{place}: Spark cannot reach this place: {said(error)}; see that its address is right,"
+        " that the connector for it is among Spark's jars, and that its settings (spark.hadoop.*) name"
+        " the store and who may use it"
+    )
 
 
 def said(error: Py4JJavaError) -> str:

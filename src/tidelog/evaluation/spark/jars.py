@@ -47,8 +47,14 @@ JARS = {
             "org.apache.commons:commons-pool2:2.13.1",
         )
     ),
-    # Of Spark's own Hadoop, with the SDK that it is built with.
-    "s3a": Jars(("org.apache.hadoop:hadoop-aws:3.5.0", "software.amazon.awssdk:bundle:2.35.4")),
+    # Of Spark's own Hadoop, with the SDK that it is built with and what it reads with.
+    "s3a": Jars(
+        (
+            "org.apache.hadoop:hadoop-aws:3.5.0",
+            "software.amazon.awssdk:bundle:2.35.4",
+            "software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:1.3.1",
+        )
+    ),
     # For the tests: a broker.
     "kafka-broker": Jars(
         ("org.apache.kafka:kafka_2.13:4.1.2", "org.slf4j:slf4j-nop:1.7.36"), whole=True
