@@ -53,7 +53,9 @@ def test_explain(case: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def known(run: answers.Run) -> ParameterSet:
     """A run, with what is known of it."""
-    marks = [pytest.mark.slow] if run.folder.name == "la_haute_borne" else []
+    large = run.folder.name == "la_haute_borne"
+    # Tick by tick it is also in tests/streaming/test_online.py.
+    marks = [pytest.mark.deep if run.way == "online" else pytest.mark.slow] if large else []
     return pytest.param(run, id=str(run), marks=marks)
 
 

@@ -101,7 +101,7 @@ def test_bounds_hold_and_mostly_meet(shape: Shape, share: float) -> None:
 
 
 @pytest.mark.slow
-@examples(15)
+@examples(8, deep=150)
 @given(programs(RECURSIVE))
 def test_bounds_with_recursion(case: Case) -> None:
     whole = deps(case.program)

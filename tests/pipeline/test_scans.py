@@ -108,7 +108,7 @@ def test_statistics_say_first_and_last_tick_where_no_value_can_be_missing(tmp_pa
     assert [split.range for split in splits(tmp_path / "c.parquet", "F")] == [None]
 
 
-@pytest.mark.parametrize("size", [1, 7, 24, 1000])
+@pytest.mark.parametrize("size", [7, 24, 1000])
 def test_lines_of_a_file_are_each_in_one_split(
     tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -40,7 +40,7 @@ def letters(checkpoint: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for path in paths for line in path.read_text().splitlines()]
 
 
-@pytest.mark.parametrize("little", [-1, 1_000_000])
+@pytest.mark.parametrize("little", [-1, pytest.param(1_000_000, marks=pytest.mark.deep)])
 def test_dead_letters_keep_rows_as_they_came(
     little: int, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

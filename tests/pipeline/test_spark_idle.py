@@ -162,7 +162,7 @@ def test_an_input_that_never_came(
     running.stop()
 
 
-@pytest.mark.parametrize("little", [-1, 100_000])
+@pytest.mark.parametrize("little", [-1, pytest.param(100_000, marks=pytest.mark.deep)])
 def test_heartbeats_of_one_input_and_of_all(
     little: int, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -82,7 +82,9 @@ def counter_case(name: str, *queries: str) -> Case:
     return Case(example.text, example.program, facts, outputs, *example.ticks)
 
 
-@pytest.mark.parametrize("name", ["absent_elsewhere", "last_value"])
+@pytest.mark.parametrize(
+    "name", ["absent_elsewhere", pytest.param("last_value", marks=pytest.mark.deep)]
+)
 @pytest.mark.parametrize("partitions", [pytest.param(1, marks=pytest.mark.deep), 5])
 def test_counterexamples(spark: SparkSession, name: str, partitions: int) -> None:
     """In the partitions, not in the driver: a key's rows are never all in one place."""
