@@ -181,7 +181,7 @@ class Client:
                 value = json.dumps(value)
             data = value.encode() if isinstance(value, str) else value
             moment = None if at is None else self._jvm.java.lang.Long(at)
-            one = record(topic, partition, moment, key, data)
+            one = record(topic, partition, moment, key, data, None)
             for name, content in (headers or {}).items():
                 one.headers().add(name, content)
             self._producer.send(one)

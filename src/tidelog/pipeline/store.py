@@ -156,8 +156,8 @@ class Store:
 def _unreachable(place: str, error: Py4JJavaError) -> DataError:
     return DataError(
         f"{place}: Spark cannot reach this place: {said(error)}; see that its address is right,"
-        " that the connector for it is among Spark's jars, and that its settings (spark.hadoop.*) name"
-        " the store and who may use it"
+        " that the connector for it is among Spark's jars, and that its settings (spark.hadoop.*)"
+        " name the store and who may use it"
     )
 
 
