@@ -71,7 +71,7 @@ def rows(table: Any) -> list[tuple[Any, ...]]:
     return sorted(tuple(row.values()) for row in table.to_pylist())
 
 
-@pytest.mark.parametrize("where", ["driver", "executors"])
+@pytest.mark.parametrize("where", ["driver", pytest.param("executors", marks=pytest.mark.deep)])
 def test_a_folder_as_a_stream(
     where: str,
     spark: SparkSession,
