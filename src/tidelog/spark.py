@@ -38,6 +38,7 @@ from tidelog.evaluation.spark.files import Files
 from tidelog.evaluation.spark.given import Given
 from tidelog.evaluation.spark.kafka import Messages, is_messages, topics_by_input
 from tidelog.evaluation.spark.query import answer_frame
+from tidelog.evaluation.spark.remote import addressed, fetched, looked_at
 from tidelog.evaluation.spark.session import session
 from tidelog.language.program import Program
 from tidelog.pipeline.commit import Checkpoint, Commit
@@ -132,7 +133,9 @@ def stream(
             else [str(path) for path in paths]
         )
     facts = {name: frame for name, frame in frames.items() if not is_messages(frame)}
-    given = Given.of(program, asked, facts, paths, rigid)
+    rigid = fetched(spark, rigid, program, only_rigid=True)
+    with addressed():
+        given = Given.of(program, asked, facts, looked_at(spark, program, paths), rigid)
     temporary = _temporary() if checkpoint is None else None
     point = Checkpoint(Store(spark, str(checkpoint) if temporary is None else temporary.name))
     plan = pipeline_plan(

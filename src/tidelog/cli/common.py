@@ -30,6 +30,12 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 RULES = click.Path(dir_okay=False, allow_dash=True)
 json_option = click.option("--json", "as_json", is_flag=True, help="Report as JSON.")
 strict_option = click.option("--strict", is_flag=True, help="Warnings about the rules are errors.")
+jars_option = click.option(
+    "--jars",
+    multiple=True,
+    metavar="PATH",
+    help="The connector's jars, where Maven shall not fetch them; repeatable.",
+)
 FactPaths: TypeAlias = str | tuple[str, ...] | None
 
 

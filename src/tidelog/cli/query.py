@@ -18,11 +18,13 @@ from tidelog.cli.common import (
     chosen_queries,
     data_errors,
     facts_option,
+    jars_option,
     origin_option,
     strict_option,
     tick_option,
     ticks_of,
 )
+from tidelog.data.secrets import without_secrets
 from tidelog.language.diagnostics import visible
 from tidelog.views import terminal
 
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
 @click.option(
     "--master", default="local[*]", show_default=True, metavar="URL", help="Where Spark runs."
 )
+@jars_option
 @click.option(
     "--format",
     "format_",
@@ -73,6 +76,7 @@ def query_command(
     budget: float,
     engine: str,
     master: str,
+    jars: tuple[str, ...],
     format_: str | None,
     as_json: bool,
     out: str | None,
@@ -88,6 +92,11 @@ def query_command(
 
     if out == "":  # which would be the current folder
         raise click.UsageError("--out names no file or folder")
+    if out is not None and "://" in out:
+        raise click.UsageError(
+            f"--out {without_secrets(out)}: answers of a query go to this machine; write them to a"
+            " file here and copy it, or have `tidelog run --sink` write to a store"
+        )
     report = accepted(rules, strict=strict)
     ticks = ticks_of(report.program, tick, origin, as_ticks)
     try:
@@ -103,7 +112,7 @@ def query_command(
             from tidelog.cli.on_spark import query_on_spark
 
             evaluated = query_on_spark(
-                report.program, asked, facts, master, progress, low, high, ticks, **common
+                report.program, asked, facts, master, jars, progress, low, high, ticks, **common
             )
         else:
             common |= {"from_": low, "to": high, "ticks": ticks, "progress": progress}

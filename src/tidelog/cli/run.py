@@ -16,6 +16,7 @@ from tidelog.cli.common import (
     accepted,
     chosen_queries,
     data_errors,
+    jars_option,
     json_option,
     origin_option,
     paths_option,
@@ -138,12 +139,7 @@ def _choice(name: str, values: tuple[str, ...], help_: str) -> Callable[[_Comman
     help="Of Kafka or of Spark's connector, such as startingOffsets=latest; =@FILE reads the value"
     " from a file. Repeatable.",
 )
-@click.option(
-    "--jars",
-    multiple=True,
-    metavar="PATH",
-    help="The connector's jars, where Maven shall not fetch them; repeatable.",
-)
+@jars_option
 @click.option(
     "--close/--keep-open",
     "closing",

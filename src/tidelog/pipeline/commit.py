@@ -179,6 +179,12 @@ class Checkpoint:
 
     def take(self) -> None:
         """Nobody else may use a local checkpoint; elsewhere commits are checked before renaming."""
+        if self.store.copies:
+            raise Refused(
+                f"{self.store.name} cannot be a checkpoint: on this store a rename is a copy, so"
+                " that neither two processes on one checkpoint nor half a commit could be told;"
+                " keep it on a local disk, a shared mount or HDFS, facts and answers may stay here"
+            )
         if self.store.local is None:
             return
         folder = self.store.local

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from tidelog.data.locks import take_lock
 from tidelog.data.sealed import checksum, replace_file, sealed_lines, unsealed_lines
+from tidelog.data.secrets import without_secrets
 from tidelog.errors import DataError
 from tidelog.language.printer import changed
 from tidelog.language.program import Row
@@ -115,6 +116,10 @@ class CheckpointFolder:
 
     def __init__(self, path: str | PathLike[str]) -> None:
         self.folder = Path(path)
+        if "://" in str(path):
+            raise SnapshotError(
+                f"{without_secrets(str(path))}: in process a checkpoint is a folder on this machine"
+            )
         if self.folder.exists() and not self.folder.is_dir():
             raise SnapshotError(f"{path}: a checkpoint is a folder")
         if (self.folder / "commits").exists():

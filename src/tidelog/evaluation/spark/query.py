@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidelog.analysis.passes import passes
+from tidelog.data.delta import rows_of
 from tidelog.data.readers.memory import in_memory
 from tidelog.data.readers.places import FactsPath, paths_of
 from tidelog.data.schema import Schema, expect_facts, schema_of, schemas
@@ -38,6 +39,7 @@ from tidelog.evaluation.spark.given import Given
 from tidelog.evaluation.spark.kernel import Kernel
 from tidelog.evaluation.spark.packing import Packing
 from tidelog.evaluation.spark.plain import plain_splits
+from tidelog.evaluation.spark.remote import fetched
 from tidelog.evaluation.spark.scans import (
     TOLD,
     Alone,
@@ -61,7 +63,7 @@ def answers(question: Question) -> Evaluated:
     tables: dict[str, pa.Table] = {}
     with clear_errors():
         spark = SparkSession.getActiveSession() or session()
-        question = replace(question, facts=_as_frames(spark, question))
+        question = replace(question, facts=_as_frames(spark, _here(spark, question)))
         for name in question.queries:
             question.progress(f"answers of {name}")
             rows = _answer_rows(spark, question, name)
@@ -82,7 +84,7 @@ def answer_frame(
     memory: str = "1GB",
 ) -> DataFrame:
     """The answers of one query as a DataFrame; see `tidelog.spark.query`."""
-    rows = _answer_rows(spark, question, name, partitions, memory)
+    rows = _answer_rows(spark, _here(spark, question), name, partitions, memory)
     return rows.frame() if isinstance(rows, _PackedAnswers) else spark.createDataFrame(rows)
 
 
@@ -181,6 +183,11 @@ def _chain(
 # Facts in
 
 
+def _here(spark: SparkSession, question: Question) -> Question:
+    """The question over copies of what is on a store."""
+    return replace(question, facts=fetched(spark, question.facts, question.program))
+
+
 def _as_frames(spark: SparkSession, question: Question) -> Any:
     """Facts in memory as DataFrames, where they have a time; others as they are."""
     if question.facts is None:
@@ -228,6 +235,14 @@ def _given(spark: SparkSession, question: Question, name: str) -> tuple[Given, _
             )
         else:
             frames[source] = rows
+    for place in [place for place in paths if place.delta is not None]:
+        source = str(place.input)
+        schema = schema_of(source, program, known, str(place))
+        if schema.time is not None:
+            table = _named_table(schema, rows_of(str(place.delta)), question.ticks)
+            more = spark.createDataFrame(table)
+            frames[source] = frames[source].unionByName(more) if source in frames else more
+    paths = tuple(place for place in paths if place.delta is None)
     given = Given.of(program, (name,), frames, paths, rigid if by_input is facts else facts)
     return given, _Facts(spark, given, name, frames, paths, question.ticks)
 

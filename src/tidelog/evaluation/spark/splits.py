@@ -39,10 +39,12 @@ from tidelog.data.readers.json import (
 )
 from tidelog.data.readers.rules import read_rules
 from tidelog.data.schema import Schema, positions, schemas
+from tidelog.data.secrets import without_secrets
 from tidelog.data.ticks import Range, Ticks
 from tidelog.data.types import SQL_TYPES, filled_sql, sql_text
 from tidelog.errors import DataError, first_line
 from tidelog.evaluation.database import NO_EXTENSIONS
+from tidelog.evaluation.spark.remote import as_addressed
 from tidelog.evaluation.spark.sources import Inputs
 from tidelog.language.program import TIME_COLUMN, TIME_MAX, Program, Type
 
@@ -81,8 +83,13 @@ class Split:
     range: Range | None = None
 
     @property
+    def shown(self) -> str:
+        """The file for people: of a copy, what it is a copy of."""
+        return without_secrets(as_addressed(self.path))
+
+    @property
     def uri(self) -> str:
-        return f"file://{self.path}"
+        return self.shown if "://" in self.shown else f"file://{self.path}"
 
 
 # Which splits a file has
@@ -113,7 +120,7 @@ def _row_groups(whole: Split, inputs: Inputs) -> Iterator[Split]:
     metadata = parquet.read_metadata(Path(whole.path))
     fields = metadata.schema.to_arrow_schema()
     names = fields.names
-    chosen = tuple(positions(names, schema, whole.path))
+    chosen = tuple(positions(names, schema, whole.shown))
     wide = any(pa.types.is_uint64(fields.types[position]) for position in chosen)
     named = replace(whole, columns=tuple(names), chosen=chosen)
     if NUMBERED in names:
@@ -259,7 +266,7 @@ class Opened:
             for source in self.sources:
                 path = source.split.path
                 if not Path(path).exists():
-                    raise DataError(missing(path)) from None
+                    raise DataError(missing(source.split.shown)) from None
                 try:
                     # A hash needs every value; counts may come from statistics.
                     connection.execute(
@@ -267,7 +274,8 @@ class Opened:
                     )
                 except duckdb.Error:
                     raise DataError(
-                        f"{path}: the file cannot be read; repair it or take it away, then go on"
+                        f"{source.split.shown}: the file cannot be read; repair it or take it"
+                        " away, then go on"
                     ) from None
             raise DataError(f"facts cannot be read: {first_line(error)}") from None
 
@@ -309,9 +317,9 @@ class Reader:
                     case _:
                         self._lines(connection, split, f"lines{number}", there)
             except FileNotFoundError:
-                raise DataError(missing(split.path)) from None
+                raise DataError(missing(split.shown)) from None
             except OSError as error:
-                raise DataError(f"{split.path}: {error.strerror or error}") from None
+                raise DataError(f"{split.shown}: {error.strerror or error}") from None
         connection.register(OTHERS, self._others(there))
         return there
 
@@ -346,7 +354,7 @@ class Reader:
             schema,
             source,
             split.chosen,
-            split.path,
+            split.shown,
             asked,
             ticks,
             lenient=True,
