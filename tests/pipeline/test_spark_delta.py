@@ -85,7 +85,7 @@ def test_each_answer_once_from_a_table_to_a_table(
 
 
 def test_a_query_on_spark_reads_a_table(spark: SparkSession, tmp_path: Path) -> None:
-    """The same as in process: by name, with a table that is partitioned and had rows deleted."""
+    """The same as in process: columns by name, from a table that had rows deleted."""
     add(tmp_path, 1, 2, 3, 7)
     deltalake.DeltaTable(tmp_path / "Temp").delete("time = 7")
     program, facts = tidelog.parse(RULES), f"delta:{tmp_path / 'Temp'}"
