@@ -77,7 +77,8 @@ class _InProcess:
         with starting():
             # What lies too far ahead is kept from it here, as on Spark: it cannot know the gaps.
             pushed = {**options.pushed(), "max_jump": None}
-            self.stream = Stream(task.program, asked, rigid=rigid, **pushed)
+            # Readers tell timestamps in ticks before facts are pushed.
+            self.stream = Stream(task.program.in_whole_ticks, asked, rigid=rigid, **pushed)
             warn_overtaken(self.stream.deps, options.sparse)
             expect_inputs(options.idle, {n for n, s in known.items() if s.time is not None})
         self.sink = sink_of(task.sink)

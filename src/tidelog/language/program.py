@@ -395,6 +395,11 @@ class Program:
         """How long a tick is, if the rules say so."""
         return next((s.length for s in self.statements if isinstance(s, TickLength)), None)
 
+    @property
+    def in_whole_ticks(self) -> Program:
+        """The program without the length of its ticks, for facts that are given in ticks."""
+        return Program(tuple(s for s in self.statements if not isinstance(s, TickLength)))
+
     @cached_property
     def predicates(self) -> tuple[str, ...]:
         """What can be asked for: heads, inputs and clocks."""

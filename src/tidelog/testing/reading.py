@@ -16,7 +16,6 @@ from tidelog.language.program import (
     Atom,
     Constant,
     Rule,
-    TickLength,
     Value,
     Variable,
     fixed_ticks,
@@ -66,11 +65,6 @@ def parse(raw: bytes, file: str) -> Suite:
     return suite
 
 
-def in_whole_ticks(program: Program) -> Program:
-    """The program without the length of its ticks: facts are given to it in ticks."""
-    return Program(tuple(s for s in program.statements if not isinstance(s, TickLength)))
-
-
 @dataclass
 class _Reader:
     document: YamlFile
@@ -103,7 +97,7 @@ class _Reader:
             self.document.source.file,
             self.document.source,
             rules,
-            in_whole_ticks(program),
+            program.in_whole_ticks,
             tuple(cases),
             tuple(self._limits(limits)) if limits is not None else (),
             self.ticks,
