@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import TypeAlias, TypeVar, assert_never
+from typing import Self, TypeAlias, TypeVar, assert_never
 
 # Times, offsets and integers are 64-bit everywhere they are stored.
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
@@ -396,9 +396,10 @@ class Program:
         return next((s.length for s in self.statements if isinstance(s, TickLength)), None)
 
     @property
-    def in_whole_ticks(self) -> Program:
+    def in_whole_ticks(self) -> Self:
         """The program without the length of its ticks, for facts that are given in ticks."""
-        return Program(tuple(s for s in self.statements if not isinstance(s, TickLength)))
+        kept = tuple(s for s in self.statements if not isinstance(s, TickLength))
+        return replace(self, statements=kept)
 
     @cached_property
     def predicates(self) -> tuple[str, ...]:
