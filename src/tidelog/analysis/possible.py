@@ -20,12 +20,15 @@ from typing import TypeAlias
 
 from tidelog.analysis.dependencies import Dependencies
 from tidelog.language.program import (
+    Calculation,
     Comparison,
     Constant,
+    Expression,
     Operator,
     Term,
     Type,
     Variable,
+    terms_of,
 )
 from tidelog.logic.clause import AT_HEAD, Clause, FixedTick, Head, Offset, Premise, Sign
 from tidelog.logic.core import Core, Predicate, Role, key
@@ -324,8 +327,9 @@ def _specialise(
             if not isinstance(pattern, Role):
                 ok = joined.meet(premise, pattern) and ok
         for test in clause.tests:
-            if test.operator is Operator.EQ:
-                ok = ok and joined.unify(test.left, test.right)
+            if (equal := _equated(test)) is not None:
+                ok = ok and joined.unify(*equal)
+        joined.define(clause)
         if ok:
             made = _assembled(deps, clause, choice, joined)
             if made is not None:
@@ -362,9 +366,21 @@ class _Joined:
         if isinstance(same, Variable):
             self.known.add(same.name)
 
-    def is_known(self, term: Term) -> bool:
-        same = self.find(term)
-        return isinstance(same, Constant) or same.name in self.known
+    def is_known(self, expression: Expression) -> bool:
+        same = (self.find(term) for term in terms_of(expression))
+        return all(isinstance(term, Constant) or term.name in self.known for term in same)
+
+    def moved(self, expression: Expression) -> Expression:
+        """The expression with each term replaced by the one that stands for it."""
+        if isinstance(expression, Calculation):
+            return replace(expression, args=tuple(map(self.moved, expression.args)))
+        return self.find(expression)
+
+    def define(self, clause: Clause) -> None:
+        """What a clause calculates of known values is known."""
+        for test in clause.definitions:
+            if isinstance(test.left, Variable) and self.is_known(test.right):
+                self.know(test.left)
 
     def meet(self, premise: Premise, pattern: Pattern) -> bool:
         """Whether a premise can hold under a pattern: known arguments, and which are equal."""
@@ -472,10 +488,10 @@ def _divided(clause: Clause, joined: _Joined) -> tuple[list[Comparison], list[Co
     tests: list[Comparison] = []
     dropped: list[Comparison] = []
     for test in clause.tests:
-        if test.operator is not Operator.EQ:
-            known = joined.is_known(test.left) and joined.is_known(test.right)
-            moved = replace(test, left=joined.find(test.left), right=joined.find(test.right))
-            (tests if known else dropped).append(moved)
+        if _equated(test) is None:
+            left, right = joined.moved(test.left), joined.moved(test.right)
+            known = joined.is_known(left) and joined.is_known(right)
+            (tests if known else dropped).append(replace(test, left=left, right=right))
     return tests, dropped
 
 
@@ -485,10 +501,13 @@ def _satisfiable(
     """Whether comparisons on arbitrary values can be met: None no, True surely, False perhaps."""
     if not dropped:
         return True
+    if any(isinstance(side, Calculation) for c in dropped for side in (c.left, c.right)):
+        return False  # what is calculated of a value to come may be any number, or none
     symbols: dict[str, Symbol] = {}
     types = _types(core, clause)
 
-    def value(term: Term) -> Symbol | Constant:
+    def value(term: Expression) -> Symbol | Constant:
+        assert not isinstance(term, Calculation)
         if isinstance(term, Constant):
             return term
         return symbols.setdefault(term.name, Symbol(len(symbols), types.get(term.name)))
@@ -507,6 +526,14 @@ def _satisfiable(
             if term.name in exported or count[term.name] > 1 or awkward:
                 return False
     return True
+
+
+def _equated(test: Comparison) -> tuple[Term, Term] | None:
+    """The terms that a test says are one; None if it says something else."""
+    left, right = test.left, test.right
+    if isinstance(left, Calculation) or isinstance(right, Calculation):
+        return None
+    return (left, right) if test.operator is Operator.EQ else None
 
 
 def _types(core: Core, clause: Clause) -> dict[str, Type | None]:

@@ -14,14 +14,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, islice
+from typing import assert_never
 
 from tidelog.analysis.containment import Ground
 from tidelog.evaluation.goal_directed.model import FactModel, named
 from tidelog.language.printer import print_term
-from tidelog.language.program import Comparison, Constant, Row, Rule, Term, Value
+from tidelog.language.program import (
+    Calculation,
+    Comparison,
+    Constant,
+    Expression,
+    Row,
+    Rule,
+    Term,
+    Value,
+    Variable,
+    variable_names,
+)
+from tidelog.logic.arithmetic import calculated
 from tidelog.logic.clause import Clause, Over, Premise
 from tidelog.logic.core import Role
-from tidelog.logic.match import AnyTick, JoinOrder, constant_value, extensions
+from tidelog.logic.match import VALUES, AnyTick, JoinOrder, constant_value, extensions
 from tidelog.logic.order import decide
 from tidelog.logic.windows import names_of, pattern
 
@@ -113,11 +126,19 @@ class _Partial:
     order: JoinOrder
     binding: Row
 
-    def value(self, term: Term) -> Value | None:
-        """The value of a term; None if it has none."""
-        return (
-            term.value if isinstance(term, Constant) else self.order.known_value(term, self.binding)
-        )
+    def value(self, expression: Expression) -> Value | None:
+        """The value of an expression; None if it has none."""
+        match expression:
+            case Constant(value):
+                return value
+            case Variable():
+                return self.order.known_value(expression, self.binding)
+            case Calculation():
+                values = {v: self.value(Variable(v)) for v in variable_names(expression)}
+                known = {name: value for name, value in values.items() if value is not None}
+                return calculated(expression, known) if len(known) == len(values) else None
+            case _:
+                assert_never(expression)
 
     def known(self, premise: Premise) -> dict[int, Value]:
         """What is known of a premise's row by position; its time comes last."""
@@ -245,7 +266,7 @@ class Misses:
             step = order.steps[done]
             stack.append((left_out | {step.number}, done, binding))
             options: list[tuple[int, float, Row]] = []
-            for longer in extensions(step, self._first_rows, binding, decide):
+            for longer in extensions(step, self._first_rows, binding, VALUES):
                 false = [u for u in _Partial(order, longer).compared(clause.tests) if u]
                 options.append((len(false), sum(unmet.gap for unmet in false), longer))
             options.sort()

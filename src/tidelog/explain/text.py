@@ -13,8 +13,14 @@ from tidelog.evaluation.goal_directed.model import Absence, Stretch
 from tidelog.explain.misses import Miss, Missing, Unmet
 from tidelog.explain.proofs import Proof
 from tidelog.explain.why import Why
-from tidelog.language.printer import print_literal, print_rule, print_term, print_value
-from tidelog.language.program import Comparison, Rule, Value, Variable
+from tidelog.language.printer import (
+    print_expression,
+    print_literal,
+    print_rule,
+    print_term,
+    print_value,
+)
+from tidelog.language.program import Comparison, Constant, Rule, Value
 from tidelog.logic.clause import Over
 from tidelog.logic.windows import quantified
 
@@ -171,10 +177,10 @@ def _interval(first: int | None, last: int | None, ticks: Ticks | None) -> str:
 
 def comparison_text(comparison: Comparison, left: Value, right: Value) -> str:
     one, other = (
-        f"{print_term(term)} = {print_value(value)}"
-        if isinstance(term, Variable)
-        else print_term(term)
-        for term, value in ((comparison.left, left), (comparison.right, right))
+        print_term(side)
+        if isinstance(side, Constant)
+        else f"{print_expression(side)} = {print_value(value)}"
+        for side, value in ((comparison.left, left), (comparison.right, right))
     )
     return f"{one} {comparison.operator} {other}"
 
@@ -218,11 +224,12 @@ def unmet_text(unmet: Unmet) -> str:
     comparison, operator = unmet.comparison, unmet.comparison.operator.value
     one, other = comparison.left, comparison.right
     left, right = print_value(unmet.left), print_value(unmet.right)
-    if isinstance(one, Variable):
-        wanted = f"{other.name} = {right}" if isinstance(other, Variable) else print_term(other)
-        return f"{one.name} = {left}, needs {operator} {wanted}"
-    if isinstance(other, Variable):
-        return f"{other.name} = {right}, needs {_TURNED[operator]} {print_term(one)}"
+    if not isinstance(one, Constant):
+        wanted = print_expression(other)
+        wanted += "" if isinstance(other, Constant) else f" = {right}"
+        return f"{print_expression(one)} = {left}, needs {operator} {wanted}"
+    if not isinstance(other, Constant):
+        return f"{print_expression(other)} = {right}, needs {_TURNED[operator]} {print_term(one)}"
     return f"{left} {operator} {right} is false"
 
 

@@ -16,6 +16,7 @@ from tidelog.language.diagnostics import (
     Severity,
     Source,
 )
+from tidelog.language.made import check_made
 from tidelog.language.parser import parse_source
 from tidelog.language.printer import print_term
 from tidelog.language.profile import Profile, canonical
@@ -128,6 +129,8 @@ def check_together(
     yield from _duplicates(profiles)
     if any(p.absent for p in profiles):
         yield from check_strata([use for p in profiles for use in p.uses])
+    if any(p.rule.definitions for p in profiles):
+        yield from check_made([p.rule for p in profiles])
     if sum(p.reach for p in profiles) > REACH_MAX:
         yield from check_reach(program)
     if complete:
@@ -316,6 +319,7 @@ class _Uses:
             if isinstance(literal, Atom) and literal is not rule.head:
                 uses.bound.update(variable.name for variable in here)
             uses.order += here
+        uses.bound.update(v.name for c in rule.definitions for v in c.variables)
         return uses
 
 

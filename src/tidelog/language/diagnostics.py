@@ -40,6 +40,7 @@ class Code(Enum):
     NO_SUCH_OUTPUT = ("E205", "output does not exist")
     NEGATED_UNKNOWN = ("E206", "negated predicate does not exist")
     NOT_STRATIFIED = ("E207", "cycle through `not`")
+    MADE_AROUND_A_CYCLE = ("E208", "number made around a cycle")
     UNDECLARED = ("W301", "undeclared predicate")
     UNDERIVABLE = ("W302", "nothing can derive it")
     UNUSED_INPUT = ("W303", "unused input")

@@ -13,15 +13,20 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from tidelog.language.program import Constant, Operator, Type, Value
+from tidelog.language.program import Constant, Function, Operator, Type, Value
 
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """A fresh value: some object, equal to no constant unless that is assumed."""
+    """A fresh value: some object, equal to no constant unless that is assumed.
+
+    What is made of others is `of` a function and them: the same of the same is the same value,
+    and no more is known of it.
+    """
 
     number: int
     type: Type | None = None
+    of: tuple[Function, tuple[Symbol | Constant, ...]] | None = None
 
 
 Object: TypeAlias = Symbol | Constant
