@@ -14,10 +14,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+from oracle import arithmetic
 from oracle.naive import evaluate
 from oracle.unfold import unfolded
 
 from tidelog.language.program import (
+    terms_of,
     Atom,
     Comparison,
     Constant,
@@ -76,7 +78,7 @@ def constants(program: Program) -> dict[Type, list[Value]]:
     found: dict[Type, list[Value]] = {t: [] for t in Type}
     for rule in program.rules:
         terms = [t for a in (rule.head, *rule.atoms) for t in a.args]
-        terms += [t for c in rule.comparisons for t in (c.left, c.right)]
+        terms += [t for c in rule.comparisons for s in (c.left, c.right) for t in terms_of(s)]
         for term in terms:
             if isinstance(term, Constant):
                 found[term.type].append(term.value)
@@ -262,8 +264,8 @@ _COMPARE: dict[Operator, Callable[[Value, Value], bool]] = {
 
 
 def true_comparison(c: Comparison, binding: dict[str, Value]) -> bool:
-    left, right = _value(c.left, binding), _value(c.right, binding)
-    return _COMPARE[c.operator](left, right)
+    left, right = arithmetic.value(c.left, binding), arithmetic.value(c.right, binding)
+    return left is not None and right is not None and _COMPARE[c.operator](left, right)
 
 
 # The problems

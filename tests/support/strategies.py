@@ -135,10 +135,15 @@ def numbered(rule: Rule) -> Rule:
     def term(t: Term) -> Term:
         return variable(t) if isinstance(t, Variable) else t
 
+    def side(s: Expression) -> Expression:
+        if isinstance(s, Calculation):
+            return replace(s, args=tuple(map(side, s.args)))
+        return term(s)
+
     def literal(part: Literal) -> Literal:
         match part:
             case Comparison():
-                return Comparison(term(part.left), part.operator, term(part.right))
+                return Comparison(side(part.left), part.operator, side(part.right))
             case Negated():
                 return Negated(atom(part.atom))
             case Atom():
