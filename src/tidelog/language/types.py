@@ -444,9 +444,9 @@ class _Inference:
                 return node
             case Calculation(function, args):
                 parts = [self.side(arg, variables) for arg in args]
-                for part in parts[1:]:
-                    self.unite(parts[0], part, operand)
-                self.numbers.append((operand, parts[0]))
+                agreed = [self.unite(parts[0], part, operand) for part in parts[1:]]
+                if all(agreed):
+                    self.numbers.append((operand, parts[0]))
                 if function is not Function.DIVIDED:
                     return parts[0]
                 why = f"`{print_expression(operand)}` is float"
