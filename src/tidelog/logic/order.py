@@ -175,7 +175,11 @@ def _close(assumptions: tuple[Assumption, ...]) -> Order | None:
 
 
 class _Classes:
-    """Which values are equal; a constant stands for a class that has one."""
+    """Which values are equal; a constant stands for a class that has one.
+
+    What is calculated stands for a class only where nothing else is in it: calculated of itself,
+    it would grow without end.
+    """
 
     def __init__(self) -> None:
         self._parent: dict[Object, Object] = {}
@@ -192,13 +196,19 @@ class _Classes:
             return True
         if isinstance(a, Constant) and isinstance(b, Constant):
             return False
-        if isinstance(b, Constant):
+        if _plainness(b) < _plainness(a):
             a, b = b, a
         self._parent[b] = a
         return True
 
     def all(self) -> dict[Object, Object]:
         return {value: self.find(value) for value in self._parent}
+
+
+def _plainness(value: Object) -> int:
+    if isinstance(value, Constant):
+        return 0
+    return 1 if value.of is None else 2
 
 
 _Gaps: TypeAlias = dict[tuple[Object, Object], int]
