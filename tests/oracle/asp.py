@@ -14,12 +14,11 @@ from typing import assert_never
 import clingo
 
 from tidelog.language.program import (
-    Calculation,
-    Expression,
-    terms_of,
     Atom,
+    Calculation,
     Comparison,
     Constant,
+    Expression,
     Instant,
     Interval,
     Literal,
@@ -32,6 +31,7 @@ from tidelog.language.program import (
     Value,
     Variable,
     ends,
+    terms_of,
     ticks_of,
 )
 

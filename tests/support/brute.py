@@ -19,7 +19,6 @@ from oracle.naive import evaluate
 from oracle.unfold import unfolded
 
 from tidelog.language.program import (
-    terms_of,
     Atom,
     Comparison,
     Constant,
@@ -32,6 +31,7 @@ from tidelog.language.program import (
     Value,
     Variable,
     ends,
+    terms_of,
 )
 from tidelog.language.types import infer
 

@@ -123,14 +123,14 @@ heads = at_times(st.none() | times | intervals())
 atoms = at_times(st.none() | times | asked())
 expressions: st.SearchStrategy[Expression] = st.recursive(
     terms,
-    lambda parts: st.builds(
-        Calculation, st.sampled_from([*Function][:4]), st.tuples(parts, parts)
-    )
-    | st.builds(Calculation, st.just(Function.ABS), st.tuples(parts))
-    | st.builds(
-        Calculation,
-        st.sampled_from((Function.LEAST, Function.GREATEST)),
-        st.lists(parts, min_size=2, max_size=3).map(tuple),
+    lambda parts: (
+        st.builds(Calculation, st.sampled_from([*Function][:4]), st.tuples(parts, parts))
+        | st.builds(Calculation, st.just(Function.ABS), st.tuples(parts))
+        | st.builds(
+            Calculation,
+            st.sampled_from((Function.LEAST, Function.GREATEST)),
+            st.lists(parts, min_size=2, max_size=3).map(tuple),
+        )
     ),
     max_leaves=6,
 )

@@ -1,14 +1,13 @@
 """Expressions as SQL that DuckDB and Spark both run; logic/arithmetic says what they mean.
 
-NULL is what has no value, and makes the comparison fail. Integers are calculated as decimals, which
-are wide enough, and must fit 64 bits again. Floats may become infinite on the way, and stay it, or
-no number: looking at the end is enough, but for what a division or a choice could hide.
+Integers are calculated as decimals, which are wide enough, and are NULL where they do not fit 64
+bits again. That everything on the way has a value is asked for beside: within an expression, its
+parts would have to be written twice at every step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import reduce
+from collections.abc import Callable, Iterator
 from typing import assert_never
 
 from tidelog.language.program import (
@@ -19,68 +18,66 @@ from tidelog.language.program import (
     Term,
     Type,
     Variable,
+    made_type,
 )
 
 _INFINITE = "CAST('Infinity' AS DOUBLE)"
 
 
-def calculation_sql(expression: Calculation, term: Callable[[Term], str]) -> str:
-    """The value of an expression, given the SQL of its terms."""
-    made = _made(expression, term)
-    return made if _whole(expression) else _finite(made)
+def calculation_sql(calculation: Calculation, term: Callable[[Term], str]) -> str:
+    """The value of a calculation that has one, given the SQL of its terms. There is one zero."""
+    value = _value(calculation, term)
+    return f"({value} + 0e0)" if made_type(calculation) is Type.FLOAT else value
 
 
-def _whole(operand: Calculation) -> bool:
-    """Whether an expression makes an integer."""
-    return operand.type is Type.INT and operand.function is not Function.DIVIDED
+def checks_sql(expression: Expression, term: Callable[[Term], str]) -> Iterator[str]:
+    """The conditions for an expression to have a value."""
+    if not isinstance(expression, Calculation):
+        return
+    for arg in expression.args:
+        yield from checks_sql(arg, term)
+        if isinstance(arg, Variable) and expression.type is not Type.INT:
+            yield _finite(term(arg))
+    value = _value(expression, term)
+    yield _finite(value) if made_type(expression) is not Type.INT else f"{value} IS NOT NULL"
 
 
 def _finite(sql: str) -> str:
-    return f"CASE WHEN abs({sql}) < {_INFINITE} THEN {sql} + 0e0 END"
+    return f"abs({sql}) < {_INFINITE}"
 
 
-def _made(expression: Calculation, term: Callable[[Term], str]) -> str:
-    function, whole = expression.function, _whole(expression)
-    args = [_operand(arg, term) for arg in expression.args]
+def _value(expression: Expression, term: Callable[[Term], str]) -> str:
+    match expression:
+        case Variable() | Constant():
+            return term(expression)
+        case Calculation(function, args):
+            values = [_value(arg, term) for arg in args]
+            return (
+                _whole(function, values) if expression.type is Type.INT else _of(function, values)
+            )
+        case _:
+            assert_never(expression)
+
+
+def _whole(function: Function, values: list[str]) -> str:
+    """What a function makes of integers."""
+    match function:
+        case Function.DIVIDED:
+            return _of(function, [f"CAST({value} AS DOUBLE)" for value in values])
+        case Function.LEAST | Function.GREATEST:
+            return _of(function, values)
+        case _:
+            wide = [f"CAST({value} AS DECIMAL(19, 0))" for value in values]
+            return f"TRY_CAST({_of(function, wide)} AS BIGINT)"
+
+
+def _of(function: Function, values: list[str]) -> str:
     match function:
         case Function.PLUS | Function.MINUS | Function.TIMES:
-            left, right = map(_wide, args) if whole else args
-            made = f"({left} {function} {right})"
-            return f"TRY_CAST({made} AS BIGINT)" if whole else made
+            return f"({values[0]} {function} {values[1]})"
         case Function.DIVIDED:
-            left, right = args
-            if expression.type is Type.INT:
-                left, right = f"CAST({left} AS DOUBLE)", f"CAST({right} AS DOUBLE)"
-            else:
-                right = _finite(right)
-            return f"({left} / nullif({right}, 0e0))"
-        case Function.ABS:
-            return f"TRY_CAST(abs({_wide(args[0])}) AS BIGINT)" if whole else f"abs({args[0]})"
-        case Function.LEAST | Function.GREATEST:
-            compare = "<=" if function is Function.LEAST else ">="
-            known = args if whole else [_finite(arg) for arg in args]
-            return reduce(lambda a, b: _chosen(a, compare, b), known)
+            return f"({values[0]} / nullif({values[1]}, 0e0))"
+        case Function.ABS | Function.LEAST | Function.GREATEST:
+            return f"{function}({', '.join(values)})"
         case _:
             assert_never(function)
-
-
-def _operand(operand: Expression, term: Callable[[Term], str]) -> str:
-    match operand:
-        case Variable() | Constant():
-            return term(operand)
-        case Calculation():
-            return _made(operand, term)
-        case _:
-            assert_never(operand)
-
-
-def _wide(sql: str) -> str:
-    return f"CAST({sql} AS DECIMAL(19, 0))"
-
-
-def _chosen(one: str, compare: str, other: str) -> str:
-    """One of two numbers; none where one of them is missing."""
-    return (
-        f"CASE WHEN {one} {compare} {other} THEN {one}"
-        f" WHEN {other} {compare} {one} THEN {other} END"
-    )

@@ -10,7 +10,7 @@ with `& ~`, where several rows would do harm.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from textwrap import indent
 from typing import TypeAlias, assert_never
@@ -35,7 +35,7 @@ from tidelog.data.packed import (
 )
 from tidelog.data.types import SQL_TYPES
 from tidelog.data.windows import window_sql
-from tidelog.evaluation.arithmetic_sql import calculation_sql
+from tidelog.evaluation.arithmetic_sql import calculation_sql, checks_sql
 from tidelog.evaluation.one_pass import ScanGroup
 from tidelog.evaluation.plan import (
     Derive,
@@ -110,11 +110,15 @@ class Writer:
 
     def compare(self, comparison: Comparison, bound: Mapping[str, str]) -> str:
         operator = "<>" if comparison.operator is Operator.NE else comparison.operator.value
-        left, right = (
-            self.expression(comparison.left, bound),
-            self.expression(comparison.right, bound),
-        )
-        return f"{left} {operator} {right}"
+        left = self.expression(comparison.left, bound)
+        right = self.expression(comparison.right, bound)
+        checks = self._checks(comparison, bound)
+        return " AND ".join([*checks, f"{left} {operator} {right}"])
+
+    def _checks(self, comparison: Comparison, bound: Mapping[str, str]) -> Iterator[str]:
+        """The conditions for what a comparison calculates to have a value."""
+        for side in (comparison.left, comparison.right):
+            yield from checks_sql(side, lambda term: self.term(term, bound))
 
     def expression(self, expression: Expression, bound: Mapping[str, str]) -> str:
         if isinstance(expression, Calculation):
@@ -296,7 +300,7 @@ class Writer:
         if not isinstance(left, Variable) or left.name in bound:
             return self.compare(test, bound)
         bound[left.name] = self.expression(test.right, bound)
-        return f"{bound[left.name]} IS NOT NULL"
+        return " AND ".join(dict.fromkeys(self._checks(replace(test, left=test.right), bound)))
 
     def _tick(
         self, join: Join, members: Sequence[int], by_time: Mapping[str | None, list[int]]

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from tidelog.data.packed import bit_sql, place_sql
 from tidelog.data.types import SQL_TYPES
-from tidelog.evaluation.arithmetic_sql import calculation_sql
+from tidelog.evaluation.arithmetic_sql import calculation_sql, checks_sql
 from tidelog.evaluation.layout import Layout
 from tidelog.evaluation.plan import Scan, Selection
 from tidelog.evaluation.rows import NEW
@@ -95,6 +95,9 @@ def _selected(selection: Selection, slots: list[str]) -> Column:
         else:
             bound[term.name] = slot
     for comparison in selection.tests:
+        for side in (comparison.left, comparison.right):
+            for check in checks_sql(side, lambda term: _number_sql(term, bound)):
+                condition = condition & F.expr(check)
         condition = condition & _compared(comparison, bound)
     return condition
 
