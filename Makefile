@@ -60,8 +60,14 @@ test-chaos: $(READY)  ## streams on Spark under every kind of accident, for CHAO
 test-cluster: $(READY) build/cluster-venv/.ready  ## streams on a standalone Spark cluster on loopback, with executors and drivers killed
 	TIDELOG_CLUSTER=1 TIDELOG_WORKER_PYTHON=$(CURDIR)/build/cluster-venv/bin/python $(BIN)/pytest -q -n 0 tests/cluster
 
-test-connectors: $(READY)  ## streams from and to Kafka, with a broker on loopback; its jars come from Maven, once
+test-connectors: $(READY) build/connectors-venv/.ready  ## streams from and to Kafka, Delta and S3, with servers on loopback; jars come from Maven, once
 	TIDELOG_CONNECTORS=1 $(BIN)/pytest -q -n 0 tests/connectors
+
+# A server that speaks S3, whose pins are its own.
+build/connectors-venv/.ready: requirements-connectors.txt $(READY)
+	$(BIN)/python -m venv --clear build/connectors-venv
+	@build/connectors-venv/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-connectors.txt
+	@touch $@
 
 # The Python of the cluster's workers, which has no tidelog: it is sent there.
 build/cluster-venv/.ready: requirements-worker.txt $(READY)

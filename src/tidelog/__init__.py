@@ -163,7 +163,6 @@ class Program(_program.Program):
         from tidelog.data.schema import expect_queries
         from tidelog.data.ticks import Ticks
         from tidelog.evaluation.engine import evaluate
-        from tidelog.evaluation.stretches import as_intervals
         from tidelog.views.notebook import show_answers
 
         ticks = Ticks.given(self, tick, origin)
@@ -171,12 +170,18 @@ class Program(_program.Program):
         high = None if isinstance(to, EllipsisType) else math.inf if to is None else to
         names = expect_queries(self, query)
         evaluated = evaluate(
-            self, names, facts, from_=low, to=high, engine=engine, ticks=ticks, budget=budget
+            self,
+            names,
+            facts,
+            from_=low,
+            to=high,
+            engine=engine,
+            ticks=ticks,
+            budget=budget,
+            intervals=intervals,
         )
         show_answers()
         answers = evaluated.answers
-        if intervals:
-            answers = as_intervals(answers, ticks)
         return answers[query] if isinstance(query, str) else answers
 
     def why(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 class DataError(Exception):
@@ -37,7 +37,18 @@ class TidelogWarning(UserWarning):
     """What may not be as it was meant: answers are right, but perhaps not those of all the data."""
 
 
-def warn(message: str, kind: type[TidelogWarning] = TidelogWarning) -> None:
+class NoFacts(TidelogWarning):
+    """An input that queries need has no facts."""
+
+    def __init__(self, message: str, name: str) -> None:
+        self.message, self.input = message, name
+        super().__init__(message, name)  # so that it can be pickled
+
+    def __str__(self) -> str:
+        return self.message
+
+
+def warn(message: str | TidelogWarning, kind: type[TidelogWarning] = TidelogWarning) -> None:
     """Warn at the line of the user's that led here; the command line prints the message alone."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("tidelog"):
@@ -45,9 +56,12 @@ def warn(message: str, kind: type[TidelogWarning] = TidelogWarning) -> None:
     warnings.warn(message, kind, stacklevel=level + 1)
 
 
-def warn_missing(name: str, queries: Iterable[str]) -> None:
-    """Warn of an input that some queries need, and for which nothing was given."""
-    warn(f"no facts for input `{name}`, which {need(queries)}")
+def warn_missing(name: str, queries: Iterable[str], empty: Sequence[str] = ()) -> None:
+    """Warn of an input that some queries need and that has no facts; `empty` are its files."""
+    why = ""
+    if empty:
+        why = f": {listed(empty)} {'has' if len(empty) == 1 else 'have'} no rows"
+    warn(NoFacts(f"no facts for input `{name}`, which {need(queries)}{why}", name))
 
 
 # So many names are told at once.
@@ -63,10 +77,20 @@ def need(names: Iterable[str]) -> str:
     'A, B, C, D, E and 3 more need'
     """
     told = list(names)
+    return f"{listed(told)} {'needs' if len(told) == 1 else 'need'}"
+
+
+def listed(names: Iterable[str]) -> str:
+    """Some names, not too many of them.
+
+    >>> listed(["P"]), listed(["P", "Q", "R"])
+    ('P', 'P, Q and R')
+    """
+    told = list(names)
     if len(told) > _TOLD:
         told[_TOLD:] = [f"{len(told) - _TOLD} more"]
     *others, last = told
-    return f"{', '.join(others)} and {last} need" if others else f"{last} needs"
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def warn_left_out(name: str, rows: int) -> None:

@@ -31,12 +31,14 @@ from tidelog.data.kafka import Topics
 from tidelog.data.readers.places import PathText
 from tidelog.data.schema import expect_program, expect_queries, schemas
 from tidelog.data.ticks import Duration, Ticks, length_given, time_text
-from tidelog.errors import DataError, Refused, first_line
+from tidelog.errors import DataError, Refused, first_line, warn_missing
 from tidelog.evaluation.engine import Moment, Question, as_tick
 from tidelog.evaluation.spark.failures import SPARK_ERRORS, clear
+from tidelog.evaluation.spark.files import Files
 from tidelog.evaluation.spark.given import Given
 from tidelog.evaluation.spark.kafka import Messages, is_messages, topics_by_input
 from tidelog.evaluation.spark.query import answer_frame
+from tidelog.evaluation.spark.remote import addressed, fetched, looked_at
 from tidelog.evaluation.spark.session import session
 from tidelog.language.program import Program
 from tidelog.pipeline.commit import Checkpoint, Commit
@@ -49,7 +51,7 @@ from tidelog.pipeline.store import Store, said
 from tidelog.streaming.options import Emit, History, Idle, StreamMode, StreamOptions
 from tidelog.streaming.silence import Silence
 from tidelog.streaming.sinks import sink_of
-from tidelog.streaming.sinks.functions import FunctionSink, MemorySink
+from tidelog.streaming.sinks.functions import FunctionSink, MemorySink, theirs
 from tidelog.streaming.sinks.sink import Sink
 from tidelog.streaming.stream import warn_growing, warn_overtaken
 
@@ -87,6 +89,7 @@ def stream(
     metrics: str | int | os.PathLike[str] | None = None,
     then: str | Sequence[str] | Mapping[str, str] | None = None,
     kafka: Mapping[str, str] | None = None,
+    intervals: bool = False,
 ) -> Running:
     """Run the rules over streaming DataFrames, one for each temporal input, or a folder of facts.
 
@@ -100,7 +103,8 @@ def stream(
     `trigger` is what Spark's `trigger` takes. An input that was silent for as long as `idle` says,
     a length of time for all or a mapping from inputs, holds time back no longer. `told` hears of
     every commit. `metrics` is where numbers for Prometheus go: `FILE.prom`, or a port, which is
-    served on 127.0.0.1 unless `HOST:PORT` says otherwise.
+    served on 127.0.0.1 unless `HOST:PORT` says otherwise. With `intervals` answers have `from` and
+    `to`, a row for each stretch once it has ended; with `emit="eager"` also when it begins.
     """
     _expect_session(spark)
     expect_program(program)
@@ -116,6 +120,7 @@ def stream(
         history=history,
         sparse=(sparse,) if isinstance(sparse, str) else tuple(sparse),
         timestamps=timestamps,
+        intervals=intervals,
     )
     asked = expect_queries(program, queries)
     frames, paths, topics = streams_of(inputs)
@@ -128,7 +133,9 @@ def stream(
             else [str(path) for path in paths]
         )
     facts = {name: frame for name, frame in frames.items() if not is_messages(frame)}
-    given = Given.of(program, asked, facts, paths, rigid)
+    rigid = fetched(spark, rigid, program, only_rigid=True)
+    with addressed():
+        given = Given.of(program, asked, facts, looked_at(spark, program, paths), rigid)
     temporary = _temporary() if checkpoint is None else None
     point = Checkpoint(Store(spark, str(checkpoint) if temporary is None else temporary.name))
     plan = pipeline_plan(
@@ -285,6 +292,7 @@ class Running:
         self._pipeline, self._temporary = pipeline, temporary
         self._board = None if published is None else Board(published, pipeline)
         self._error: BaseException | None = None
+        self._missing: set[str] = set()  # inputs that were warned of at the end
         self._called = _Called(self._batch)
         self._one_at_a_time = threading.Lock()  # batches of Spark's, and those of silence
         self._hushed = threading.Event()
@@ -455,9 +463,22 @@ class Running:
             ended = timeout is None or bool(self.query.awaitTermination(timeout))
             if ended and self._error is not None:
                 raise self._failed(self._error)
+            if ended:
+                self._tell_missing()
             return ended
         except SPARK_ERRORS as error:
             raise self._failed(error) from None
+
+    def _tell_missing(self) -> None:
+        """Warn, once, of inputs of which nothing has come, when nothing more will come."""
+        seen = () if self.committed is None else self.committed.clock.seen
+        files = self._source if isinstance(self._source, Files) else None
+        told = {*seen, *self._pipeline.useless, *self.plan.program.heads, *self._missing}
+        told |= set() if files is None else set(files.missing())  # at the start
+        for name in sorted(self.plan.inputs.keys() - told):
+            needing = self.plan.program.needing(name, self.plan.queries)
+            warn_missing(name, needing, [] if files is None else files.of(name))
+            self._missing.add(name)
 
     def stop(self) -> None:
         """Stop after what is committed; a later start goes on from there."""
@@ -481,7 +502,7 @@ class Running:
         self._error = self._error or error
         told = clear(self._error)
         self._release()
-        return told
+        return told.with_traceback(theirs(told.__traceback__) or told.__traceback__)
 
     def close(self) -> Commit | None:
         """No more input: take in what is there, answer everything up to the last tick, and end."""
@@ -496,6 +517,7 @@ class Running:
                 self.query.stop()
             elif self.query.exception() is not None:
                 self.awaitTermination()
+            self._tell_missing()
             last = self.committed
             if last is None or not last.clock.closed:
                 self._pipeline.close_time()

@@ -1,7 +1,8 @@
 """Streams on Spark under every kind of accident: nothing lost, nothing doubled, no traceback.
 
 `make test-chaos` runs this for CHAOS_MINUTES (10 by default), with other dice every time unless
-CHAOS_SEED says which. It tells how many accidents of each kind were survived.
+CHAOS_SEED says which. CHAOS_KIND="disk full" has accidents of that kind only, and goes on until
+there was one. It tells how many accidents of each kind were survived.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from support.chaos import PATIENCE, Broken, Tally, World, below, command_of
 
 MINUTES = float(os.environ.get("CHAOS_MINUTES", "10"))
 SEED = int(os.environ.get("CHAOS_SEED", str(time.time_ns() % 2**32)))
+KIND = os.environ.get("CHAOS_KIND", "")
 # Seconds into a start at which something happens: it takes some ten to come to its first batch.
 EARLY, LATE = 1.0, 30.0
 
@@ -126,6 +128,8 @@ ACCIDENTS = {
 def run_out(world: World, accidents: list[str]) -> None:
     """Start after start, each with an accident, until one comes to the end of the files."""
     for name in accidents:
+        for _ in range(4):  # so that there is something to do when it happens
+            world.add_file()
         process, world.accident = world.start(last=False), name
         since = time.monotonic()
         happened = ACCIDENTS[name](world, process)
@@ -145,17 +149,24 @@ def run_out(world: World, accidents: list[str]) -> None:
             raise Broken(f"{world}: it does not go on after {accidents}: exit {code}")
 
 
-def live(world: World) -> None:
-    """Two or three times: accidents, more files; then the end."""
-    dice = world.dice
+def kinds_for(world: World) -> list[str]:
+    """The accidents that a world may meet, the more often named the likelier."""
+    if KIND:
+        return [KIND]
     usual = [name for name in ACCIDENTS if name not in ("disk full", "executor killed")]
     if world.disk is not None:
         usual = [*usual, "disk full", "disk full", "disk full"]
     if world.options["master"].startswith("local-cluster"):
         usual = ["executor killed", "worker killed", "driver killed"]
+    return usual
+
+
+def live(world: World) -> None:
+    """Two or three times: accidents, more files; then the end."""
+    dice, kinds = world.dice, kinds_for(world)
     world.prepare()
-    for _ in range(dice.randint(1, 2)):
-        run_out(world, dice.choices(usual, k=dice.randint(1, 3)))
+    for _ in range(1 if KIND else dice.randint(1, 2)):
+        run_out(world, dice.choices(kinds, k=dice.randint(1, 3)))
         world.rename_one()
         for _ in range(dice.randint(1, 4)):
             world.add_file()
@@ -199,16 +210,20 @@ def test_chaos(tmp_path: Path, told: Callable[[str], None]) -> None:
     dice, tally = random.Random(SEED), Tally()
     end = time.monotonic() + 60 * MINUTES
     told(f"\nchaos for {MINUTES:g} minutes, CHAOS_SEED={SEED}")
+    assert not KIND or KIND in ACCIDENTS, f"CHAOS_KIND is one of {', '.join(ACCIDENTS)}"
     small = True
-    while time.monotonic() < end or not tally.streams:
+    while time.monotonic() < end or not tally.streams or (KIND and not tally.accidents[KIND]):
         folder = tmp_path / f"world{tally.streams}"
         world = World(folder, random.Random(dice.random()), tally)
-        if tally.streams % 5 == 4:
+        if KIND == "worker killed":  # there are workers only where batches are done in partitions
+            world.options["there"] = "there"
+        if KIND == "executor killed" or (not KIND and tally.streams % 5 == 4):
             world.options |= {"master": "local-cluster[2,1,1024]", "there": "there"}
-        if small and tally.streams % 4 == 2:
+        if KIND == "disk full" or (not KIND and small and tally.streams % 4 == 2):
             with world.on_small_disk() as small:
                 if not small:
                     told("no disk is filled: only root may mount a small one")
+                    assert KIND != "disk full"
                 live(world)
         else:
             live(world)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import pickle
+import warnings
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import click
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -17,8 +20,10 @@ from click.testing import CliRunner, Result
 
 import tidelog
 from tidelog.cli import cli
+from tidelog.cli.running import RunLog
 from tidelog.data.schema import schemas
-from tidelog.errors import DataError, TidelogWarning
+from tidelog.data.ticks import Ticks
+from tidelog.errors import DataError, NoFacts, TidelogWarning
 from tidelog.streaming.clock import Pace
 from tidelog.streaming.feeds import Lines
 
@@ -121,6 +126,70 @@ def test_an_input_without_facts_is_named_in_python() -> None:
     }
 
 
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+@pytest.mark.parametrize(
+    "words", [("query",), ("why", "Hot(a) @ 0"), ("run", "--engine", "duckdb")]
+)
+def test_a_file_without_rows_is_named(
+    words: tuple[str, ...], ending: str, rules: Path, tmp_path: Path
+) -> None:
+    """Also of facts without time; an input that nobody needs may be empty."""
+    rules.write_text(
+        "input metrics(host: text, cpu: float) @ time. input Near(host: text). input Far(x: text)."
+        " Hot(H) @ T :- metrics(H, C) @ T, Near(H). Cold(X) :- Far(X)."
+    )
+    types = {"host": pa.string(), "cpu": pa.float64(), "time": pa.int64()}
+    for name, kept in (("metrics", list(types)), ("Near", ["host"]), ("Far", ["host"])):
+        path = in_place(tmp_path / "facts", "", f"{name}.{ending}")
+        if ending == "csv":
+            path.write_text(",".join("x" if name == "Far" else c for c in kept) + "\n")
+        elif ending == "parquet":
+            schema = pa.schema({"x" if name == "Far" else c: types[c] for c in kept})
+            pq.write_table(schema.empty_table(), path)
+    command, *rest = words
+    asked = () if command == "why" else ("--query", "Hot")
+    done = run(command, rules, *rest, "--facts", tmp_path / "facts", *asked)
+    said = "warning: no facts for input `{0}`, which Hot needs: {1}/{0}.{2} has no rows"
+    for name in ("metrics", "Near"):
+        assert done.stderr.count(said.format(name, tmp_path / "facts", ending)) == 1, done.stderr
+    assert done.stderr.count("warning: no facts") == 2
+
+
+def test_what_has_no_rows_is_named_in_python_and_for_lines(rules: Path, tmp_path: Path) -> None:
+    program = tidelog.parse(
+        "input E(x: text) @ t. input Near(x: text). P(X) @ T :- E(X) @ T, Near(X)."
+    )
+    empty = pa.schema({"x": pa.string(), "t": pa.int64()}).empty_table()
+    said = {f"no facts for input `{name}`, which P needs" for name in ("E", "Near")}
+    for rows in ([], empty):
+        with pytest.warns(NoFacts) as told:
+            program.query("P", {"E": rows, "Near": []})
+        assert {str(w.message) for w in told} == said
+        with warnings.catch_warnings(record=True) as noticed:
+            warnings.simplefilter("always")
+            stream = tidelog.Stream(program, rigid={"Near": []})
+            stream.push(0, {"E": rows})
+            stream.close()
+        assert {str(w.message) for w in noticed} == said
+    assert str(pickle.loads(pickle.dumps(noticed[0].message))) in said
+    files = [in_place(tmp_path, "x,t\n", f"{n}.csv") for n in range(2)]
+    with pytest.warns(NoFacts, match=r"which P needs: \S+0.csv and \S+1.csv have no rows"):
+        program.query("P", [f"E={path}" for path in files])
+    # Enough that one of the files has a row, or that a stream had one once.
+    in_place(tmp_path, "x,t\na,0\n", "1.csv")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        near = in_place(tmp_path, "x\na\n", "near.csv")
+        program.query("P", [*(f"E={path}" for path in files), f"Near={near}"])
+        stream = tidelog.Stream(program, rigid={"Near": [("a",)]})
+        stream.push(0, {"E": [("a", 0)]})
+        stream.push(1, {"E": []})
+        stream.close()
+    piped = run("run", rules, "--facts", "-", stdin="\n")
+    assert piped.exit_code == 0
+    assert piped.stderr.count("warning: no facts for input `metrics`, which Hot needs\n") == 1
+
+
 # Rows
 
 
@@ -156,6 +225,33 @@ def test_one_policy_for_rows_that_cannot_be_used(rules: Path, tmp_path: Path) ->
     piped = run("run", rules, "--facts", "-", "--tick", "1m", stdin=text)
     assert len(piped.stdout.splitlines()) == 1
     assert "warning: 2 rows could not be used" in piped.stderr
+
+
+@pytest.mark.parametrize("column", ["n", "time"])
+def test_an_integer_of_more_than_63_bits_is_named(column: str, tmp_path: Path) -> None:
+    """A query refuses the file; a stream puts the row aside. Nobody reads `unread`."""
+    rules = tmp_path / "rules.tdl"
+    rules.write_text("input E(n: int, unread: int) @ time. P(N) @ T :- E(N, _) @ T, N > 0.")
+    columns = {"n": [1, 2, 3], "unread": [1, 2, 3], "time": [0, 1, 2]}
+    columns[column][1] = 2**64 - 7
+    types = pa.schema({name: pa.uint64() for name in columns})
+    path = tmp_path / "E.parquet"
+    pq.write_table(pa.table(columns, schema=types), path)
+    said = f"column `{column}`: `{2**64 - 7}` is not int: it does not fit 64 bits"
+    asked = run("query", rules, "--facts", path)
+    assert (asked.exit_code, asked.stderr) == (1, f"error: {path}: {said}\n")
+    columns["unread"][2] = 2**64 - 1
+    pq.write_table(pa.table(columns, schema=types), path)
+    words = ("--engine", "duckdb", "--checkpoint", tmp_path / "c", "--close")
+    done = run("run", rules, "--facts", path, *words, "--sink", f"jsonl:{tmp_path}/out")
+    assert done.exit_code == 0, done.output
+    (letter,) = map(
+        json.loads, (tmp_path / "c/dead_letters/part-00000.json").read_text().splitlines()
+    )
+    assert letter["reason"] == said
+    assert letter["row"] == {name: values[1] for name, values in columns.items()}
+    answers = [json.loads(line)["n"] for line in (tmp_path / "out").read_text().splitlines()]
+    assert answers == [1, 3]
 
 
 def test_lines_that_are_useless_from_the_start_are_refused_while_more_may_come(rules: Path) -> None:
@@ -247,12 +343,88 @@ def test_a_stream_takes_timestamps_as_a_query_does() -> None:
     assert again.push(start, {"metrics": rows}).answers["Hot"].num_rows == 2
 
 
+def test_the_ending_of_a_file_says_its_format(rules: Path, tmp_path: Path) -> None:
+    facts = in_place(tmp_path, HEADER + "a,95,x,0\n")
+    out = tmp_path / "x.parquet"
+    assert run("query", rules, "--facts", facts, "--out", out).exit_code == 0
+    assert pq.read_table(out).to_pylist() == [{"h": "a", "time": 0}]
+
+
+def test_the_status_line_has_timestamps() -> None:
+    said: list[str] = []
+    log = RunLog(None, said.append, Ticks.of("1m", "2024-05-01T00:00:00Z"))
+    log.batch({"batch": 0, "tin": 7, "tout": 5}, facts=3, late=0, dead=0, answers=1)
+    times = "complete up to 2024-05-01T00:07:00Z, answered up to 2024-05-01T00:05:00Z"
+    assert said[0].endswith(f"; {times}")
+
+
 def test_lengths_of_time_need_a_tick(rules: Path) -> None:
     found = run("run", rules, "--facts", "-", "--lateness", "5m", stdin="")
     assert found.exit_code == 2
     assert "ticks have no length: add --tick 1m" in found.stderr
     with pytest.raises(ValueError, match="max_jump is 1h, and ticks have no length"):
         tidelog.Stream(tidelog.parse(RULES), max_jump="1h")
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet", "-"])
+@pytest.mark.parametrize("ticked", [False, True])
+def test_a_clock_far_ahead_is_put_aside_in_process(
+    ending: str, ticked: bool, tmp_path: Path
+) -> None:
+    """As on Spark: what comes after a gap that is too long; a long way without a gap is fine."""
+    rules = tmp_path / "rules.tdl"
+    rules.write_text(
+        "input E(x: text) @ t. input F(x: text) @ t. P(X) @ T :- E(X) @ T. P(X) @ T :- F(X) @ T."
+    )
+    start = datetime(2024, 5, 1, tzinfo=UTC)
+    rows = [("E", 0), ("F", 90), ("F", 180), ("E", 4000000), ("F", 181), ("E", 181)]
+    shown = [
+        (n, f"{start + timedelta(minutes=t):%Y-%m-%dT%H:%M:%SZ}" if ticked else t) for n, t in rows
+    ]
+    lines = [json.dumps({"predicate": n, "x": "a", "t": t}) + "\n" for n, t in shown]
+    place: Path | str = tmp_path / "facts"
+    for name in "EF":
+        some = [t for n, t in shown if n == name]
+        if ending == "csv":
+            in_place(tmp_path / "facts", "x,t\n" + "".join(f"a,{t}\n" for t in some), f"{name}.csv")
+        elif ending == "jsonl":
+            own = [line for line in lines if f'"{name}"' in line]
+            in_place(tmp_path / "facts", "".join(own), f"{name}.jsonl")
+        elif ending == "parquet":
+            times = [datetime.fromisoformat(str(t)) for t in some] if ticked else some
+            in_place(tmp_path / "facts", "")
+            (tmp_path / "facts" / "metrics.csv").unlink()
+            table = pa.table({"x": ["a"] * len(some), "t": times})
+            pq.write_table(table, tmp_path / "facts" / f"{name}.parquet")
+        else:
+            place = "-"
+    words = ["run", rules, "--facts", place, "--engine", "duckdb", "--checkpoint", tmp_path / "c"]
+    words += ["--sink", f"jsonl:{tmp_path}/out"]
+    words += ["--tick", "1m", "--max-jump", "100m"] if ticked else ["--max-jump", "100"]
+    done = run(*words, stdin="".join(lines) if ending == "-" else None)
+    assert done.exit_code == 0, done.output
+    assert "warning: 1 row could not be used" in done.stderr
+    (letter,) = map(
+        json.loads, (tmp_path / "c/dead_letters/part-00000.json").read_text().splitlines()
+    )
+    wanted = (
+        "tick 4000000 is more than 100 ahead of 18" if not ticked else "its time is more than 100"
+    )
+    assert letter["reason"].startswith(wanted)
+    assert (letter["predicate"], letter["row"]["t"][:10] if ticked else letter["row"]["t"]) == (
+        "E",
+        "2031-12-08" if ticked else 4000000,
+    )
+    closed = run(*words, "--close", stdin="".join(lines) if ending == "-" else None)
+    assert closed.exit_code == 0, closed.output
+    answers = [json.loads(line)["time"] for line in (tmp_path / "out").read_text().splitlines()]
+    assert answers == [
+        dict(zip([t for _, t in rows], [t for _, t in shown], strict=True))[t]
+        for t in (0, 90, 180, 181)
+    ]
+    other = run(*words[:-1], "7m" if ticked else "7")
+    assert other.exit_code == 1
+    assert "max_jump is 7 and was 100" in other.stderr
 
 
 def test_pending_answers_and_verdicts_have_timestamps(tmp_path: Path) -> None:
@@ -280,6 +452,20 @@ def test_a_far_offset_and_a_range_without_end() -> None:
 
 
 # Commands
+
+
+@pytest.mark.parametrize("name", sorted(cli.commands))
+def test_help_has_an_example_and_says_what_each_option_is_for(name: str) -> None:
+    assert "xample" in run(name, "--help").stdout
+    for option in cli.commands[name].params:
+        if isinstance(option, click.Option):
+            said = option.help or ""
+            assert len(said.split()) > 2, option.opts
+            assert said.endswith((".", "?", ")")), option.opts
+
+
+def test_the_list_of_commands_is_not_cut_off() -> None:
+    assert "..." not in run("--help").stdout.split("Commands:")[1]
 
 
 def test_a_run_with_a_checkpoint_stays_open_until_it_is_closed(tmp_path: Path) -> None:

@@ -194,6 +194,7 @@ def test_lines_that_are_no_facts_are_put_aside(line: str, message: str) -> None:
         (("--query", "Malfun"), "did you mean Malfunc?"),
         (("--facts", "nowhere"), "nowhere: no such file or folder"),
         (("--lateness", "-1"), "-1"),
+        (("--intervals", "--pending", "--mode", "online"), "goes without --intervals"),
     ],
 )
 def test_wrong_use_says_so(words: tuple[str, ...], message: str) -> None:
@@ -224,3 +225,24 @@ def test_explain_shows_the_pipeline_of_a_mode() -> None:
     refused = tidelog(*words)
     assert refused.exit_code == 2
     assert "--mode is about --show pipeline" in refused.stderr
+
+
+def test_intervals_across_runs_of_a_checkpoint(tmp_path: Path) -> None:
+    """What has not ended stays open for the next run; --close ends it."""
+    rules, facts = tmp_path / "r.tdl", tmp_path / "E.csv"
+    rules.write_text("input E(x: text) @ time. P(X) @ T :- E(X) @ T.")
+    times = [f"2026-03-02T08:{minute:02}:00Z" for minute in range(10)]
+
+    def run(until: int, *more: str) -> list[dict[str, object]]:
+        some = [i for i in range(until) if i != 4]
+        facts.write_text("x,time\n" + "".join(f"a,{times[i]}\n" for i in some))
+        words = ("--engine", "duckdb", "--intervals", "--tick", "1m")
+        out = ("--sink", f"json:{tmp_path}/out", "--checkpoint", str(tmp_path / "c"))
+        result = tidelog("run", str(rules), "--facts", str(facts), *words, *out, *more)
+        assert result.exit_code == 0, result.output
+        return answers((tmp_path / "out" / "P.jsonl").read_text())
+
+    assert run(3) == []
+    first = {"x": "a", "from": times[0], "to": times[3]}
+    assert run(8) == [first]
+    assert run(10, "--close") == [first, {"x": "a", "from": times[5], "to": times[9]}]

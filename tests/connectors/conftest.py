@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from support import s3
 from support.kafka import Broker, Client
 
 from tidelog.errors import DataError
@@ -56,7 +57,7 @@ def client(broker: Broker) -> Iterator[Client]:
 
 
 # The one session of these tests has all of them: a JVM does not take jars later.
-CONNECTORS = ("kafka",)
+CONNECTORS = ("kafka", "s3a")
 
 
 @pytest.fixture(scope="session")
@@ -66,3 +67,16 @@ def spark(jars: Callable[..., list[str]]) -> Iterator[SparkSession]:
     made = session("local[2]", connectors=CONNECTORS, **options)
     yield made
     made.stop()
+
+
+@pytest.fixture(scope="session")
+def store(
+    jars: Callable[..., list[str]], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[s3.Server]:
+    """A server that speaks S3."""
+    jars("s3a")
+    if (why := s3.missing()) is not None:
+        pytest.skip(why)
+    server = s3.Server(tmp_path_factory.mktemp("s3") / "log.txt")
+    yield server
+    server.stop()

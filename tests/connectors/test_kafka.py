@@ -332,3 +332,41 @@ def test_a_topic_may_begin_with_bad_messages(
         spark, f"Temp=kafka://{broker.address}/{name}", kafka={"maxOffsetsPerTrigger": "1"}
     )
     assert hot(running) == HOT
+
+
+@pytest.mark.parametrize("how", ["no value", "a line"])
+def test_heartbeats_move_time(
+    how: str, spark: SparkSession, broker: Broker, topic: Callable[..., str], client: Client
+) -> None:
+    """Wind is silent; what it says of time lets answers go that would wait for it."""
+    noon, minutes = 1_714_564_800, 600  # 2024-05-01 12:00 UTC
+    stamp = "2024-05-01T12:{}0:00Z"
+    temp = topic(*({"device": "a", "level": 5, "at": stamp.format(t)} for t in range(4)))
+    # Kafka would soon delete a message of so long ago.
+    wind, silent = topic(retention_ms="-1"), topic()
+    if how == "a line":
+        client.send(wind, [{"time": stamp.format(3)}])
+    else:
+        client.send(wind, [None], at=(noon + 3 * minutes + 5) * 1000)
+
+    def answered(second: str) -> tuple[int | None, int | None]:
+        address = f"kafka://{broker.address}"
+        inputs = {"Temp": f"{address}/{temp}", "Wind": f"{address}/{second}"}
+        running = stream(
+            spark,
+            RULES,
+            ("Hot", "Storm"),
+            inputs=inputs,
+            tick="10m",
+            trigger={"availableNow": True},
+        )
+        running.awaitTermination()
+        running.stop()
+        assert running.committed is not None
+        assert running.committed.totals["dead"] == 0
+        return running.committed.clock.tin, running.committed.tout
+
+    # All before the fourth tick has arrived: the third one is complete.
+    complete = noon // minutes + 2
+    assert answered(wind) == (complete, complete)
+    assert answered(silent)[0] is None

@@ -1,4 +1,4 @@
-"""From Kafka to files, exactly once: the driver is killed at random moments, the broker restarts.
+"""From Kafka to files and Delta tables, exactly once: drivers are killed, the broker restarts.
 
 TIDELOG_KILLS says how often the driver is killed, 20 times by default.
 """
@@ -11,15 +11,17 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.kafka import Broker, Client
+from support.kills import TIDELOG, killed
 
 import tidelog
+from tidelog.data.delta import rows_of
 
 RULES = """
 input Temp(device: text, level: float) @ at.
@@ -27,39 +29,42 @@ output Hot.
 Hot(X) @ T+1 :- Temp(X, V) @ T, Temp(X, W) @ T+1, V >= 5, W >= 5.
 """
 KILLS = int(os.environ.get("TIDELOG_KILLS", "20"))
-TIDELOG = [sys.executable, "-c", "from tidelog.cli import cli; cli()"]
 
 
-def killed(command: list[str], seconds: float, until: Path | None = None) -> float:
-    """Run a command and kill it with all it has started after so long, or once a file is there.
-
-    The seconds that it lived.
-    """
-    began = time.monotonic()
-    process = subprocess.Popen(
-        command, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    )
-    if until is not None:
-        while not until.exists() and time.monotonic() < began + seconds:
-            time.sleep(0.05)
-        assert until.exists()
-        seconds = 0.01
-    try:
-        said, _ = process.communicate(timeout=seconds)
-        assert process.returncode == 0, said.decode()
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-    return time.monotonic() - began
+def answers_in_files(folder: Path) -> list[tuple[str, int]]:
+    answers = []
+    for path in sorted(folder.glob("Hot/batch=*/*.csv")):
+        with path.open(newline="") as file:
+            answers += [(row["x"], int(row["time"])) for row in csv.DictReader(file)]
+    return answers
 
 
-def test_killed_at_random_moments(broker: Broker, client: Client, tmp_path: Path) -> None:
+def answers_in_a_table(folder: Path) -> list[tuple[str, int]]:
+    return [(row["x"], row["time"]) for row in rows_of(str(folder / "Hot")).to_pylist()]
+
+
+@pytest.mark.parametrize(
+    ("kind", "answers"), [("csv", answers_in_files), ("delta", answers_in_a_table)]
+)
+def test_killed_at_random_moments(
+    kind: str,
+    answers: Callable[[Path], list[tuple[str, int]]],
+    broker: Broker,
+    client: Client,
+    tmp_path: Path,
+) -> None:
     moments = random.Random(19)
-    client.create("crash", 2)
+    topic = f"crash-{kind}"
+    client.create(topic, 2)
     rules = tmp_path / "rules.tdl"
     rules.write_text(RULES)
-    command = [*TIDELOG, "run", str(rules), "--facts", f"Temp=kafka://{broker.address}/crash"]
-    command += ["--sink", f"csv:{tmp_path / 'out'}", "--checkpoint", str(tmp_path / "checkpoint")]
+    command = [*TIDELOG, "run", str(rules), "--facts", f"Temp=kafka://{broker.address}/{topic}"]
+    command += [
+        "--sink",
+        f"{kind}:{tmp_path / 'out'}",
+        "--checkpoint",
+        str(tmp_path / "checkpoint"),
+    ]
     command += ["--kafka-option", "maxOffsetsPerTrigger=20", "--lateness", "5"]
     facts: list[tuple[str, float, int]] = []
     bad, lived = 0, 0.0
@@ -72,7 +77,7 @@ def test_killed_at_random_moments(broker: Broker, client: Client, tmp_path: Path
         facts += new
         for part in (0, 1):
             rows = [{"device": d, "level": v, "at": t} for d, v, t in new if (d == "b") == part]
-            client.send("crash", [*rows, "{oops"], partition=part)
+            client.send(topic, [*rows, "{oops"], partition=part)
             bad += 1
         if number == 0:  # how long this machine takes up to a commit
             lived = killed([*command, "--follow"], 240, tmp_path / "checkpoint/commits/0.json")
@@ -82,12 +87,9 @@ def test_killed_at_random_moments(broker: Broker, client: Client, tmp_path: Path
             broker.stop(signal.SIGKILL if number % 2 else signal.SIGTERM)
             broker.start()
     assert killed([*command, "--close"], 300) < 300
-    answers = []
-    for path in sorted((tmp_path / "out").glob("Hot/batch=*/*.csv")):
-        with path.open(newline="") as file:
-            answers += [(row["x"], int(row["time"])) for row in csv.DictReader(file)]
     wanted = tidelog.parse(RULES).query("Hot", {"Temp": facts}).to_pylist()
-    assert sorted(answers) == sorted((row["x"], row["time"]) for row in wanted)
+    assert wanted
+    assert sorted(answers(tmp_path / "out")) == sorted((row["x"], row["time"]) for row in wanted)
     letters = [
         json.loads(line)
         for path in (tmp_path / "checkpoint" / "dead_letters").rglob("*.json")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import tidelog
+from tidelog.cli import cli
 
 RULES = """
 tick 1m.
@@ -55,3 +59,18 @@ def test_a_length_that_is_given_must_agree(length: str | timedelta) -> None:
 def test_printed_and_read_again_it_is_the_same() -> None:
     program = tidelog.parse(RULES)
     assert tidelog.parse(str(program)) == program
+
+
+@pytest.mark.parametrize("mode", ["offline", "online"])
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_a_stream_of_a_file_in_process(tmp_path: Path, ending: str, mode: str) -> None:
+    (tmp_path / "rules.tdl").write_text(RULES)
+    rows = [{"x": x, "time": when.isoformat()} for x, when in FACTS["Beat"]]
+    lines = [json.dumps(row) for row in rows]
+    if ending == "csv":
+        lines = ["x,time", *(f"{row['x']},{row['time']}" for row in rows)]
+    (tmp_path / f"Beat.{ending}").write_text("\n".join(lines) + "\n")
+    command = ["run", str(tmp_path / "rules.tdl"), "--facts", str(tmp_path / f"Beat.{ending}")]
+    ran = CliRunner().invoke(cli, [*command, "--engine", "duckdb", "--mode", mode])
+    assert ran.exit_code == 0, ran.stderr
+    assert json.loads(ran.stdout)["time"] == "2026-03-02T08:11:00Z"

@@ -53,6 +53,14 @@ def test_windows_are_coloured() -> None:
     assert Error not in [kind for kind, _ in coloured]
 
 
+def test_lengths_of_time_are_coloured() -> None:
+    coloured = kinds("tick 1m.\nQ(X) @ T :- some E(X) @ [T-10m, T], F(X) @ T-1h, tick(X) @ T.\n")
+    assert [text for kind, text in coloured if kind is Keyword.Declaration] == ["tick", "some"]
+    numbers = [text for kind, text in coloured if kind is Number]
+    assert numbers == ["1", "m", "10", "m", "1", "h"]
+    assert [text for kind, text in coloured if kind is Name.Class] == ["Q", "E", "F", "tick"]
+
+
 @pytest.mark.parametrize("path", RULES, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_nothing_of_the_examples_is_wrong(path: object) -> None:
     text = path.read_text("utf-8")  # type: ignore[attr-defined]

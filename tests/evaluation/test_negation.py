@@ -53,9 +53,8 @@ def test_hostile_names_and_values(case: Case) -> None:
     agree(case)
 
 
-@pytest.mark.deep
 @given(programs_with_not(wide=True))
-@examples(100)
+@examples(4, deep=1000)
 def test_what_an_attack_has_found_mistakes_with(case: Case) -> None:
     agree(case)
 

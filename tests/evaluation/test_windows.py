@@ -56,6 +56,12 @@ def test_windows_longer_than_a_word(case: Case) -> None:
     agree(case)
 
 
+@given(programs_with_windows(long=True, any_number=True, max_rules=2))
+@examples(15)
+def test_any_number_of_ticks_of_a_long_window(case: Case) -> None:
+    agree(case)
+
+
 @given(programs_with_windows(recursive=False, clock=False, any_number=True))
 @examples(15)
 def test_programs_without_recursion(case: Case) -> None:

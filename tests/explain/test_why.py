@@ -373,3 +373,17 @@ def test_why_looks_at_what_a_stream_keeps(
     assert proof.size == 1
     assert not program.why("P(a) @ 2", stream).holds
     assert not program.why("Q(a) @ 6", stream).holds
+
+
+def test_what_is_in_the_way_of_a_window_is_the_fact_itself() -> None:
+    program = tidelog.parse(
+        "input Up(s: text, by: text) @ t."
+        " Lost(S) @ T :- Up(S, _) @ T-4, not some Up(S, _) @ [T-3, T]."
+        " Calm(S) @ T :- Up(S, _) @ T, not at least 2 Up(S, _) @ [T-5, T-1]."
+    )
+    facts = {"Up": [("a", "x", 0), ("a", "y", 1), ("a", "z", 3), ("b", "x", 4)]}
+    lost = str(program.why("Lost(a) @ 4", facts))
+    assert "present  Up(a, z) @ 3" in lost
+    assert "some Up(a, _)" not in lost.partition("in the way")[0]
+    calm = str(program.why("Calm(a) @ 3", {"Up": [("a", "x", t) for t in range(4)]}))
+    assert "present  at least 2 Up(a, _) @ [-2, 2]" in calm

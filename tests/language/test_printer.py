@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from support.deep import examples
@@ -10,7 +12,7 @@ from support.strategies import programs
 from tidelog.language.checks import decode
 from tidelog.language.diagnostics import Source
 from tidelog.language.parser import parse_source
-from tidelog.language.printer import print_program, print_rule, print_value
+from tidelog.language.printer import print_program, print_rule, print_time, print_value
 from tidelog.language.program import (
     NOWHERE,
     Atom,
@@ -134,3 +136,27 @@ def test_printed_text_hides_nothing() -> None:
     """Characters that change how a line is shown are escaped: no invisible or reversed text."""
     shown = quote("a\u202eb\u200bc\x07\u2028")
     assert shown.isprintable()
+
+
+TIMED = """tick 1m.
+Lost(X) @ T :- Beat(X) @ T-10m, not some Beat(X) @ [T-9m, T].
+Late(X) @ T+1h :- at least 2 Beat(X) @ [T-120s, T+3], Beat(X) @ T.
+"""
+
+
+def test_lengths_stay_as_they_were_written() -> None:
+    parsed = parse_source(Source("timed", TIMED))
+    assert parsed.diagnostics == ()
+    assert print_program(parsed.program) == TIMED
+    again = parse_source(Source("again", print_program(parsed.program)))
+    in_ticks = TIMED.replace("10m", "10").replace("9m", "9").replace("1h", "60")
+    ticks = parse_source(Source("ticks", in_ticks.replace("120s", "2")))
+    assert parsed.program == again.program == ticks.program
+
+
+def test_an_offset_that_was_changed_is_in_ticks() -> None:
+    (rule, *_) = parse_source(Source("timed", TIMED)).program.rules
+    (beat, *_) = rule.atoms
+    assert isinstance(beat.time, TimeOffset)
+    assert print_time(beat.time) == "T-10m"
+    assert print_time(replace(beat.time, offset=-11)) == "T-11"

@@ -326,3 +326,10 @@ def test_a_change_at_once_is_a_change_in_parts() -> None:
     assert lines.replaced((0, 1), (0, 3), "x") == "axb\r\nc"
     assert lines.replaced((0, 99), (1, 0), "") == "a🌬bc"
     assert types.Position(0, 1) < types.Position(0, 2)
+
+
+def test_rules_with_lengths_of_time_are_analysed() -> None:
+    text = "tick 1m.\ninput Beat(x: text) @ t.\nLost(X) @ T :- Beat(X) @ T-10m, Beat(X) @ T+2m.\n"
+    program = tidelog.parse(text)
+    alone = tidelog.Program(facts.reachable(program, "Lost"))
+    assert tidelog.check(str(alone)).errors == ()

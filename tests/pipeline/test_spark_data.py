@@ -23,6 +23,8 @@ import tidelog
 from tidelog.errors import DataError
 from tidelog.pipeline import loop
 from tidelog.pipeline.modes import OfflineMode
+from tidelog.pipeline.store import Store
+from tidelog.spark import query as ask
 from tidelog.spark import stream
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -329,3 +331,28 @@ def test_it_follows_new_files_until_it_is_stopped(spark: SparkSession, tmp_path:
             assert not running.awaitTermination(1)
         assert rows(running.answers["Hot"]) == [("x", 10.0, 1)]
     assert not running.query.isActive
+
+
+def test_a_full_disk_is_told_without_names_of_java(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / ".note.tmp").symlink_to("/dev/full")
+    with pytest.raises(DataError) as error:
+        Store(spark, str(tmp_path)).write(b"anything", "note")
+    assert str(error.value).endswith("/note cannot be written: No space left on device")
+
+
+def test_an_integer_of_more_than_63_bits_is_put_aside(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "E.parquet"
+    columns = {"n": [1, 2**64 - 7, 3, 4], "time": [0, 1, 2, 2**64 - 8]}
+    types = pa.schema({name: pa.uint64() for name in columns})
+    pq.write_table(pa.table(columns, schema=types), path)
+    program = tidelog.parse("input E(n: int) @ time. P(N) @ T :- E(N) @ T, N > 0.")
+    now = {"availableNow": True}
+    running = stream(spark, program, inputs=path, checkpoint=tmp_path / "c", trigger=now)
+    running.awaitTermination()
+    running.close()
+    assert rows(running.answers["P"]) == [(1, 0), (3, 2)]
+    said = "column `{}`: `{}` is not int: it does not fit 64 bits"
+    wanted = {said.format("n", 2**64 - 7), said.format("time", 2**64 - 8)}
+    assert {letter["reason"] for letter in letters(tmp_path / "c")} == wanted
+    with pytest.raises(DataError, match=f"`{2**64 - 7}` is not int: it does not fit 64 bits"):
+        ask(spark, program, "P", path).collect()

@@ -13,7 +13,7 @@ import tidelog
 from tidelog.data import delta
 from tidelog.errors import DataError
 from tidelog.pipeline.commit import Checkpoint, Commit
-from tidelog.spark import stream
+from tidelog.spark import query, stream
 
 deltalake = pytest.importorskip("deltalake")
 pytestmark = pytest.mark.xdist_group("spark")
@@ -82,3 +82,16 @@ def test_each_answer_once_from_a_table_to_a_table(
     with pytest.raises(DataError, match=r"is closed: .* and there are new facts"):
         run(spark, tmp_path)
     assert answered(tmp_path) == last
+
+
+def test_a_query_on_spark_reads_a_table(spark: SparkSession, tmp_path: Path) -> None:
+    """The same as in process: columns by name, from a table that had rows deleted."""
+    add(tmp_path, 1, 2, 3, 7)
+    deltalake.DeltaTable(tmp_path / "Temp").delete("time = 7")
+    program, facts = tidelog.parse(RULES), f"delta:{tmp_path / 'Temp'}"
+    wanted = program.query("Hot", facts).to_pylist()
+    assert [row["time"] for row in wanted] == [1, 2]
+    for given in (facts, [f"Temp={facts}"], {"Temp": facts}):
+        assert query(spark, program, "Hot", given).toArrow().to_pylist() == wanted
+    with pytest.raises(DataError, match="no Delta table is there"):
+        query(spark, program, "Hot", f"Temp=delta:{tmp_path / 'none'}")

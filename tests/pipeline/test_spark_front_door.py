@@ -6,6 +6,7 @@ import gzip
 import json
 import subprocess
 import sys
+import traceback
 import warnings
 from pathlib import Path
 from typing import Any
@@ -179,6 +180,38 @@ def test_several_places_and_what_is_not_there(spark: SparkSession, tmp_path: Pat
     assert {str(w.message) for w in told} >= {said.format("E"), said.format("Near")}
 
 
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_a_file_without_rows_is_named(ending: str, spark: SparkSession, tmp_path: Path) -> None:
+    rules = (
+        "input E(x: text) @ t. input F(x: text) @ t. P(X) @ T :- E(X) @ T. P(X) @ T :- F(X) @ T."
+    )
+    header = {"csv": "x,t\n"}.get(ending, "")
+    (tmp_path / "F.csv").write_text("x,t\na,0\n")
+    empty = tmp_path / f"E.{ending}"
+    if ending == "parquet":
+        pq.write_table(pa.schema({"x": pa.string(), "t": pa.int64()}).empty_table(), empty)
+    else:
+        empty.write_text(header)
+    said = f"no facts for input `E`, which P needs: {empty} has no rows"
+    with pytest.warns(TidelogWarning) as told:
+        running = run(spark, tmp_path, rules)
+    assert [str(w.message) for w in told] == [said]
+    assert running.answers["P"].num_rows == 1
+    with pytest.warns(TidelogWarning) as told:
+        assert query(spark, tidelog.parse(rules), "P", tmp_path).count() == 1
+    assert [str(w.message) for w in told] == [said]
+
+
+def test_a_data_frame_without_rows_is_named(spark: SparkSession) -> None:
+    rules = "input E(x: text) @ t. input Near(x: text). P(X) @ T :- E(X) @ T, Near(X)."
+    empty = spark.createDataFrame([], "x STRING, t BIGINT")
+    rigid = spark.createDataFrame([], "x STRING")
+    with pytest.warns(TidelogWarning) as told:
+        query(spark, tidelog.parse(rules), "P", {"E": empty, "Near": rigid}).collect()
+    said = "no facts for input `{}`, which P needs"
+    assert {str(w.message) for w in told} == {said.format("E"), said.format("Near")}
+
+
 def test_a_running_stream_says_where_it_stands(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "metrics.csv").write_text(HEADER + "a,95,x,2024-05-01T00:00:10Z\n")
     program = tidelog.parse(RULES)
@@ -210,6 +243,9 @@ def test_an_error_of_a_users_function_is_theirs(spark: SparkSession, tmp_path: P
         run(spark, tmp_path / "metrics.csv", sink=sink)
     assert len(str(error.value)) < 20
     assert error.value.__cause__ is None
+    # Where it was raised, and where it was waited for: nothing of ours or Spark's between.
+    names = [frame.name for frame in traceback.extract_tb(error.value.__traceback__)]
+    assert names[-2:] == ["awaitTermination", "sink"]
 
 
 @pytest.mark.deep  # docs/metrics.md shows it, too: all that a command prints is compared there

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
-from support.chaos import NAMES
 from support.deep import DEEP
+from support.names import NAMES
 
 import tidelog
 from tidelog.errors import DataError

@@ -13,12 +13,17 @@ from pyspark.sql import SparkSession
 from support.deep import examples
 from support.spark_streams import check, check_batch
 
+from tidelog.streaming.options import StreamMode
+
 pytestmark = pytest.mark.xdist_group("spark")
 
+# What an attack has found mistakes with: see `oracle.generate`.
+attacking = programs_and_facts(connected=True, wide=True)
 shapes = programs_and_facts(connected=True, huge=False)
 anything = programs_and_facts(huge=False)
 partitions = st.integers(1, 8)
 randoms = st.randoms(use_true_random=False)
+modes: st.SearchStrategy[StreamMode] = st.sampled_from(("offline", "online"))
 
 
 @examples(2, deep=40)
@@ -45,3 +50,25 @@ def test_spark_batch_equals_naive_evaluation(
     spark: SparkSession, case: Case, partitions: int, random: Random
 ) -> None:
     check_batch(spark, random.choice((case, case, keyed(case, random))), partitions, random)
+
+
+@examples(1, deep=40)
+@given(attacking, st.integers(0, 3), partitions, st.booleans(), randoms, modes)
+def test_what_an_attack_has_found_mistakes_with_as_a_stream(
+    spark: SparkSession,
+    case: Case,
+    lateness: int,
+    partitions: int,
+    eager: bool,
+    random: Random,
+    mode: StreamMode,
+) -> None:
+    check(spark, case, lateness, partitions, mode, eager, random)
+
+
+@examples(1, deep=60)
+@given(programs_and_facts(wide=True), partitions, randoms)
+def test_what_an_attack_has_found_mistakes_with_as_a_query(
+    spark: SparkSession, case: Case, partitions: int, random: Random
+) -> None:
+    check_batch(spark, case, partitions, random)

@@ -23,7 +23,8 @@ pytestmark = pytest.mark.xdist_group("spark")
 
 @examples(2, deep=30)
 @given(
-    programs_with_windows(connected=True, max_rules=4),
+    programs_with_windows(connected=True, max_rules=4)
+    | programs_with_windows(connected=True, max_rules=2, long=True),
     st.integers(0, 3),
     st.integers(1, 6),
     st.sampled_from(("offline", "online")),

@@ -49,10 +49,9 @@ def test_online_equals_naive_evaluation(
     streams_what_is_evaluated(case, lateness, random, **how)
 
 
-@pytest.mark.deep
-@examples(200)
+@examples(6, deep=2000)
 @given(
-    programs_and_facts(connected=True, huge=False, wide=True),
+    programs_and_facts(connected=True, wide=True),
     st.integers(0, 3),
     randoms,
     ways | offline,

@@ -62,6 +62,20 @@ def test_windows_longer_than_a_word(
     streamed(case, late, random, **how)
 
 
+@pytest.mark.deep
+@examples(1, deep=15)
+@given(
+    programs_with_windows(connected=True, long=True, any_number=True, max_rules=2),
+    lateness,
+    randoms,
+    ways,
+)
+def test_any_number_of_ticks_of_a_long_window(
+    case: Case, late: int, random: Random, how: dict[str, str]
+) -> None:
+    streamed(case, late, random, **how)
+
+
 @examples(5)
 @given(connected, lateness, randoms, ways)
 def test_across_snapshots(

@@ -30,6 +30,7 @@ import pyarrow.parquet as pq
 from oracle import naive
 
 import tidelog
+from support.names import NAMES
 from support.places import ROOT
 from support.standalone import children
 
@@ -45,29 +46,6 @@ AtRisk(Y) @ T :- Shdn(X) @ T, Near(X, Y).
 AtRisk(X) @ T+1 :- AtRisk(X) @ T, Flag(X) @ T+1.
 Gust(X, V) @ T :- Wind(X, V) @ T, Flag(X) @ T-1.
 """
-# Names that a file system takes, and that other languages stumble over.
-NAMES = (
-    "plain",
-    "ü %",
-    "a b",
-    "100%25",
-    "it's",
-    'say "hi"',
-    "two\nlines",
-    "*?[x]{y}",
-    "back\\slash",
-    "c:d",
-    "a+b",
-    "#&;=",
-    "-rf",
-    "%",
-    "x=1",
-    "$HOME",
-    "\U0001f30a",
-    "\u202edesrever",
-    "n" * 200,
-    "tab\tbell\x07",
-)
 SPEEDS = (0.1, -0.0, 0.0, 1e300, 5e-324, 21.5, math.inf, -math.inf, 1e16, 123456789.125)
 DEVICES = ("a", "b", "ü 'c'")
 MAX_JUMP = 1000

@@ -22,7 +22,7 @@ from tidelog.evaluation.spark.jars import jars_of
 _SMALL = ["-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 
 
-def _end_with_us() -> None:
+def end_with_us() -> None:
     """Linux kills a process that says so when its parent has ended, however that ended."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
@@ -82,7 +82,7 @@ class Broker:
         command = ["java", *_SMALL, "-cp", classpath, *arguments, settings]
         with (self.folder / "log.txt").open("ab") as log:
             return subprocess.Popen(
-                command, stdout=log, stderr=log, start_new_session=True, preexec_fn=_end_with_us
+                command, stdout=log, stderr=log, start_new_session=True, preexec_fn=end_with_us
             )
 
     def start(self) -> None:
@@ -169,14 +169,19 @@ class Client:
         key: bytes | None = None,
         partition: int = 0,
         headers: Mapping[str, bytes] | None = None,
+        at: int | None = None,
     ) -> None:
-        """Messages, as bytes, as text or as JSON; all of them are there when it returns."""
+        """Messages, as bytes, as text or as JSON; all of them are there when it returns.
+
+        `at` is the time that Kafka has for them, in milliseconds; without it, now.
+        """
         record = self._jvm.org.apache.kafka.clients.producer.ProducerRecord
         for value in values:
             if isinstance(value, Mapping):
                 value = json.dumps(value)
             data = value.encode() if isinstance(value, str) else value
-            one = record(topic, partition, key, data)
+            moment = None if at is None else self._jvm.java.lang.Long(at)
+            one = record(topic, partition, moment, key, data, None)
             for name, content in (headers or {}).items():
                 one.headers().add(name, content)
             self._producer.send(one)

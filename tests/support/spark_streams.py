@@ -19,6 +19,8 @@ from oracle.wide import wide
 from pyspark.sql import DataFrame, SparkSession
 
 from support.deep import DEEP
+from support.names import NAMES
+from support.spells import spells
 from tidelog.data.schema import Schema, resolve, schemas
 from tidelog.data.types import arrow_type
 from tidelog.evaluation.layout import Layout
@@ -72,10 +74,13 @@ def check(
     eager: bool,
     random: Random,
     little: int | None = None,
+    *,
+    intervals: bool = False,
 ) -> None:
     """A stream over all temporal inputs, stopped and started again on the way at times.
 
-    `make test-deep` has many tables of state at times; the crash tests have them always.
+    Files and folders have any names. `make test-deep` has many tables of state at times; the crash
+    tests have them always.
     """
     case = wide(case) if DEEP > 1 and random.random() < 0.2 else case
     program = resolve(case.program, {})
@@ -87,15 +92,17 @@ def check(
     times = [int(r[-1]) for n in reads for r in case.facts.get(n, [])]
     if not times:
         return
-    folder = Path(tempfile.mkdtemp(prefix="tidelog-test-"))
+    top = Path(tempfile.mkdtemp(prefix="tidelog-test-"))
     try:
-        for name in inputs:
-            (folder / name).mkdir()
         arriving = batches(case, lateness, random)
         # As files, which are read in splits, or as DataFrames, which Catalyst packs.
-        files: dict[str, Any] = {name: folder / name for name in inputs}
-        frames = {name: _frame(spark, layout[name], folder / name) for name in inputs}
-        given = random.choice((files, frames))
+        as_files = random.random() < 0.5
+        folder = top / random.choice(NAMES if as_files else ("plain",))
+        for name in inputs:
+            (folder / name).mkdir(parents=True)
+        given: dict[str, Any] = {name: folder / name for name in inputs}
+        if not as_files:  # there a path is a pattern, by Spark's own rules
+            given = {name: _frame(spark, layout[name], folder / name) for name in inputs}
         rigid = {n: r for n, r in case.facts.items() if layout[n].time is None}
         # Two starts from one checkpoint, or one that takes everything.
         cut = random.choice((0, len(arriving) // 2))
@@ -103,7 +110,8 @@ def check(
         commit: Commit | None = None
         for part in (range(cut), range(cut, len(arriving))) if cut else (range(len(arriving)),):
             for number in part:
-                _write(arriving[number], number, layout, folder)
+                file = f"{random.choice(NAMES) if as_files else ''}{number}.parquet"
+                _write(arriving[number], number, layout, folder, file)
             try:
                 running = stream(
                     spark,
@@ -116,9 +124,10 @@ def check(
                     partitions=partitions,
                     mode=mode,
                     emit="eager" if eager else "definitive",
+                    intervals=intervals,
                     trigger=NOW,
                     sink=gathered,
-                    checkpoint=folder / "checkpoint",
+                    checkpoint=top / "check:point [x]",
                 )
             except Blocking:
                 _event("blocking")
@@ -138,18 +147,22 @@ def check(
         want = naive.evaluate(case.program, case.facts, case.queries, min(times), max(times))
         for query in case.queries:
             table = gathered.table(query)
+            if intervals and core(program, case.queries).predicates[query].temporal:
+                want[query] = spells(want[query], eager=eager)
             answers = [] if table is None else rows(table)
             answers = [() if row == (True,) and () in want[query] else row for row in answers]
             assert len(answers) == len(set(answers)), "an answer came twice"
             assert set(answers) == want[query]
     finally:
-        shutil.rmtree(folder)
+        shutil.rmtree(top)
 
 
-def _write(batch: dict[str, list[Row]], number: int, layout: dict[str, Schema], to: Path) -> None:
+def _write(
+    batch: dict[str, list[Row]], number: int, layout: dict[str, Schema], to: Path, file: str
+) -> None:
     """A file for each input; Spark takes them in the order of their age."""
     for name, some in batch.items():
-        path = to / name / f"{number}.parquet"
+        path = to / name / file
         write(path, layout[name], some)
         os.utime(path, (number + 1, number + 1))
 
@@ -214,7 +227,8 @@ def _given(
     if schema.time is None:
         return facts
     if random is not None and random.random() < 0.7:
-        path = folder / f"{schema.predicate}.parquet"
+        as_file = random.random() < 0.5
+        path = folder / f"{random.choice(NAMES) if as_file else ''}{schema.predicate}.parquet"
         write(path, schema, facts)
-        return random.choice((path, spark.read.parquet(str(path))))
+        return path if as_file else spark.read.parquet(str(path))
     return spark.createDataFrame(facts, _ddl(schema))

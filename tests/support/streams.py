@@ -13,6 +13,7 @@ from hypothesis import assume
 from oracle import naive
 from oracle.generate import Case
 
+from support.spells import due, spells
 from tidelog.data.schema import schemas
 from tidelog.evaluation.timeline import TooHard
 from tidelog.language.program import Row
@@ -89,18 +90,26 @@ def streams_what_is_evaluated(
         return False
     again = None if file is None else restored
     got: dict[str, list[Row]] = {query: [] for query in case.queries}
+    touts: list[tuple[int | None, dict[str, set[Row]]]] = []
     steps = stream.run(pushes.items()) if again is None else interrupted(stream, pushes, again)
     try:
         for step in steps:
             assert not step.late
             for query, table in step.answers.items():
                 got[query] += rows(table)
+            touts.append((step.tout, {query: set(some) for query, some in got.items()}))
     except TooHard:
         assume(False)  # the timeline's answers do not come within the budget either
     times = [int(row[-1]) for facts in pushes.values() for found in facts.values() for row in found]
     want = naive.evaluate(
         case.program, case.facts, case.queries, min(*times, *pushes), max(*times, *pushes)
     )
+    if how.get("intervals"):
+        temporal = [query for query in case.queries if stream.deps.core.predicates[query].temporal]
+        for query in temporal:
+            want[query] = spells(want[query], eager=how.get("emit") == "eager")
+            for tout, told in touts:
+                assert tout is None or due(want[query], tout) <= told[query], "told too late"
     for query in case.queries:
         assert len(got[query]) == len(set(got[query])), "an answer came twice"
         assert set(got[query]) == want[query]

@@ -421,3 +421,32 @@ def test_each_line_of_a_difference_is_explained(rules: Path) -> None:
     missing, extra = re.split(r"^    \+ ", text, flags=re.MULTILINE)
     assert "└─ missing  Temp(a, high) @ 2  there is Temp(a, low) @ 2" in missing
     assert "└─ Temp(a, high) @ 1  input" in extra
+
+
+# Ticks that the rules give a length
+
+
+TIMED = """\
+tests:
+- name: for two minutes
+  facts: ["Temp(a, high) @ 2026-03-02T08:00Z", "Temp(a, high) @ 2026-03-02T08:01Z"]
+  expect: {Hot: ["(a) @ 2026-03-02T08:00Z"]}
+  final: {"Hot(a) @ 2026-03-02T08:00Z": 2026-03-02T08:01Z}
+"""
+
+
+def test_the_rules_say_how_long_a_tick_is(rules: Path) -> None:
+    rules.write_text("tick 1m.\n" + rules.read_text().replace("T+1", "T+1m"))
+    write(TIMED)
+    assert run("rules.test.yaml").exit_code == 0
+    write("tick: 60s\norigin: 2026-01-01T00:00Z\n" + TIMED)
+    assert run("rules.test.yaml").exit_code == 0
+
+
+def test_a_test_file_does_not_contradict_the_rules(rules: Path) -> None:
+    rules.write_text("tick 1m.\n" + rules.read_text())
+    write("tick: 10m\n" + TIMED)
+    done = run("rules.test.yaml")
+    assert done.exit_code == 1
+    assert "the rules say `tick 1m.`, and ticks of 10m are asked for" in done.output
+    assert "1 problem" in done.output

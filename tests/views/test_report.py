@@ -96,6 +96,18 @@ def test_the_data_of_a_page(tmp_path: Path) -> None:
     assert [3, "Malfunc(north) @ 2", ["Temp(north, high) @ 4"]] in data["waiting"]
 
 
+def test_times_of_a_page_are_timestamps_where_ticks_have_a_length(tmp_path: Path) -> None:
+    rules, out, facts = tmp_path / "rules.tdl", tmp_path / "report.html", tmp_path / "E.csv"
+    rules.write_text("input E(x: text) @ t.\nP(X) @ T :- E(X) @ T, E(X) @ T+1.\n")
+    facts.write_text("x,t\na,2024-05-01T00:00:10Z\na,2024-05-01T00:01:10Z\n")
+    run("report", rules, "--facts", facts, "--tick", "1m", "--out", out)
+    data = Page(out.read_text("utf-8")).data
+    assert data["ticks"] == [60_000_000, 0]  # the axis and the slider reckon with it
+    assert "P(a) @ 2024-05-01T00:00:00Z" in [fact[0] for fact in data["facts"]]
+    (waits,) = [w for w in data["waiting"] if w[1].startswith("P(a) @ 2024-05-01T00:00")]
+    assert waits[1:3] == ["P(a) @ 2024-05-01T00:00:00Z", ["E(a) @ 2024-05-01T00:01:00Z"]]
+
+
 def test_answers_come_first_and_numbers_are_lines(tmp_path: Path) -> None:
     rules, out = tmp_path / "rules.tdl", tmp_path / "report.html"
     rules.write_text(

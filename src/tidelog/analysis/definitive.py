@@ -37,6 +37,50 @@ class Awaited:
 
 
 @dataclass(frozen=True)
+class Counted:
+    """A window that an answer waits for: how many of its ticks have the fact, and need it."""
+
+    predicate: str
+    args: tuple[Value | None, ...]
+    first: int  # tick of the window
+    last: int
+    least: int
+    there: int  # ticks so far that have it
+    awaited: tuple[Awaited, ...]  # facts that would do, of those that may come
+
+    def text(self, time: Callable[[int], str] = str) -> str:
+        """In words: `2 of 3 Trip(a) so far, a third by 70 would do`."""
+        fact = shown(self.predicate, self.args, None)
+        by, missing = time(self.last), self.least - self.there
+        if self.least == 1:
+            return f"one {fact} by {by} would do"
+        if self.least == self.last - self.first + 1:
+            return f"{fact} must go on until {by}"
+        more = _ordinal(self.least) if missing == 1 else f"{missing} more"
+        return f"{self.there} of {self.least} {fact} so far, {more} by {by} would do"
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "predicate": self.predicate,
+            "args": list(self.args),
+            "from": self.first,
+            "to": self.last,
+            "least": self.least,
+            "there": self.there,
+        }
+
+
+def _ordinal(number: int) -> str:
+    """
+    >>> _ordinal(3), _ordinal(12), _ordinal(21), _ordinal(111)
+    ('a third', 'a 12th', 'a 21st', 'a 111th')
+    """
+    words = {2: "a second", 3: "a third", 4: "a fourth", 5: "a fifth"}
+    ending = "th" if number // 10 % 10 == 1 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return words.get(number, f"a {number}{ending}")
+
+
+@dataclass(frozen=True)
 class Pending:
     """An answer that may still come, or go: None stands for an object not seen yet.
 
@@ -52,6 +96,7 @@ class Pending:
     until: int | None = None  # the input time by which it is decided, where that is known
     unless: tuple[tuple[Awaited, ...], ...] = ()
     holds_now: bool = False  # whether it holds if nothing else arrives
+    windows: tuple[Counted, ...] = ()  # of what it waits for, what would do at other ticks, too
 
     def __str__(self) -> str:
         return self.text()
@@ -59,13 +104,23 @@ class Pending:
     def text(self, time: Callable[[int], str] = str) -> str:
         """In words; `time` says how times are written."""
         answer = shown(self.predicate, self.args, self.time, time)
-        waits = " and ".join(awaited.text(time) for awaited in self.waits_for)
+        windows = self._windows()
+        counted = {awaited for window in windows for awaited in window.awaited}
+        alone = [awaited for awaited in self.waits_for if awaited not in counted]
+        waits = " and ".join(awaited.text(time) for awaited in alone)
         unless = self._unless(time)
-        if waits:
-            return f"{answer} waits for {waits}" + (f", unless {unless}" if unless else "")
+        if self.waits_for:
+            told = f"{answer} waits for {waits}" if waits else f"{answer} may still come"
+            if windows:
+                told += ": " + "; ".join(window.text(time) for window in windows)
+            return told + (f", unless {unless}" if unless else "")
         if unless:
             return f"{answer} holds unless {unless}"
         return f"{answer} holds and may still go" if self.holds_now else f"{answer} may still come"
+
+    def _windows(self) -> list[Counted]:
+        """The windows it waits for; where less than a derivation asked for is enough, not all."""
+        return [w for w in self.windows if set(w.awaited) <= set(self.waits_for)]
 
     def _unless(self, time: Callable[[int], str]) -> str:
         ways = [" and ".join(awaited.text(time) for awaited in way) for way in self.unless]
@@ -82,6 +137,7 @@ class Pending:
             "time": self.time,
             "holds": [fact.as_json() for fact in self.holds],
             "waits_for": [awaited.as_json() for awaited in self.waits_for],
+            **({"windows": windows} if (windows := [w.as_json() for w in self._windows()]) else {}),
             **({} if self.until is None else {"until": self.until}),
             **({"unless": unless} if (unless := self._unless_json()) else {}),
             **({"holds_now": True} if self.holds_now else {}),

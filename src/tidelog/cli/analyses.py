@@ -77,7 +77,13 @@ def delay_command(
 @click.command("window")
 @click.argument("rules", type=common.RULES)
 @_query
-@click.option("--delay", "waited", type=click.IntRange(min=0), metavar="D", help="Default: least.")
+@click.option(
+    "--delay",
+    "waited",
+    type=click.IntRange(min=0),
+    metavar="D",
+    help="How long answers wait; the least delay by default.",
+)
 @click.option("--holds", type=click.IntRange(min=0), metavar="S", help="Is S a window?")
 @_budget
 @common.json_option

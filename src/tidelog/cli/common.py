@@ -30,6 +30,12 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 RULES = click.Path(dir_okay=False, allow_dash=True)
 json_option = click.option("--json", "as_json", is_flag=True, help="Report as JSON.")
 strict_option = click.option("--strict", is_flag=True, help="Warnings about the rules are errors.")
+jars_option = click.option(
+    "--jars",
+    multiple=True,
+    metavar="PATH",
+    help="The connector's jars, where Maven shall not fetch them; repeatable.",
+)
 FactPaths: TypeAlias = str | tuple[str, ...] | None
 
 
@@ -186,17 +192,23 @@ def data_errors() -> Iterator[None]:
 
 @contextmanager
 def _warnings_shown() -> Iterator[None]:
-    """Warnings of ours as lines on standard error, each once, when they come."""
+    """Warnings of ours as lines on standard error, each once, when they come.
+
+    That an input has no facts is told once of each, by whoever notices it first.
+    """
     from tidelog.data.secrets import without_secrets
-    from tidelog.errors import TidelogWarning
+    from tidelog.errors import NoFacts, TidelogWarning
 
     told: set[str] = set()
 
     def show(message: Warning | str, category: type[Warning], *more: Any, **named: Any) -> None:
         if not issubclass(category, TidelogWarning):
             usual(message, category, *more, **named)
-        elif (text := visible(without_secrets(str(message)))) not in told:
-            told.add(text)
+            return
+        text = visible(without_secrets(str(message)))
+        about = f"`{message.input}`" if isinstance(message, NoFacts) else text
+        if about not in told:
+            told.add(about)
             terminal.stderr().print(f"warning: {text}", markup=False, highlight=False)
 
     with warnings.catch_warnings():

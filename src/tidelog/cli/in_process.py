@@ -19,13 +19,12 @@ from tidelog.cli.running import RunLog, StreamTask, starting
 from tidelog.data.letters import SHOWN, DeadLetter, letter_text, refuse_useless
 from tidelog.data.schema import resolve, schemas
 from tidelog.data.ticks import time_text
-from tidelog.data.writers import timestamps
+from tidelog.data.writers import stamped
 from tidelog.errors import DataError, warn_missing
 from tidelog.evaluation.duckdb import Engine
 from tidelog.language.diagnostics import visible
-from tidelog.language.program import TIME_COLUMN
 from tidelog.streaming import feeds
-from tidelog.streaming.clock import Pace, late_reason
+from tidelog.streaming.clock import Pace, ahead_reason, late_reason
 from tidelog.streaming.options import expect_inputs
 from tidelog.streaming.silence import Silence, patiently
 from tidelog.streaming.sinks import sink_of
@@ -76,16 +75,18 @@ class _InProcess:
             needed = [name for name, schema in known.items() if schema.time is not None]
         self.inputs = {name: known[name] for name in needed}
         with starting():
-            self.stream = Stream(task.program, asked, rigid=rigid, **options.pushed())
+            # What lies too far ahead is kept from it here, as on Spark: it cannot know the gaps.
+            pushed = {**options.pushed(), "max_jump": None}
+            # Readers tell timestamps in ticks before facts are pushed.
+            self.stream = Stream(task.program.in_whole_ticks, asked, rigid=rigid, **pushed)
             warn_overtaken(self.stream.deps, options.sparse)
             expect_inputs(options.idle, {n for n, s in known.items() if s.time is not None})
         self.sink = sink_of(task.sink)
         self.folder = None if task.checkpoint is None else CheckpointFolder(task.checkpoint)
         pace = Pace(tuple(self.inputs), options.lateness, frozenset(options.sparse))
         self.aside: list[DeadLetter] = []  # rows that are not used and not told of yet
-        self.lines = feeds.Lines(
-            self.inputs, known, pace, options.ticks, aside=self.aside, told=self._show_unused
-        )
+        self.lines = feeds.Lines(self.inputs, known, pace, options.ticks, options.max_jump)
+        self.lines.aside, self.lines.told = self.aside, self._show_unused
         self.lines.silence = Silence(options.silence_limits(pace.held))
         self.letters = 0  # bytes of dead letters in the checkpoint
         self.resumed = False
@@ -150,8 +151,9 @@ class _InProcess:
             loaded = engine.loaded
             self._refuse_useless([name for name in only if not loaded[name].range.empty])
             self._put_late_aside(engine)
-            tin, until = self.stream.tin, self._until(engine)
-            self.log.held = any(loaded[name].range.high > until for name in only)
+            last = self._put_far_aside(engine)
+            tin, until = self.stream.tin, self._until(engine, last)
+            self.log.held = any(min(loaded[name].range.high, last) > until for name in only)
             self._push(feeds.from_files(engine, self.inputs, tin, until, self.pushed))
 
     def _arriving(self) -> Iterable[bytes | None]:
@@ -161,12 +163,30 @@ class _InProcess:
             return lines
         return patiently(lines, lambda: silence.next(self.lines.idle))
 
-    def _until(self, engine: Engine) -> float:
+    def _put_far_aside(self, engine: Engine) -> float:
+        """Put rows aside that lie too far ahead; the last tick of all others."""
+        most, ticks = self.task.options.max_jump, self.task.options.ticks
+        last = None if most is None else feeds.first_leap(engine, self.inputs, most)
+        if most is None or last is None:
+            return math.inf
+        for name, schema in self.inputs.items():
+            for tick, place, came in engine.loader.after(schema, engine.loaded[name], last):
+                reason = ahead_reason(tick, last, most, ticks)
+                self.aside.append(DeadLetter(name, reason, place, came))
+        self._count_aside()
+        return last
+
+    def _until(self, engine: Engine, last: float) -> float:
         """The last tick to push: a stream that goes on later may get more facts of the last one."""
         if self.folder is None or not self.task.keep_open:
-            return math.inf
-        ranges = {name: engine.loaded[name].range for name in self.inputs}
-        tin = self.lines.pace.tin({n: int(r.high) for n, r in ranges.items() if not r.empty})
+            return last
+        seen: dict[str, int] = {}
+        for name in self.inputs:
+            loaded = engine.loaded[name]
+            if loaded.range.low <= last:
+                few = "" if loaded.range.high <= last else f" WHERE t <= {last}"
+                (seen[name],) = engine.one(f"SELECT max(t) FROM {loaded.view}{few}")
+        tin = self.lines.pace.tin(seen)
         return -math.inf if tin is None else tin + self.task.options.lateness
 
     def _put_late_aside(self, engine: Engine) -> None:
@@ -216,7 +236,7 @@ class _InProcess:
 
     def step(self, step: Step, size: int) -> None:
         """Write what a push of so many facts brought, and tell of it."""
-        answers = {q: self._shown(table) for q, table in step.answers.items() if table.num_rows}
+        answers = {q: self._shown(q, t) for q, t in step.answers.items() if t.num_rows}
         self.sink.write(self.log.batches, {q: LocalAnswers(t) for q, t in answers.items()})
         for change in self.watch.after(step) if self.watch is not None else ():
             terminal.stderr().print(
@@ -245,17 +265,14 @@ class _InProcess:
             self.save(self.folder)
 
     def _letter(self, name: str, row: tuple[Any, ...]) -> DeadLetter:
-        """A fact that the stream gave back: it is late, or too far ahead."""
+        """A fact that the stream gave back: it is late."""
         if (name, row) in self.lines.late:
             return self.lines.late[name, row]
         ticks, tin = self.task.options.ticks, self.stream.tin
         *values, time = row
         shown = time if ticks is None else time_text(time, ticks)
         came = dict(zip(self.inputs[name].names, [*values, shown], strict=True))
-        reason = f"tick {time} lies too far ahead"
-        if tin is not None and time <= tin:
-            reason = late_reason(time, tin, ticks)
-        return DeadLetter(name, reason, None, json.dumps(came))
+        return DeadLetter(name, late_reason(time, tin, ticks), None, json.dumps(came))
 
     def _put_aside(self) -> int:
         """Write and tell of the rows that are not used; how many they are."""
@@ -282,13 +299,12 @@ class _InProcess:
         totals = self.log.totals
         totals["dead"] = totals.get("dead", 0) + self._put_aside()
 
-    def _shown(self, table: pa.Table) -> pa.Table:
+    def _shown(self, query: str, table: pa.Table) -> pa.Table:
         """Answers with timestamps, where users give such."""
         options = self.task.options
-        if options.ticks is None or not options.timestamps or TIME_COLUMN not in table.column_names:
+        if options.stamps is None or not self.stream.deps.core.predicates[query].temporal:
             return table
-        times = timestamps(table.column(TIME_COLUMN), options.ticks)
-        return table.set_column(table.num_columns - 1, TIME_COLUMN, times)
+        return stamped(table, 2 if options.intervals else 1, options.stamps)
 
     # Checkpoints
 
@@ -296,6 +312,7 @@ class _InProcess:
         """A snapshot of the stream, with what was read and written up to here."""
         note = {
             "sink": self.task.sink,
+            "max_jump": self.task.options.max_jump,
             "written": self.sink.state(),
             "pushed": self.pushed,
             "seen": self.lines.seen,
@@ -318,6 +335,9 @@ class _InProcess:
         place, sink = self.task.checkpoint, self.task.sink
         if note["sink"] != sink:
             raise DataError(f"{place}: the answers went to {note['sink']}, not {sink}")
+        jump, before = self.task.options.max_jump, note.get("max_jump")
+        if jump != before:
+            raise DataError(f"{place}: max_jump is {jump} and was {before}")
         if self.stream.closed:
             raise DataError(f"{place}: the stream is closed: name a new checkpoint")
         self.pushed, self.resumed = note["pushed"], note["pushed"] is not None

@@ -39,11 +39,13 @@ def on_spark(
     **spark_options: Any,
 ) -> list[Pending] | None:
     """Run to the end; what is pending then, if that is asked for."""
-    facts = (task.facts,) if isinstance(task.facts, str) else task.facts
+    facts = _several(task.facts)
     for path in paths_of([text for text in facts if not Topics.is_one(text)]):
-        path.matches()  # before Spark is started
+        if path.address is None:
+            path.matches()  # before Spark is started
     kafka = kafka_options(kafka_option)
-    spark = started(master, log.show, [*facts, *then, task.sink], jars)
+    places = [*facts, *then, *_several(task.rigid), task.sink, task.checkpoint or ""]
+    spark = started(master, log.show, places, jars)
     from tidelog.evaluation.spark.failures import SPARK_ERRORS, as_data_error
     from tidelog.spark import stream
 
@@ -95,11 +97,16 @@ def on_spark(
         raise as_data_error(error) from None
 
 
+def _several(paths: FactPaths) -> tuple[str, ...]:
+    return (paths,) if isinstance(paths, str) else paths or ()
+
+
 def query_on_spark(
     program: Program,
     asked: tuple[str, ...],
     facts: FactPaths,
     master: str,
+    jars: tuple[str, ...],
     progress: Callable[[str], None],
     from_: int | float | None,
     to: int | float | None,
@@ -107,9 +114,10 @@ def query_on_spark(
     *,
     timestamps: bool,
     budget: float,
+    intervals: bool,
 ) -> Evaluated:
     """`tidelog query --engine spark`: one query after the other, in the order of time."""
-    started(master, progress)
+    started(master, progress, _several(facts), jars)
     from tidelog.evaluation.engine import evaluate
 
     return evaluate(
@@ -123,6 +131,7 @@ def query_on_spark(
         timestamps=timestamps,
         budget=budget,
         progress=progress,
+        intervals=intervals,
     )
 
 

@@ -18,11 +18,13 @@ from tidelog.cli.common import (
     chosen_queries,
     data_errors,
     facts_option,
+    jars_option,
     origin_option,
     strict_option,
     tick_option,
     ticks_of,
 )
+from tidelog.data.secrets import without_secrets
 from tidelog.language.diagnostics import visible
 from tidelog.views import terminal
 
@@ -40,12 +42,22 @@ if TYPE_CHECKING:
 @click.option("--to", metavar="TIME", help="Last time, or inf; default the data's.")
 @budget_option(60.0, "For programs that need the timeline.")
 @click.option(
-    "--engine", type=click.Choice(["duckdb", "spark"]), default="duckdb", show_default=True
+    "--engine",
+    type=click.Choice(["duckdb", "spark"]),
+    default="duckdb",
+    show_default=True,
+    help="In this process, or on Spark.",
 )
 @click.option(
     "--master", default="local[*]", show_default=True, metavar="URL", help="Where Spark runs."
 )
-@click.option("--format", "format_", type=click.Choice(["csv", "json", "table", "parquet"]))
+@jars_option
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["csv", "json", "table", "parquet"]),
+    help="How answers are written; the ending of --out says so, too.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Short for --format json.")
 @click.option("--out", metavar="FILE|DIR", help="Write there; a folder when there are several.")
 @tick_option
@@ -64,6 +76,7 @@ def query_command(
     budget: float,
     engine: str,
     master: str,
+    jars: tuple[str, ...],
     format_: str | None,
     as_json: bool,
     out: str | None,
@@ -79,6 +92,11 @@ def query_command(
 
     if out == "":  # which would be the current folder
         raise click.UsageError("--out names no file or folder")
+    if out is not None and "://" in out:
+        raise click.UsageError(
+            f"--out {without_secrets(out)}: answers of a query go to this machine; write them to a"
+            " file here and copy it, or have `tidelog run --sink` write to a store"
+        )
     report = accepted(rules, strict=strict)
     ticks = ticks_of(report.program, tick, origin, as_ticks)
     try:
@@ -89,20 +107,17 @@ def query_command(
     chosen = _format(format_, as_json, out, len(asked))
     with data_errors(), terminal.Progress() as progress:
         common: dict[str, Any] = {"timestamps": not as_ticks, "budget": budget}
+        common["intervals"] = intervals
         if engine == "spark":
             from tidelog.cli.on_spark import query_on_spark
 
             evaluated = query_on_spark(
-                report.program, asked, facts, master, progress, low, high, ticks, **common
+                report.program, asked, facts, master, jars, progress, low, high, ticks, **common
             )
         else:
             common |= {"from_": low, "to": high, "ticks": ticks, "progress": progress}
             evaluated = evaluate(report.program, asked, facts, **common)
         tables = {query: evaluated.answers[query] for query in asked}
-        if intervals:
-            from tidelog.evaluation.stretches import as_intervals
-
-            tables = as_intervals(tables, ticks)
     _print_notes(evaluated)
     if out is not None:
         _write(out, tables, chosen)

@@ -16,6 +16,7 @@ from tidelog.cli.common import (
     accepted,
     chosen_queries,
     data_errors,
+    jars_option,
     json_option,
     origin_option,
     paths_option,
@@ -60,7 +61,9 @@ def _choice(name: str, values: tuple[str, ...], help_: str) -> Callable[[_Comman
 @paths_option("--rigid", "Facts without time, where --facts has none; repeatable.")
 @click.option("--query", "queries", multiple=True, metavar="P", help="This predicate; repeatable.")
 @click.option(
-    "--engine", type=click.Choice(["spark", "duckdb"]), help="Default: spark; duckdb for -."
+    "--engine",
+    type=click.Choice(["spark", "duckdb"]),
+    help="On Spark, or in this process; by default on Spark, and standard input in this process.",
 )
 @_choice(
     "--mode",
@@ -116,6 +119,12 @@ def _choice(name: str, values: tuple[str, ...], help_: str) -> Callable[[_Comman
 @tick_option
 @origin_option
 @click.option("--ticks", "as_ticks", is_flag=True, help="With --tick, give times as whole ticks.")
+@click.option(
+    "--intervals",
+    is_flag=True,
+    help="From when to when, once it has ended, instead of a row for every tick; with --emit eager"
+    " also when it begins.",
+)
 @click.option("--follow", is_flag=True, help="Wait for new facts until interrupted.")
 @click.option(
     "--then",
@@ -130,12 +139,7 @@ def _choice(name: str, values: tuple[str, ...], help_: str) -> Callable[[_Comman
     help="Of Kafka or of Spark's connector, such as startingOffsets=latest; =@FILE reads the value"
     " from a file. Repeatable.",
 )
-@click.option(
-    "--jars",
-    multiple=True,
-    metavar="PATH",
-    help="The connector's jars, where Maven shall not fetch them; repeatable.",
-)
+@jars_option
 @click.option(
     "--close/--keep-open",
     "closing",
@@ -254,6 +258,7 @@ def _options(
     tick: str | None,
     origin: str | None,
     as_ticks: bool,
+    intervals: bool,
 ) -> StreamOptions:
     """The options that a stream has in process and on Spark alike."""
     from tidelog.data.ticks import in_ticks
@@ -276,11 +281,13 @@ def _options(
         raise click.UsageError(f"{option}: {error}") from error
     if pending and mode != "online":
         raise click.UsageError("--pending goes with --mode online")
+    if pending and intervals:
+        raise click.UsageError("--pending tells of single ticks, and goes without --intervals")
     if history == "strict" and mode == "online":
         raise click.UsageError("--history strict goes with --mode offline")
     length = tick or program.tick
     given = (mode, emit, history, late, sparse, jump, first, length, origin, not as_ticks)
-    return StreamOptions(*given, idle=silent)
+    return StreamOptions(*given, idle=silent, intervals=intervals)
 
 
 def _named(text: str) -> tuple[str, str]:

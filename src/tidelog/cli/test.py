@@ -40,14 +40,20 @@ Exit codes: 0 if everything is as expected, 1 if not or if a test file is wrong,
 @click.argument("files", nargs=-1, type=click.Path(), metavar="[FILES]...")
 @click.option("-k", "match", default="", metavar="TEXT", help="Only tests with TEXT in the name.")
 @click.option(
-    "--engine", type=click.Choice(["duckdb", "spark"]), default="duckdb", show_default=True
+    "--engine",
+    type=click.Choice(["duckdb", "spark"]),
+    default="duckdb",
+    show_default=True,
+    help="In this process, or on Spark.",
 )
 @click.option(
     "--mode",
     type=click.Choice(["query", "offline", "online"]),
     help="All facts at once, or as a stream; query on duckdb, offline on spark by default.",
 )
-@click.option("--master", default="local[2]", show_default=True, metavar="URL", help="Of Spark.")
+@click.option(
+    "--master", default="local[2]", show_default=True, metavar="URL", help="Where Spark runs."
+)
 @click.option("--coverage", is_flag=True, help="Say which rules no test shows.")
 @click.option(
     "--min-coverage",

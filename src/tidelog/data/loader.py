@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,14 +14,14 @@ import duckdb
 from tidelog.data.as_they_came import AsTheyCame
 from tidelog.data.letters import DeadLetter
 from tidelog.data.readers import csv, parquet
-from tidelog.data.readers.columns import typed_select
+from tidelog.data.readers.columns import too_large, typed_select
 from tidelog.data.readers.memory import Table
 from tidelog.data.readers.places import DataFiles, FactsLike, Part, find_facts
 from tidelog.data.schema import Schema, positions, schemas
 from tidelog.data.ticks import EMPTY, Range, Ticks
 from tidelog.data.types import SQL_TYPES, filled_sql
 from tidelog.errors import DataError, first_line
-from tidelog.language.program import TIME_MAX, Program, Type
+from tidelog.language.program import INT_MAX, TIME_MAX, Program, Type
 
 
 @dataclass
@@ -50,7 +51,8 @@ class Loader:
         aside: list[DeadLetter] | None = None,
     ) -> None:
         self.connection, self.ticks, self.aside = connection, ticks, aside
-        self._wide: set[str] = set()  # sources with integers that may not fit 64 bits
+        # By source with integers that may not fit 64 bits: their columns, by position.
+        self._wide: dict[str, dict[int, str]] = {}
 
     def load(
         self,
@@ -96,8 +98,15 @@ class Loader:
                 # A hash needs every value; counts may come from statistics.
                 self._all(f"SELECT bit_xor(hash(COLUMNS(*))) FROM ({select}) AS x")
             except duckdb.Error as error:
-                problems.append(f"{where}: {first_line(error)}")
+                problems.append(f"{where}: {self._plainly(where, error)}")
         return problems
+
+    def _plainly(self, where: str, error: duckdb.Error) -> str:
+        """What is wrong with a source."""
+        large = re.search(r"value (\d+) can't be cast .* source column c(\d+)", str(error))
+        if large and where in self._wide:
+            return too_large(self._wide[where][int(large[2])], large[1])
+        return first_line(error)
 
     def _all(self, select: str) -> list[tuple[Any, ...]]:
         return self.connection.execute(select).fetchall()
@@ -163,7 +172,10 @@ class Loader:
         came = AsTheyCame(self.connection, self.ticks, schema)
         for where, select in loaded.sources.items():
             for _, row in came.unusable(where, select, loaded.missing):
-                reason = "NULL or NaN in a column"
+                reason, values = "NULL or NaN in a column", json.loads(row)
+                for name in self._wide.get(where, {}).values():
+                    if isinstance(values[name], int) and values[name] > INT_MAX:
+                        reason = too_large(name, values[name])
                 self.aside.append(DeadLetter(schema.predicate, reason, where, row))
 
     # Rows that came after a stream had read their files
@@ -192,6 +204,14 @@ class Loader:
                 select, places = loaded.sources[where], loaded.places.get(where, ())
                 yield from came.added(where, select, places, loaded.missing, after, until)
 
+    def after(self, schema: Schema, loaded: Loaded, last: int) -> Iterator[tuple[int, str, str]]:
+        """Tick, place and row, as it came, of facts after a tick."""
+        came = AsTheyCame(self.connection, self.ticks, schema)
+        for where, select in loaded.sources.items():
+            for tick, row in came.unusable(where, select, f"NOT ({loaded.missing}) AND t > {last}"):
+                assert tick is not None, "it is a fact"
+                yield tick, where, row
+
     def _typed(
         self,
         schema: Schema,
@@ -201,9 +221,13 @@ class Loader:
         types: list[Type | None],
         ticks: Ticks | None,
     ) -> str:
-        select, wide = typed_select(self.connection, schema, source, chosen, where, types, ticks)
+        lenient = self.aside is not None and schema.time is not None
+        select, wide = typed_select(
+            self.connection, schema, source, chosen, where, types, ticks, lenient=lenient
+        )
         if wide:
-            self._wide.add(where)
+            names = dict(zip(chosen, schema.names, strict=True))
+            self._wide[where] = {position: names[position] for position in wide}
         return select
 
     def _create_view(
@@ -235,7 +259,7 @@ class Loader:
             if missing != "FALSE" and not whole:
                 count = f"SELECT count(*) FROM {view}_all WHERE {missing}"
                 ((loaded.nulls,),) = self._all(count)
-            if schema.unread and not self._wide.isdisjoint(loaded.sources):
+            if schema.unread and not self._wide.keys().isdisjoint(loaded.sources):
                 self._all(f"SELECT max(COLUMNS(*)) FROM {view}_all")  # an error if one is too large
         except duckdb.Error as error:
             raise DataError(*self.unreadable(loaded) or [first_line(error)]) from None

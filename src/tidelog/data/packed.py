@@ -188,6 +188,42 @@ def unpack_sql(names: Sequence[str], source: str) -> str:
 HAS_PLACE = "((b >> CAST(i AS INT)) & 1) = 1"
 
 
+def stretches_sql(names: Sequence[str], source: str) -> str:
+    """The longest stretches of ticks at which packed rows hold, each as `first` and `last`.
+
+    Of a chunk there must be one row at most. In a word the bits are looked for that have no
+    neighbour before them, and those that have none after them; a row is made for each of the
+    former, and not for every tick.
+    """
+    window = f"(PARTITION BY {_list(names)} ORDER BY c)" if names else "(ORDER BY c)"
+    top = CHUNK - 1
+    before = f"CASE WHEN lag(c) OVER w = c - {CHUNK} THEN lag(b) OVER w >> {top} ELSE 0 END"
+    after = f"CASE WHEN lead(c) OVER w = c + {CHUNK} THEN (lead(b) OVER w & 1) << {top} ELSE 0 END"
+    edges = (
+        f"SELECT {_list(names, 'c')}, b & ~((b << 1) | {before}) AS s,"
+        f" b & ~((b >> 1) | {after}) AS e FROM {source} WINDOW w AS {window}"
+    )
+    # Between a stretch's first word and its last one there are words without any edge.
+    end = f"CASE WHEN e <> 0 THEN c + {_lowest('e')} END"
+    words = (
+        f"SELECT {_list(names, 'c', 's', 'e')}, lead({end}) OVER {window} AS f"
+        f" FROM ({edges}) AS x WHERE s <> 0 OR e <> 0"
+    )
+    places = ", ".join(f"({i})" for i in range(CHUNK))
+    rest = "(e >> CAST(i AS INT))"
+    last = f"CASE WHEN {rest} <> 0 THEN c + i + {_lowest(rest)} ELSE f END"
+    ends = ("CAST(c + i AS BIGINT) AS first", f"CAST({last} AS BIGINT) AS last")
+    return (
+        f"SELECT {_list(names, *ends)} FROM (SELECT * FROM ({words}) AS y WHERE s <> 0) AS z,"
+        f" (VALUES {places}) AS n(i) WHERE ((s >> CAST(i AS INT)) & 1) = 1"
+    )
+
+
+def _lowest(bits: str) -> str:
+    """The place of the lowest bit that is set."""
+    return f"bit_count(({bits} & -{bits}) - 1)"
+
+
 def holds_at_sql(tick: int, table: str = "") -> str:
     """The condition that a packed row holds at a tick.
 

@@ -101,21 +101,23 @@ def schema_of(name: str, program: Program, known: Mapping[str, Schema], where: s
     raise DataError(f"{where}: no input is called `{name}`; {hint}")
 
 
-def expect_facts(name: str, program: Program, queries: Iterable[str]) -> None:
+def expect_facts(
+    name: str, program: Program, queries: Iterable[str], empty: Sequence[str] = ()
+) -> None:
     """Say that there are no facts for an input that queries need: a warning.
 
-    DataError where it can only be a slip of the pen: nothing declares the input, and something that
-    there is has nearly the same name.
+    `empty` are files that were given for it, without rows. DataError where it can only be a slip
+    of the pen: nothing declares the input, and something that there is has nearly the same name.
     """
     needing = program.needing(name, queries)
     declared = (n for n, one in program.declarations.items() if one.origin != NOWHERE)
     others = {*declared, *program.heads, *program.clocks}
-    near = None if name in others else Similar(others).to(name)
+    near = None if name in others or empty else Similar(others).to(name)
     if near is not None:
         raise DataError(
             f"no facts for input `{name}`, which {need(needing)}; did you mean `{near}`?"
         )
-    warn_missing(name, needing)
+    warn_missing(name, needing, empty)
 
 
 def expect_queries(program: Program, queries: object) -> tuple[str, ...]:

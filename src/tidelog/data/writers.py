@@ -97,6 +97,14 @@ def as_json(value: object) -> str:
     return json.dumps(json_value(value), ensure_ascii=False)
 
 
+def stamped(table: pa.Table, last: int, length: Ticks) -> pa.Table:
+    """A table whose last so many columns are ticks, with timestamps there."""
+    for at in range(table.num_columns - last, table.num_columns):
+        name = table.column_names[at]
+        table = table.set_column(at, name, timestamps(table.column(at), length))
+    return table
+
+
 def timestamps(ticks: pa.ChunkedArray, length: Ticks) -> pa.ChunkedArray:
     """When each tick starts; DataError for one that is no timestamp."""
     stamped = length.stamped

@@ -15,6 +15,7 @@ from tidelog.analysis.passes import passes
 from tidelog.data.letters import DeadLetter
 from tidelog.data.loader import Loader
 from tidelog.data.packed import CHUNK, chunk
+from tidelog.data.readers.memory import origin_of
 from tidelog.data.readers.places import FactsLike
 from tidelog.data.schema import expect_facts, resolve_and_check
 from tidelog.data.ticks import EMPTY, Range, Ticks
@@ -28,6 +29,7 @@ from tidelog.evaluation.plan import Plan, Scan, Unbounded, plan
 from tidelog.evaluation.ranges import ranges, times_in_rules
 from tidelog.evaluation.sql import Writer
 from tidelog.evaluation.steps import StepRunner
+from tidelog.evaluation.stretches import as_intervals, named_stretches
 from tidelog.language.program import TIME_COLUMN, Program
 from tidelog.logic.core import Core, Predicate
 
@@ -99,8 +101,21 @@ class Engine(Database):
         needed = passes(self.typed, self.queries).dependencies.core.inputs if self.queries else ()
         for predicate in needed:
             name, loaded = predicate.base, self.loaded.get(predicate.base)
-            if loaded is not None and not loaded.sources and name not in self.program.heads:
-                expect_facts(name, self.program, self.queries)
+            if loaded is not None and name not in self.program.heads and self._is_empty(name):
+                unread = {str(letter.file) for letter in self.aside or ()}
+                files = [
+                    file
+                    for file in loaded.sources
+                    if file != origin_of(name) and not any(x.startswith(file) for x in unread)
+                ]
+                expect_facts(name, self.program, self.queries, files)
+
+    def _is_empty(self, name: str) -> bool:
+        """Whether an input has no rows, not even such as are known to be its own and unusable."""
+        loaded = self.loaded[name]
+        if loaded.rows or loaded.nulls or name in {x.predicate for x in self.aside or ()}:
+            return False
+        return not self.connection.execute(f"SELECT 1 FROM {loaded.view} LIMIT 1").fetchall()
 
     # Queries
 
@@ -161,17 +176,31 @@ class Engine(Database):
         return plan(deps, data, within, until, windows_at_once=windows_at_once)
 
     def query(
-        self, queries: Iterable[str], from_: int | None = None, to: int | None = None
+        self,
+        queries: Iterable[str],
+        from_: int | None = None,
+        to: int | None = None,
+        *,
+        intervals: bool = False,
     ) -> dict[str, pa.Table]:
-        """The answers of each query, by time and arguments."""
+        """The answers of each query, by time and arguments; or from when to when they hold."""
         queries = tuple(queries)
         writer = self.evaluate(self.plan(queries, from_, to))
         answers = {}
         for name in queries:
             self.progress(f"answers of {name}")
-            table = self.arrow(writer.rows(name))
-            answers[name] = self.named(writer.plan.deps.core.predicates[name], table)
+            predicate = writer.plan.deps.core.predicates[name]
+            if intervals and predicate.temporal:
+                table, names = self.arrow(writer.stretches(name)), self.typed.output_columns(name)
+                answers[name] = named_stretches(table, names, self._stamps)
+            else:
+                answers[name] = self.named(predicate, self.arrow(writer.rows(name)))
         return answers
+
+    @property
+    def _stamps(self) -> Ticks | None:
+        """The length of ticks, where answers have timestamps."""
+        return self.ticks if self.timestamps else None
 
     def count(self, query: str, from_: int | None = None, to: int | None = None) -> int:
         """How many answers a query has."""
@@ -184,8 +213,8 @@ class Engine(Database):
         names = list(self.typed.output_columns(predicate.name))
         if predicate.temporal:
             names.append(TIME_COLUMN)
-            if self.ticks is not None and self.timestamps:
-                stamps = timestamps(table.column(-1), self.ticks)
+            if self._stamps is not None:
+                stamps = timestamps(table.column(-1), self._stamps)
                 table = table.set_column(table.num_columns - 1, "t", stamps)
         if not names:
             return pa.table({"holds": pa.array([True] * table.num_rows, pa.bool_())})
@@ -262,14 +291,20 @@ def answers(question: Question) -> Evaluated:
                 predicates = passes(engine.typed, q.queries).core.predicates
                 for name in [name for name in tables if predicates[name].temporal]:
                     tables[name] = with_periods(tables[name], [None] * tables[name].num_rows)
-                return Evaluated(tables, engine.nulls)
+                return Evaluated(_asked_for(q, tables), engine.nulls)
             reason = "the range has no end"
         else:
             try:
-                return Evaluated(engine.query(q.queries, q.low, q.high), engine.nulls)
+                tables = engine.query(q.queries, q.low, q.high, intervals=q.intervals)
+                return Evaluated(tables, engine.nulls)
             except Unbounded as error:
                 reason = str(error)
         from tidelog.evaluation.timeline import answers as on_timeline
 
         tables = on_timeline(engine, q.queries, q.low, q.high, q.budget)
-        return Evaluated(tables, engine.nulls, reason)
+        return Evaluated(_asked_for(q, tables), engine.nulls, reason)
+
+
+def _asked_for(question: Question, rows: dict[str, pa.Table]) -> dict[str, pa.Table]:
+    """Answers that are a row a tick, as they are asked for."""
+    return as_intervals(rows, question.ticks) if question.intervals else rows

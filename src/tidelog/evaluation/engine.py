@@ -64,7 +64,8 @@ class SqlEngine(Protocol):
 class Question:
     """Some queries over finite facts, with times in ticks; None is the first or last of the data.
 
-    With ticks, answers have timestamps if wanted. The timeline has a budget of seconds.
+    With ticks, answers have timestamps if wanted. The timeline has a budget of seconds. With
+    `intervals`, answers are given from when to when.
     """
 
     program: Program
@@ -76,6 +77,7 @@ class Question:
     timestamps: bool
     budget: float
     progress: Callable[[str], None]
+    intervals: bool = False
 
 
 @dataclass(frozen=True)
@@ -126,18 +128,21 @@ def evaluate(
     timestamps: bool = True,
     budget: float = 60.0,
     progress: Callable[[str], None] = lambda _: None,
+    intervals: bool = False,
 ) -> Evaluated:
     """Evaluate some queries over finite facts; with ticks, answers have timestamps if wanted.
 
     Times left out are those of the data; they may be infinite. What bulk evaluation cannot answer
-    exactly goes to the timeline, within a budget of seconds.
+    exactly goes to the timeline, within a budget of seconds. With `intervals`, answers are
+    given from when to when, instead of a row for every tick.
     """
     if engine not in ENGINES:
         raise ValueError(f"no engine is called {engine!r}; there are {', '.join(ENGINES)}")
     expect_program(program)
     queries = expect_queries(program, queries)
     low, high = as_tick(from_, ticks), as_tick(to, ticks)
-    question = Question(program, queries, facts, low, high, ticks, timestamps, budget, progress)
+    how = (ticks, timestamps, budget, progress, intervals)
+    question = Question(program, queries, facts, low, high, *how)
     return ENGINES[engine]()(question)
 
 

@@ -14,17 +14,20 @@ from itertools import islice
 from typing import Protocol, TypeAlias
 
 from tidelog.analysis.containment import Ground
-from tidelog.analysis.definitive import Awaited, Pending
+from tidelog.analysis.definitive import Awaited, Counted, Pending
 from tidelog.analysis.possible import Open, Possible, PossibleClause, narrow
 from tidelog.language.program import Constant, Row, Term, Value
 from tidelog.logic.clause import Premise, Sign
 from tidelog.logic.core import Role
 from tidelog.logic.match import VALUES, JoinOrder, RowSource, constant_value, matches, term_values
+from tidelog.logic.windows import pattern as window_pattern
 
 # Steps from a pending answer down to facts that are taken one by one.
 DEEPEST = 50
 # Matches of one rule that are tried.
 MOST_TRIED = 50
+# Ticks of a window that are looked at one by one.
+MOST_COUNTED = 2_000
 
 # The arguments of a possible fact; None stands for any value.
 PossibleArgs: TypeAlias = tuple[Value | None, ...]
@@ -54,12 +57,16 @@ class _Leaves:
     holds: dict[Ground, None] = field(default_factory=dict)
     waits: dict[Awaited, None] = field(default_factory=dict)
     unless: dict[tuple[Awaited, ...], None] = field(default_factory=dict)
+    windows: dict[Counted, None] = field(default_factory=dict)
 
     def copy(self, *, may_wait: bool) -> _Leaves:
-        return _Leaves(may_wait, dict(self.holds), dict(self.waits), dict(self.unless))
+        return _Leaves(
+            may_wait, dict(self.holds), dict(self.waits), dict(self.unless), dict(self.windows)
+        )
 
     def take(self, other: _Leaves) -> None:
         self.holds, self.waits, self.unless = other.holds, other.waits, other.unless
+        self.windows = other.windows
 
     def wait(self, awaited: Iterable[Awaited]) -> bool:
         self.waits.update(dict.fromkeys(awaited))
@@ -119,7 +126,8 @@ class PossibleDerivations:
         waits = _sorted(leaves.waits)
         holds = tuple(leaves.holds)
         now = bool(unless) and not waits
-        return Pending(query, args, time, holds, waits, until, tuple(unless), now)
+        windows = tuple(leaves.windows)
+        return Pending(query, args, time, holds, waits, until, tuple(unless), now, windows)
 
     def _derive(
         self,
@@ -175,13 +183,44 @@ class PossibleDerivations:
         is_fact = predicate.role is not Role.STEP  # a step within a rule is none of its own
         stands = self.facts.is_given(premise.predicate, tick)
         if not stands:
+            before = set(leaves.waits)
             if self._derive(premise.predicate, args, tick, leaves, above):
+                head = self.possible.deps.core.predicates[match.rule.head.predicate]
+                if predicate.role is Role.WINDOW and head.role is not Role.WINDOW:
+                    waits = [w for w in leaves.waits if w not in before]
+                    leaves.windows |= self._counted(whole.predicate, args, tick, waits)
                 return True
             stands = is_fact and self.facts.is_settled(whole.predicate, tick)
         if stands and is_fact and predicate.role not in (Role.WINDOW, Role.BEGUN):
             known = tuple(value for value in args if value is not None)
             leaves.holds[Ground(predicate.base, known, tick)] = None
         return stands
+
+    def _counted(
+        self, name: str, args: PossibleArgs, tick: int | None, waits: list[Awaited]
+    ) -> dict[Counted, None]:
+        """At how many ticks a window has a fact of an input, where it waits for more of them."""
+        asked, values = window_pattern(self.possible.deps.core, name, args)
+        predicate = self.possible.deps.core.predicates[asked.predicate]
+        own = all(w.predicate == predicate.base and w.args == values for w in waits)
+        if not waits or not own or not predicate.input or tick is None or asked.over is None:
+            return {}
+        if asked.over.ticks > MOST_COUNTED:
+            return {}
+        first = tick - asked.over.ticks + 1
+        places = {i: value for i, value in enumerate(values) if value is not None}
+        there = (
+            0
+            if None in args
+            else sum(  # what was never seen is nowhere so far
+                any(self.facts.rows(asked, t, tuple(places), tuple(places.values())))
+                for t in range(first, tick + 1)
+                if not self.facts.may_come(t)
+            )
+        )
+        least = asked.over.least
+        told = Counted(predicate.base, values, first, tick, least, there, tuple(waits))
+        return {told: None} if least - there == len(waits) else {}
 
     # What must be absent
 

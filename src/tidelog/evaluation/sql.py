@@ -31,6 +31,7 @@ from tidelog.data.packed import (
     place_sql,
     restrict_sql,
     shift_sql,
+    stretches_sql,
     unpack_sql,
 )
 from tidelog.data.types import SQL_TYPES
@@ -646,6 +647,15 @@ class Writer:
             return f"SELECT {', '.join(names or ['z'])} FROM ({self.answers(query)}) AS q{order}"
         rows = unpack_sql(names, f"({self.answers(query)}) AS q")
         return f"{rows} ORDER BY {_list(['t'], *names)}"
+
+    def stretches(self, query: str) -> str:
+        """From when to when answers hold, straight from the words, by the first tick."""
+        predicate = self.plan.deps.core.predicates[query]
+        if not predicate.temporal:
+            return self.rows(query)
+        names = columns(len(predicate.types))
+        stretches = stretches_sql(names, f"({self.answers(query)}) AS q")
+        return f"{stretches} ORDER BY {_list(['first'], *names)}"
 
     def count(self, query: str) -> str:
         """How many answers there are."""

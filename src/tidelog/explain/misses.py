@@ -17,7 +17,7 @@ from itertools import combinations, islice
 from typing import assert_never
 
 from tidelog.analysis.containment import Ground
-from tidelog.evaluation.goal_directed.model import FactModel, named
+from tidelog.evaluation.goal_directed.model import FactModel, Stretch, named
 from tidelog.language.printer import print_term
 from tidelog.language.program import (
     Calculation,
@@ -319,8 +319,21 @@ class Misses:
             if not self.model.knows(premise.predicate, known.get(len(premise.args))):
                 return None
             rows = self.model.lookup(premise.predicate, known, 1)
-            there += [self._fact(premise.predicate, row) for row in rows]
+            there += [self._itself(premise.predicate, row) for row in rows]
         return tuple(there)
+
+    def _itself(self, name: str, row: Row) -> Ground:
+        """A fact; for a window in which one fact is one too many, the last such fact."""
+        fact = self._fact(name, row)
+        if not isinstance(fact, Stretch) or fact.over.least > 1:
+            return fact
+        asked, args = pattern(self.core, name, row[: len(self.core.predicates[name].types)])
+        known = {i: value for i, value in enumerate(args) if value is not None}
+        ticks = range(int(row[-1]), int(row[-1]) - min(fact.over.ticks, MOST_TRIED), -1)
+        for tick in ticks:
+            for own in self.model.lookup(asked.predicate, {**known, len(args): tick}, 1):
+                return self._fact(asked.predicate, own)
+        return fact
 
     def _is_there(self, premise: Premise, known: Mapping[int, Value], whole: bool) -> bool:
         rows = self.model.lookup(premise.predicate, known, 1 if whole else None)

@@ -588,13 +588,15 @@ class _Parser:
             if not is_variable_name(token.text):
                 raise self.unexpected(wanted, "a time variable starts with an upper-case letter")
             variable = self.variable()
-            offset = 0
+            offset, written = 0, None
             if self.is_symbol("+", "-"):
-                sign = -1 if self.advance().text == "-" else 1
+                way = self.advance().text
                 if self.token.kind is not Kind.INT:
                     raise self.unexpected("a whole number of ticks")
-                offset = sign * self.ticks()
-            return TimeOffset(variable, offset, self.origin(token.start))
+                length = self.length()
+                offset = (-1 if way == "-" else 1) * self.ticks()
+                written = None if length is None else (way + length, offset)
+            return TimeOffset(variable, offset, self.origin(token.start), written)
         sign = -1 if self.take("-") else 1
         if self.is_symbol("("):
             raise self.unexpected(wanted, "both ends belong to an interval: `[T-4, T]`")
@@ -602,12 +604,17 @@ class _Parser:
             raise self.unexpected(wanted, "times are whole numbers of ticks")
         return TimePoint(sign * self.tick(), self.origin(token.start))
 
+    def length(self) -> str | None:
+        """The length of time that is written here; None for a bare number."""
+        number, unit = self.token, self.peek()
+        close = unit.kind is Kind.NAME and unit.start == number.end
+        return number.text + unit.text if close else None
+
     def ticks(self) -> int:
         """A number of ticks, or a length of time that is one."""
-        number, unit = self.token, self.peek()
-        if unit.kind is not Kind.NAME or unit.start != number.end:
+        number, written = self.token, self.length()
+        if written is None:
             return self.tick()
-        written = number.text + unit.text
         size = duration(written)
         if size is None and number.text.strip("0"):
             self.tick()

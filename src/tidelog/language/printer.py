@@ -161,6 +161,8 @@ def print_time(time: Time) -> str:
             return str(tick)
         case TimeOffset(variable, offset):
             name = print_term(variable)
+            if time.written is not None and time.written[1] == offset:
+                return f"{name}{time.written[0]}"
             return f"{name}{offset:+d}" if offset else name
         case Interval(low, high):
             return f"[{print_time(low)}, {print_time(high)}]"

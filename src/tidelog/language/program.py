@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import TypeAlias, TypeVar, assert_never
+from typing import Self, TypeAlias, TypeVar, assert_never
 
 # Times, offsets and integers are 64-bit everywhere they are stored.
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
@@ -104,11 +104,15 @@ class TimePoint:
 
 @dataclass(frozen=True, slots=True)
 class TimeOffset:
-    """A time variable plus an offset: `@ T`, `@ T+2`, `@ T-1`."""
+    """A time variable plus an offset: `@ T`, `@ T+2`, `@ T-1`.
+
+    One that was written as a length of time has that text beside its ticks: `-10m` and -10.
+    """
 
     variable: Variable
     offset: int = 0
     origin: Origin = field(default=NOWHERE, compare=False, repr=False)
+    written: tuple[str, int] | None = field(default=None, compare=False, repr=False)
 
 
 Instant: TypeAlias = TimePoint | TimeOffset
@@ -485,6 +489,12 @@ class Program:
     def tick(self) -> str | None:
         """How long a tick is, if the rules say so."""
         return next((s.length for s in self.statements if isinstance(s, TickLength)), None)
+
+    @property
+    def in_whole_ticks(self) -> Self:
+        """The program without the length of its ticks, for facts that are given in ticks."""
+        kept = tuple(s for s in self.statements if not isinstance(s, TickLength))
+        return replace(self, statements=kept)
 
     @cached_property
     def predicates(self) -> tuple[str, ...]:

@@ -123,6 +123,7 @@ class Windows:
     def __init__(self, predicates: dict[str, Predicate]) -> None:
         self.predicates = predicates
         self.clauses: list[Clause] = []
+        self._made: dict[tuple[str, tuple[Term, ...], Over], Predicate] = {}
 
     def without(self, clause: Clause) -> Clause:
         """The clause with a window's predicate for each of its premises over an interval."""
@@ -150,7 +151,13 @@ class Windows:
         return began
 
     def _window(self, atom: Premise, names: tuple[Variable, ...], over: Over) -> Predicate:
-        """The predicate of a window, with its clauses."""
+        """The predicate of a window, with its clauses; many ask for the same."""
+        key = (atom.predicate, atom.args, over)
+        if key not in self._made:
+            self._made[key] = self._new_window(atom, names, over)
+        return self._made[key]
+
+    def _new_window(self, atom: Premise, names: tuple[Variable, ...], over: Over) -> Predicate:
         below = self.predicates[atom.predicate]
         plain = [isinstance(t, Variable) and not t.anonymous for t in atom.args]
         if over == ONE_TICK and all(plain) and len(names) == len(atom.args):

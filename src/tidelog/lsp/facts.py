@@ -12,7 +12,15 @@ from tidelog.analysis.analyze import Analysis
 from tidelog.analysis.delay import Measure
 from tidelog.errors import NoAnswer
 from tidelog.language.printer import print_type
-from tidelog.language.program import Clock, Input, Outputs, Program, Rule, Statement, TickLength
+from tidelog.language.program import (
+    Clock,
+    Input,
+    Outputs,
+    Program,
+    Rule,
+    Statement,
+    TickLength,
+)
 from tidelog.language.tokens import Kind
 from tidelog.lsp.document import Document
 from tidelog.views.terminal import plural
@@ -147,6 +155,7 @@ def reachable(program: Program, query: str) -> tuple[Statement, ...]:
         for s in program.statements
         if (isinstance(s, Rule) and s.head.predicate in needed)
         or (isinstance(s, Input) and s.predicate in needed)
+        or isinstance(s, TickLength)
     )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from tidelog.language.durations import UNITS
 from tidelog.language.program import Operator, Type
 from tidelog.language.tokens import Kind, Token, is_variable_name
 
@@ -146,7 +147,8 @@ class Scanner:
         follows = "" if after is None else after.text
         if self.part is StatementPart.START:
             named = after is not None and after.kind is Kind.NAME
-            if token.text == "clock" and named:
+            counted = after is not None and after.kind is Kind.INT
+            if (token.text == "clock" and named) or (token.text == "tick" and counted):
                 self.part = StatementPart.HEAD
                 return self._as(token, WordRole.KEYWORD)
             if token.text in ("input", "output") and named:
@@ -157,6 +159,8 @@ class Scanner:
             return self._declared(token)
         if self.depth:
             return self._term(token, self.argument)
+        if token.text in UNITS and self.before.isdigit() and not self.quantified:
+            return self._as(token, WordRole.NUMBER)  # of a length: `tick 1m.`, `T-10m`
         if self.before == "@" or self.interval:
             return self._as(token, WordRole.TIME)
         if follows in _OPERATORS or self.before in _OPERATORS:

@@ -3,6 +3,7 @@
 tidelog.json       program, queries, inputs, time: a restart with any difference is refused
 rigid/             the rigid facts, copied at the first start
 state/N/           packed rows that batch N added; never changed afterwards
+state/N-stretches/ with intervals: the stretches that had not ended after batch N
 dead_letters/      rows that are not used, with the reason
 idle/N.json        before batch N is committed: the inputs that are silent in it
 commits/N.json     the commit point of batch N
@@ -64,6 +65,16 @@ class StatePart:
         return StatePart(value["folder"], tables, tuple((n, s, h) for n, s, h in value["files"]))
 
 
+def written(store: Store, folder: str, tables: dict[int, tuple[int, int, int]]) -> StatePart:
+    """The state part of a folder that was written; one that is not there has no files."""
+    files = tuple(
+        (entry.name, entry.size, store.sha256("state", folder, entry.name))
+        for entry in store.entries("state", folder)
+        if entry.name.endswith(".parquet")
+    )
+    return StatePart(folder, tables, files)
+
+
 @dataclass(frozen=True)
 class Commit:
     """What holds once a batch is done."""
@@ -83,10 +94,16 @@ class Commit:
     unused: tuple[dict[str, Any], ...] = ()  # the first rows of this batch that are not used
     waits_for: tuple[str, ...] = ()  # the inputs that hold time back
     quiet: int = 0  # batches so far that are not Spark's: inputs were silent, and time went on
+    stretches: tuple[StatePart, ...] = ()  # with intervals: those that have not ended
 
     @property
     def state_bytes(self) -> int:
-        return sum(part.size for part in self.state)
+        return sum(part.size for part in self.parts)
+
+    @property
+    def parts(self) -> tuple[StatePart, ...]:
+        """All state there is."""
+        return (*self.state, *self.stretches)
 
     @staticmethod
     def of(value: dict[str, Any]) -> Commit:
@@ -96,6 +113,7 @@ class Commit:
         known["clock"] = Clock(**clock)
         known |= {name: tuple(value.get(name, ())) for name in ("unused", "waits_for")}
         known["state"] = tuple(StatePart.of(part) for part in value["state"])
+        known["stretches"] = tuple(StatePart.of(part) for part in value.get("stretches", ()))
         return Commit(**known)
 
 
@@ -161,6 +179,12 @@ class Checkpoint:
 
     def take(self) -> None:
         """Nobody else may use a local checkpoint; elsewhere commits are checked before renaming."""
+        if self.store.copies:
+            raise Refused(
+                f"{self.store.name} cannot be a checkpoint: on this store a rename is a copy, so"
+                " that neither two processes on one checkpoint nor half a commit could be told;"
+                " keep it on a local disk, a shared mount or HDFS, facts and answers may stay here"
+            )
         if self.store.local is None:
             return
         folder = self.store.local
@@ -215,6 +239,7 @@ class Checkpoint:
         was, where = self.identity(), self.store.shown("tidelog.json")
         self.id = was.pop("id")
         version = was.pop("format")
+        was.setdefault("intervals", False)  # which there were not always
         if version != FORMAT:
             raise Refused(
                 f"{where} has format {version}, and this version writes {FORMAT}:"
@@ -241,7 +266,7 @@ class Checkpoint:
         if not numbers:
             return None
         commit = self.commit(max(numbers))
-        for part in commit.state:
+        for part in commit.parts:
             for name, size, digest in part.files:
                 where = self.store.shown("state", part.folder, name)
                 there = {e.name: e.size for e in self.store.entries("state", part.folder)}
@@ -291,7 +316,7 @@ class Checkpoint:
     def sweep(self, *kept: Commit | None) -> None:
         """Delete the state files that none of some commits names, and commits of long ago."""
         commits = [commit for commit in kept if commit is not None]
-        folders = {part.folder for commit in commits for part in commit.state}
+        folders = {part.folder for commit in commits for part in commit.parts}
         for entry in self.store.entries("state"):
             if entry.name not in folders:
                 self.store.delete("state", entry.name)

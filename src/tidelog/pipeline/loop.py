@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Generic, TypeVar, assert_never
 
 import pyarrow as pa
@@ -35,6 +36,7 @@ from tidelog.pipeline.places import (
 )
 from tidelog.pipeline.plan import PipelinePlan
 from tidelog.pipeline.state import StateFiles, chunks_of
+from tidelog.pipeline.stretches import BatchStretches, Stretches
 from tidelog.streaming.clock import Clock, first_in_time
 from tidelog.streaming.silence import Silence
 from tidelog.streaming.sinks.sink import BatchAnswers, LocalAnswers, Sink
@@ -120,17 +122,19 @@ class Pipeline(Generic[S]):
                 if rows is not None:
                     place.take_in(before)
             derived = self._advance(place, step, clock, parts)
+            stretches = self._stretched(place, last, derived.clock)
             # Write: dead letters, answers, state.
             unused = self._write_dead_letters(place, number, arrived)
             self._tell_useless(number, arrived, unused)
-            counts = self._write_answers(place, number)
+            counts = self._write_answers(place, number, stretches)
             self._tell_final(number, last, derived.clock)
             state = self._write_state(place, number, parts, derived)
+            open_ = () if stretches is None else self.stretches.keep(stretches, number)
         finally:
             place.release()
         # Commit: once that is written, the batch is done.
         commit = self._commit(number, last, derived, arrived, counts, state, unused)
-        commit = replace(commit, quiet=commit.quiet + quiet)
+        commit = replace(commit, quiet=commit.quiet + quiet, stretches=open_)
         # The first batch may bring what has waited for long, of some inputs before others.
         self.silence.hear(arrived.heard if self._listening else self.silence.limits)
         self._listening = True
@@ -311,7 +315,24 @@ class Pipeline(Generic[S]):
                 place = self.checkpoint.store.shown("dead_letters")
                 warn_useless(name, count, number, first, place)
 
-    def _write_answers(self, place: Place, number: int) -> dict[str, int]:
+    @cached_property
+    def stretches(self) -> Stretches:
+        return Stretches(self.plan, self.checkpoint.store)
+
+    def _stretched(self, place: Place, last: Commit | None, clock: Clock) -> BatchStretches | None:
+        """The answers of a batch from when to when, if that is asked for."""
+        if not self.plan.options.intervals or not self.stretches.relations:
+            return None
+        low = -EVER if clock.first is None else self.plan.pace.first_answer(clock.first)
+        final = dict.fromkeys(self.stretches.relations, EVER if clock.closed else low - 1)
+        for query, time in {} if clock.closed else self.mode.finals(clock).items():
+            known = time if clock.tin is None else min(time, clock.tin)
+            final[query] = max(known, final[query])
+        return self.stretches.after(place, () if last is None else last.stretches, final)
+
+    def _write_answers(
+        self, place: Place, number: int, stretches: BatchStretches | None
+    ) -> dict[str, int]:
         """Give the answers of a batch to the sink; how many there are, by query."""
         answers: dict[str, BatchAnswers] = {}
         counts = dict.fromkeys(self.plan.queries, 0)
@@ -322,6 +343,10 @@ class Pipeline(Generic[S]):
                 if number == 0 and table.num_rows:
                     counts[query] = table.num_rows
                     answers[query] = LocalAnswers(table, self.spark)
+            elif stretches is not None and relation.temporal:
+                counts[query] = stretches.counts.get(relation.number, 0)
+                if counts[query]:
+                    answers[query] = stretches.answers(query, relation)
             elif relation.number in place.counts:
                 counts[query] = place.counts[relation.number].facts
                 answers[query] = place.answers(query, relation)
@@ -332,10 +357,10 @@ class Pipeline(Generic[S]):
 
     def _tell_final(self, number: int, last: Commit | None, clock: Clock) -> None:
         """Tell the sink up to which time all answers are there, if more are than before."""
-        tout, options = self.mode.tout(clock), self.plan.options
+        tout, options = clock.tout(self.mode.finals(clock)), self.plan.options
         if tout is not None and (last is None or tout != last.tout):
-            stamped = options.ticks is not None and options.timestamps
-            self.sink.final(number, time_text(tout, options.ticks) if stamped else tout)
+            stamps = options.stamps
+            self.sink.final(number, tout if stamps is None else time_text(tout, stamps))
 
     def _read_back(self, number: int, answers: dict[str, BatchAnswers]) -> dict[str, BatchAnswers]:
         """The same answers, from files of the checkpoint; what is in this process stays there."""
@@ -380,13 +405,15 @@ class Pipeline(Generic[S]):
     ) -> Commit:
         """What holds once the batch is done, and the totals since the first batch."""
         before = Commit(-1, Clock(), None) if last is None else last
-        new = {"facts": arrived.facts, "late": arrived.late, "dead": arrived.dead}
-        totals = {**new, "answers": sum(counts.values())}
+        totals = {"facts": arrived.facts, "late": arrived.late, "dead": arrived.dead}
+        totals["answers"] = sum(counts.values())
         return Commit(
             number,
             derived.clock,
-            self.mode.tout(derived.clock),
-            **new,
+            derived.clock.tout(self.mode.finals(derived.clock)),
+            arrived.facts,
+            arrived.late,
+            arrived.dead,
             answers=counts,
             state=state,
             sink=self.sink.state(),

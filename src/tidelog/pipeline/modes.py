@@ -94,8 +94,8 @@ class Mode(Protocol[S]):
     ) -> Derived:
         """The same by Spark."""
 
-    def tout(self, clock: Clock) -> int | None:
-        """Everything up to here is answered."""
+    def finals(self, clock: Clock) -> dict[str, int]:
+        """By query with a time, up to when it is answered."""
 
     def looked_at(self, clock: Clock) -> dict[int, list[Range]]:
         """By table, the ticks that later batches may look at."""
@@ -225,8 +225,8 @@ class OfflineMode:
             for i, name in enumerate(self.rigid)
         }
 
-    def tout(self, clock: Clock) -> int | None:
-        return clock.tout(self.work.schedule, self.work.emission)
+    def finals(self, clock: Clock) -> dict[str, int]:
+        return clock.finals(self.work.schedule, self.work.emission)
 
     def looked_at(self, clock: Clock) -> dict[int, list[Range]]:
         schedule, emission, layout = self.work.schedule, self.work.emission, self.work.layout
@@ -360,8 +360,8 @@ class OnlineMode:
         wanted = {number: [(-EVER, EVER)] for number in self.state.numbers}
         return [kept_rows(rows, self.shards.schema) for rows in self.state.tables(parts, wanted)]
 
-    def tout(self, clock: Clock) -> int | None:
-        return clock.online_tout()
+    def finals(self, clock: Clock) -> dict[str, int]:
+        return clock.online_finals()
 
     def looked_at(self, clock: Clock) -> dict[int, list[Range]]:
         return {number: [ALWAYS] for number in self.state.numbers}

@@ -351,7 +351,7 @@ class Driver:
     def answers(self, query: str, relation: Relation) -> BatchAnswers:
         """Packed answers a row each, under the names and with the times users asked for."""
         packed = f"(SELECT * FROM results WHERE tab = {relation.number}) AS q"
-        ticks = self.plan.options.ticks if self.plan.options.timestamps else None
+        ticks = self.plan.options.stamps
         names = self.plan.program.output_columns(query)
         table = unpacked_table(self.connection, packed, relation, names, ticks)
         return LocalAnswers(table, self.spark)
@@ -528,7 +528,7 @@ class Executors:
     def answers(self, query: str, relation: Relation) -> BatchAnswers:
         """Packed answers a row each, under the names and with the times users asked for."""
         assert self.results is not None
-        ticks = self.plan.options.ticks if self.plan.options.timestamps else None
+        ticks = self.plan.options.stamps
         names = self.plan.program.output_columns(query)
         return SparkAnswers(unpacked(self.results, relation, names, ticks))
 

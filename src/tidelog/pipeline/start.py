@@ -16,7 +16,7 @@ from tidelog.data.readers.places import FactsPath, PathText, paths_of
 from tidelog.data.schema import expect_facts
 from tidelog.errors import DataError, need
 from tidelog.evaluation.duckdb import Engine
-from tidelog.evaluation.spark.files import DeltaFiles, Files
+from tidelog.evaluation.spark.files import DeltaFiles, Files, RemoteFiles
 from tidelog.evaluation.spark.given import Given
 from tidelog.evaluation.spark.kafka import Messages, is_messages, open_topics
 from tidelog.evaluation.spark.kernel import Kernel
@@ -106,7 +106,13 @@ def source_of(
         tables = [path for path in paths if path.delta is not None]
         if tables and len(tables) < len(paths):
             raise DataError("facts come from files or from Delta tables, not from both at once")
-        kind = DeltaFiles if tables else Files
+        remote = [path for path in paths if path.address is not None]
+        if remote and len(remote) < len(paths):
+            raise DataError(
+                "facts come from this machine or from a store, not from both at once: --rigid may"
+                " be elsewhere"
+            )
+        kind = DeltaFiles if tables else RemoteFiles if remote else Files
         files = kind(spark, plan.program, paths, inputs, files_per_batch)
         for name in files.missing():
             if name not in seen:

@@ -16,7 +16,7 @@ from tidelog.data.packed import chunk
 from tidelog.data.ticks import Range
 from tidelog.evaluation.rows import DONE, KEPT
 from tidelog.evaluation.spark.sources import NO_PATTERNS, arrow_struct, each_once
-from tidelog.pipeline.commit import StatePart
+from tidelog.pipeline.commit import StatePart, written
 from tidelog.pipeline.places import Executors, Place
 from tidelog.pipeline.plan import RowFormat
 from tidelog.pipeline.store import Store
@@ -107,15 +107,8 @@ class StateFiles:
     def _write(self, place: Place, tabs: list[int], folder: str) -> StatePart:
         place.keep(tabs, ("state", folder))
         counts = {tab: place.counts[tab] for tab in tabs}
-        return StatePart(
-            folder,
-            {tab: (count.first, count.last, count.rows) for tab, count in counts.items()},
-            tuple(
-                (entry.name, entry.size, self.store.sha256("state", folder, entry.name))
-                for entry in self.store.entries("state", folder)
-                if entry.name.endswith(".parquet")
-            ),
-        )
+        tables = {tab: (count.first, count.last, count.rows) for tab, count in counts.items()}
+        return written(self.store, folder, tables)
 
 
 def _overlaps(part: StatePart, wanted: Chunks) -> bool:

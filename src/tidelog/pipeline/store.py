@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from tidelog.data.secrets import without_secrets
 from tidelog.errors import DataError
+from tidelog.evaluation.spark.failures import without_class
 
 
 @dataclass(frozen=True)
@@ -33,16 +34,20 @@ class Store:
             fs = path.getFileSystem(conf)
             self.root: str = fs.makeQualified(path).toString()
         except Py4JJavaError as error:
-            raise DataError(
-                f"{without_secrets(root)}: Spark cannot reach this place: {said(error)}; see that"
-                " its address is right and that the connector for it is among Spark's jars"
-            ) from None
+            raise _unreachable(without_secrets(root), error) from None
         self.name = without_secrets(self.root)  # to be stored and shown
         self.local: str | None = None
         if fs.getScheme() == "file":
             self.local = str(path.toUri().getPath()) if root.startswith("file:") else root
             fs = fs.getRaw()  # without a checksum file beside each file
         self._fs = fs
+        self.copies = self._renames_by_copying(path)
+
+    def _renames_by_copying(self, path: Any) -> bool:
+        """Whether a rename is a copy, of a folder file by file, as on S3 and GCS."""
+        etags = "fs.capability.etags.available", "fs.capability.etags.preserved.in.rename"
+        has, keeps = (bool(self._fs.hasPathCapability(path, name)) for name in etags)
+        return (has and not keeps) or self.root.startswith("gs:")
 
     def _rooted(self, root: str) -> Any:
         """An address such as hdfs://name/folder, or a path, in which a colon is just a colon."""
@@ -64,7 +69,10 @@ class Store:
         return self._jvm.org.apache.hadoop.fs.Path(self.path(*parts))
 
     def exists(self, *parts: str) -> bool:
-        return bool(self._fs.exists(self._path(*parts)))
+        try:
+            return bool(self._fs.exists(self._path(*parts)))
+        except Py4JJavaError as error:
+            raise _unreachable(self.name, error) from None
 
     def entries(self, *parts: str) -> list[Entry]:
         """What a folder holds, by name; nothing when it is not there."""
@@ -105,19 +113,27 @@ class Store:
         raise DataError(f"{self.shown(*parts)} cannot be written: {reason}; name another place")
 
     def write(self, data: bytes, *parts: str) -> None:
-        """A whole file or none: written beside its place, then renamed to it."""
+        """A whole file or none: written beside its place, then renamed to it.
+
+        Where a rename is a copy, a file is there once it is closed.
+        """
         *folders, name = parts
-        temporary = (*folders, f".{name}.tmp")
+        temporary = parts if self.copies else (*folders, f".{name}.tmp")
         try:
             stream = self._fs.create(self._path(*temporary), True)
             try:
                 stream.write(data)
-                stream.hsync()
-            finally:
-                stream.close()
+                if not self.copies:
+                    stream.hsync()
+            except Py4JJavaError:
+                if not self.copies:  # where half a file would be there
+                    stream.close()
+                raise
+            stream.close()
         except Py4JJavaError as error:
             raise DataError(f"{self.shown(*parts)} cannot be written: {said(error)}") from None
-        self.rename(temporary, parts)
+        if temporary != parts:
+            self.rename(temporary, parts)
 
     def rename(self, source: tuple[str, ...], target: tuple[str, ...]) -> None:
         if not self._fs.rename(self._path(*source), self._path(*target)):
@@ -138,8 +154,16 @@ class Store:
         self._fs.delete(self._path(*parts), True)
 
 
+def _unreachable(place: str, error: Py4JJavaError) -> DataError:
+    return DataError(
+        f"{place}: Spark cannot reach this place: {said(error)}; see that its address is right,"
+        " that the connector for it is among Spark's jars, and that its settings (spark.hadoop.*)"
+        " name the store and who may use it"
+    )
+
+
 def said(error: Py4JJavaError) -> str:
     """What a Java exception says, on one line and without secrets."""
     thrown = error.java_exception
     text = str(thrown.getMessage() or thrown.getClass().getSimpleName())
-    return without_secrets(text.strip().splitlines()[0])
+    return without_secrets(without_class(text.strip().splitlines()[0]))

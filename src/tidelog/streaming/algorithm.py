@@ -26,8 +26,8 @@ class Algorithm(Protocol):
     def close(self, last: int, low: int) -> AnswerRows:
         """No more input: everything up to the last tick is final."""
 
-    def tout(self) -> int | None:
-        """The time up to which every query is answered; None if that is no matter of time."""
+    def finals(self) -> dict[str, int]:
+        """The time up to which each query is answered; those of which none is yet are left out."""
 
     @property
     def history(self) -> int:

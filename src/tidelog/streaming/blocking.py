@@ -92,9 +92,8 @@ class BlockingAlgorithm:
             self.due[query] = last + 1
         return answers
 
-    def tout(self) -> int | None:
-        ends = [due - 1 for due in self.due.values() if due is not None]
-        return min(ends, default=None)
+    def finals(self) -> dict[str, int]:
+        return {query: due - 1 for query, due in self.due.items() if due is not None}
 
     @property
     def history(self) -> int:

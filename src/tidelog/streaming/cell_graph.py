@@ -31,6 +31,7 @@ from tidelog.streaming.cells import (
 )
 from tidelog.streaming.joins import MOST_PREMISES
 from tidelog.streaming.schedule import Schedule
+from tidelog.streaming.wakes import set_wakes
 
 # How far ahead an explicit time may lie for facts to be carried on to it.
 FAR = 1_000
@@ -78,9 +79,7 @@ class CellGraph:
         number_of = {name: i for i, c in enumerate(self.deps.components) for name in c}
         self._place_clauses(number_of)
         self.timeless = self._connect(number_of)  # components that are looked at without a time
-        offsets = self._input_offsets()
-        for component in self.components:
-            component.wakes = _wakes(component, offsets)
+        set_wakes(self.deps, self.components)
         # When explicit times pass, what depends on them changes everywhere.
         passing: set[Bound] = {c.pin for c in self.components if not math.isinf(c.pin)}
         passing.update(*(c.points for c in self.components if c.input))
@@ -140,6 +139,8 @@ class CellGraph:
         component = Component(number, {})
         component.input = core.predicates[names[0]].input
         component.carrying = names[0] in self.deps.carrying
+        alone = len(names) == 1 and not component.carrying
+        component.window = alone and core.predicates[names[0]].role is Role.WINDOW
         component.pin = max(self.schedule.pins[n] for n in names)
         if not any(core.predicates[n].temporal for n in names):
             component.final = -math.inf
@@ -269,32 +270,3 @@ class CellGraph:
             component.above = tuple(users)
             component.points = frozenset(pinned)
         return timeless
-
-    def _input_offsets(self) -> dict[str, set[int]]:
-        """Per predicate, at which offsets inputs lie below it, or what is carried on comes near."""
-        core, carrying = self.deps.core, self.deps.carrying
-        offsets: dict[str, set[int]] = {n: set() for n, p in core.predicates.items() if p.temporal}
-        todo = [(n, 0) for n in offsets if core.predicates[n].input]
-        for component in self.components:
-            if component.carrying:
-                # Near tin, what it may still come to hold is less at every tick.
-                near = range(component.ahead + 1)
-                todo += [(n, component.shifts[n] - i) for n in component.grounds for i in near]
-        users: dict[str, list[tuple[str, int]]] = {}
-        for edge in self.deps.edges:
-            if edge.offset is not None and edge.head not in carrying:
-                users.setdefault(edge.body, []).append((edge.head, edge.offset))
-        while todo:
-            name, offset = todo.pop()
-            if offset not in offsets[name]:
-                offsets[name].add(offset)
-                todo += [(head, offset + o) for head, o in users.get(name, ())]
-        return offsets
-
-
-def _wakes(component: Component, offsets: Mapping[str, set[int]]) -> tuple[int, ...]:
-    """After how many ticks of its layer a cell changes without new facts."""
-    if component.input or component.carrying:
-        return ()
-    names = [n for n in component.grounds if n in offsets]
-    return tuple(sorted({o - component.shifts[n] for n in names for o in offsets[n]}))

@@ -7,6 +7,7 @@ alone.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Mapping, Set
 from itertools import product
 
@@ -146,9 +147,8 @@ class CellModel:
                     model = self._evaluated_default(component, int(self.tin) + n)
                     self._untouched[component.number, n] = model
             return self._untouched.get((component.number, layer - self.tin), {})
-        # Beyond everything that has arrived all is alike.
-        alike = not component.wakes or layer + component.wakes[0] > self.tin
-        key = (component.number, math.inf if alike else layer - self.tin)
+        # It changes at these distances from tin only.
+        key = (component.number, bisect_right(component.wakes, self.tin - layer))
         known = self._untouched.get(key)
         if known is None:
             known = self._untouched[key] = self._evaluated_default(component, layer)

@@ -92,6 +92,7 @@ class Component:
     shifts: dict[str, int]  # per predicate and pattern: its layer less its time
     input: bool = False
     carrying: bool = False
+    window: bool = False  # whether it is a window over time
     final: Bound = 0  # a cell is final once tin reaches its layer and this
     pin: Bound = -math.inf  # and explicit times below have passed
     ahead: int = 0  # how many layers beyond tin are derived, where facts are carried on

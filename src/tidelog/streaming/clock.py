@@ -51,6 +51,17 @@ def late_reason(tick: int, tin: int | None, ticks: Ticks | None) -> str:
     return f"late: {told} {came_late(tin, ticks)}"
 
 
+def ahead_reason(tick: int, last: int, most: int, ticks: Ticks | None) -> str:
+    """Why a row is not used that lies too far ahead of all that came before it.
+
+    >>> ahead_reason(300, 5, 100, None)
+    'tick 300 is more than 100 ahead of 5'
+    """
+    if ticks is None:
+        return f"tick {tick} is more than {most} ahead of {last}"
+    return f"its time is more than {most} ticks ahead of {time_text(last, ticks)}"
+
+
 @dataclass(frozen=True)
 class Pace:
     """What moves time: the temporal inputs, how late facts may be, what does not hold time back."""
@@ -364,20 +375,22 @@ class Clock:
         rigid = {report.query for report in reports if report.due is None} - waiting
         return replace(self, due=due, answered=tuple(sorted({*self.answered, *rigid})))
 
-    def online_tout(self) -> int | None:
-        """Everything up to here is answered by every shard."""
+    def online_finals(self) -> dict[str, int]:
+        """By query with a time, up to when it is answered by every shard."""
+        return {query: due - 1 for query, due in self.due.items()}
+
+    def finals(self, schedule: Schedule, emission: Emission) -> dict[str, int]:
+        """By query with a time, up to when it is answered."""
+        if self.done is None or self.start is None:
+            return {}
+        done, start = self.done, self.start
+        return {q: emission.final(schedule, q, done, start) for q in emission.delays}
+
+    def tout(self, finals: Mapping[str, int]) -> int | None:
+        """Everything up to here is answered."""
         if self.tin is None or self.done is None:
             return None
-        return min([*(due - 1 for due in self.due.values()), self.tin])
-
-    def tout(self, schedule: Schedule, emission: Emission) -> int | None:
-        """Everything up to here is answered."""
-        if self.tin is None or self.done is None or self.start is None:
-            return None
-        if self.closed:
-            return self.tin
-        finals = [emission.final(schedule, q, self.done, self.start) for q in emission.delays]
-        return min([*finals, self.tin])
+        return self.tin if self.closed else min([*finals.values(), self.tin])
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -24,7 +24,14 @@ from tidelog.data.ticks import Ticks
 from tidelog.errors import DataError
 from tidelog.evaluation.duckdb import Engine
 from tidelog.language.program import TIME_COLUMN
-from tidelog.streaming.clock import Clock, Pace, first_in_time, late_reason, was_silent
+from tidelog.streaming.clock import (
+    Clock,
+    Pace,
+    ahead_reason,
+    first_in_time,
+    late_reason,
+    was_silent,
+)
 from tidelog.streaming.silence import Silence
 
 Push: TypeAlias = "tuple[int, dict[str, pa.Table | list[tuple[Any, ...]]]]"
@@ -33,6 +40,14 @@ Push: TypeAlias = "tuple[int, dict[str, pa.Table | list[tuple[Any, ...]]]]"
 PUSH = 100_000
 # Lines of an input that are looked at before it is said that none of them can be used.
 FIRST_LINES = 100
+
+
+def first_leap(engine: Engine, inputs: Iterable[str], most: int) -> int | None:
+    """The tick before the first leap over more than so many; None if there is no such leap."""
+    views = [f"SELECT t FROM {engine.loaded[name].view}" for name in inputs]
+    ticks = f"SELECT t, lead(t) OVER (ORDER BY t) - t AS leap FROM ({' UNION '.join(views)}) AS x"
+    (last,) = engine.one(f"SELECT min(t) FROM ({ticks}) AS x WHERE leap > {most}")
+    return None if last is None else int(last)
 
 
 def from_files(
@@ -80,6 +95,7 @@ class Lines:
     others: Mapping[str, Schema]  # inputs of the rules that the queries do not need
     pace: Pace
     ticks: Ticks | None
+    max_jump: int | None = None
     seen: dict[str, int] = field(default_factory=dict)
     tin: int | None = None
     taken: int = 0  # lines that are in a push
@@ -158,7 +174,9 @@ class Lines:
         try:
             record = parse_line(line)
             if is_heartbeat(record, None):
-                return tick_value(record[TIME_COLUMN], TIME_COLUMN, self.ticks)
+                beat = tick_value(record[TIME_COLUMN], TIME_COLUMN, self.ticks)
+                self._expect_near(beat)
+                return beat
             name = predicate_of(record)
             schema = self.inputs.get(name) or self.others.get(name)
             if schema is None:
@@ -168,6 +186,7 @@ class Lines:
             row = typed_values(record, schema, self.ticks)
             if name not in self.inputs:
                 return None
+            self._expect_near(row[-1])
             if row[-1] < first_in_time(self.tin):
                 reason = late_reason(row[-1], self.tin, self.ticks)
                 if row[-1] <= self._without(name):
@@ -177,6 +196,12 @@ class Lines:
         except ValueError as error:
             self._put_aside(DeadLetter(name, str(error), where, line_as_json(line)))
             return None
+
+    def _expect_near(self, tick: int) -> None:
+        """ValueError for a tick that lies too far ahead of all that came before it."""
+        last = max([*self.seen.values(), *self._beats.values()], default=tick)
+        if self.max_jump is not None and tick - last > self.max_jump:
+            raise ValueError(ahead_reason(tick, last, self.max_jump, self.ticks))
 
     def _put_aside(self, letter: DeadLetter) -> None:
         """Keep a line that cannot be used; DataError when none of the first ones could be."""

@@ -182,6 +182,8 @@ class Liveness:
             model.count -= before
             del model.cells[key]
             return
+        if component.window:
+            return  # a row that went would change all longer windows when it comes again
         for name, slice_ in list(cell.slices.items()):
             other = component.follows.get(name)
             rows = used.get(name if other is None else other)

@@ -202,6 +202,8 @@ class Network:
         """Derive a cell anew; whether cells that look at it may see a difference."""
         model = self.model
         before, cell.slices = cell.slices, model.evaluated(component, layer)
+        if component.window:
+            self._add_certain(component, before, cell)
         self.liveness.stale[component.number, layer] = None
         if component.carrying:
             if layer <= model.tin and component.pin <= model.tin:
@@ -213,6 +215,15 @@ class Network:
             return _differ(before, cell.slices)
         # A cell that is frozen and empty is what it was taken for.
         return not cell.frozen or any(s.rows for s in cell.slices.values())
+
+    def _add_certain(self, component: Component, before: CellContent, cell: Cell) -> None:
+        """What was certain of a window still is, though facts for it are forgotten."""
+        for name, ground in component.grounds.items():
+            certain = before.get(name, EMPTY).rows
+            for known in (name, ground, self.graph.loosely(ground)) if certain else ():
+                rows = cell.slices.get(known, EMPTY).rows
+                if not certain <= rows:
+                    cell.slices[known] = IndexedSlice(rows | certain)
 
 
 def _differ(old: CellContent, new: CellContent) -> bool:

@@ -135,9 +135,9 @@ class OfflineAlgorithm:
         final, schedule, start = self.emission.final, self.schedule, self.start
         return {q: final(schedule, q, tin, start) for q in self.temporal}
 
-    def tout(self) -> int | None:
+    def finals(self) -> dict[str, int]:
         assert self.done is not None
-        return min(self._finals(self.done).values(), default=None)
+        return self._finals(self.done)
 
     @property
     def history(self) -> int:

@@ -118,9 +118,9 @@ class OnlineAlgorithm:
         """The derived facts that are carried on."""
         return self.network.model.carried()
 
-    def tout(self) -> int | None:
-        """The time up to which every query is answered."""
-        return min((int(self.due[q]) - 1 for q in self.temporal), default=None)
+    def finals(self) -> dict[str, int]:
+        """The time up to which each query is answered."""
+        return {query: int(self.due[query]) - 1 for query in self.temporal}
 
     # Going on from what was kept
 

@@ -20,7 +20,7 @@ Emit: TypeAlias = Literal["definitive", "eager"]
 History: TypeAlias = Literal["derived", "strict"]
 
 # What `tidelog.Stream` takes: facts are pushed in whole ticks there, which are integers.
-_PUSHED = ("mode", "emit", "history", "lateness", "from_", "max_jump")
+_PUSHED = ("mode", "emit", "history", "lateness", "from_", "max_jump", "intervals")
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,7 @@ class StreamOptions:
     timestamps: bool = True  # with a tick length, whether answers have timestamps too
     # After what silence an input no longer holds time back; under "" for all that are not named.
     idle: Mapping[str, timedelta] = field(default_factory=dict)
+    intervals: bool = False  # answers from when to when, instead of a row for every tick
 
     @staticmethod
     def of(
@@ -95,6 +96,11 @@ class StreamOptions:
         return None if self.tick is None else Ticks.of(self.tick, self.origin)
 
     @property
+    def stamps(self) -> Ticks | None:
+        """Length and origin of ticks where answers have timestamps."""
+        return self.ticks if self.timestamps else None
+
+    @property
     def online(self) -> bool:
         return self.mode == "online"
 
@@ -134,6 +140,7 @@ class StreamOptions:
             "from": self.from_,
             "mode": self.mode,
             "emit": self.emit,
+            "intervals": self.intervals,
         }
 
 

@@ -75,8 +75,8 @@ class Slices:
             if core.predicates[names[0]].temporal and not core.predicates[names[0]].input:
                 clauses = [
                     PlacedClause(0, clause, tuple(lookup(clause, p) for p in clause.premises))
-                    for clause in core.clauses
-                    if clause.head.predicate in names
+                    for name in names
+                    for clause in core.clauses_for.get(name, ())
                 ]
                 self.components.append((names, clauses))
         # How many ticks before tin a slice is still looked at; those not listed are never kept.

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from tidelog.data.locks import take_lock
 from tidelog.data.sealed import checksum, replace_file, sealed_lines, unsealed_lines
+from tidelog.data.secrets import without_secrets
 from tidelog.errors import DataError
 from tidelog.language.printer import changed
 from tidelog.language.program import Row
@@ -50,11 +51,13 @@ def read(path: str | PathLike[str], identity: Mapping[str, object]) -> State:
         raise SnapshotError(f"{file}: a snapshot of format {head.get('format')}, not {FORMAT}")
     if body is None:
         raise SnapshotError(f"{file}: the snapshot is damaged: its checksum does not match")
-    parts = head.get("of")
-    for key, value in identity.items():
-        if not isinstance(parts, dict) or parts.get(key) != checksum(json.dumps(value)):
+    said = head.get("of")
+    parts = said if isinstance(said, dict) else {}
+    now = {key: checksum(json.dumps(value)) for key, value in identity.items()}
+    for key in {**identity, **parts}:
+        if parts.get(key) != now.get(key):
             was = json.loads(body).get("rules") if key == "rules" else None
-            told = "" if was is None else f": {changed(was, str(value))}"
+            told = "" if was is None else f": {changed(was, str(identity['rules']))}"
             raise SnapshotError(
                 f"{file}: the snapshot is of a stream with other {key}{told}; start again without"
                 f" it, or with the {key} it was taken with"
@@ -113,6 +116,10 @@ class CheckpointFolder:
 
     def __init__(self, path: str | PathLike[str]) -> None:
         self.folder = Path(path)
+        if "://" in str(path):
+            raise SnapshotError(
+                f"{without_secrets(str(path))}: in process a checkpoint is a folder on this machine"
+            )
         if self.folder.exists() and not self.folder.is_dir():
             raise SnapshotError(f"{path}: a checkpoint is a folder")
         if (self.folder / "commits").exists():

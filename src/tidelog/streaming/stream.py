@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -29,6 +30,7 @@ from tidelog.data.ticks import Duration, Range, Ticks, length_given, time_text
 from tidelog.data.types import arrow_type
 from tidelog.errors import DataError, TidelogWarning, warn, warn_missing
 from tidelog.evaluation.engine import Moment, as_tick
+from tidelog.evaluation.stretches import end_columns
 from tidelog.language.printer import print_program
 from tidelog.language.program import TIME_COLUMN, TIME_MAX, Program, Row
 from tidelog.logic.clause import Sign
@@ -44,6 +46,7 @@ from tidelog.streaming.offline import OfflineAlgorithm
 from tidelog.streaming.online import OnlineAlgorithm
 from tidelog.streaming.options import Emit, History, StreamMode, StreamOptions
 from tidelog.streaming.snapshot import State, as_facts, plain, plain_facts, read, write
+from tidelog.streaming.stretches import OpenStretches, Told
 
 Late: TypeAlias = list[Row]
 
@@ -123,6 +126,9 @@ class Stream:
     (Algorithm 2), offline, where a window exists. `budget` bounds the seconds in which a blocking
     query's time points are decided at each tick; those that are not stay open.
 
+    With `intervals` answers have `from` and `to` instead of a time, a row for each stretch at which
+    they hold, once it has ended; with `emit="eager"` also when it begins, without `to`.
+
     >>> import tidelog
     >>> program = tidelog.parse("Hot(X) @ T :- Temp(X, high) @ T, Temp(X, high) @ T+1.")
     >>> stream = Stream(program, ["Hot"])
@@ -148,6 +154,7 @@ class Stream:
         origin: str | datetime | None = None,
         timestamps: bool = True,
         budget: float = 10.0,
+        intervals: bool = False,
     ) -> None:
         expect_program(program)
         self.options = StreamOptions.of(
@@ -160,6 +167,7 @@ class Stream:
             emit=emit,
             history=history,
             timestamps=timestamps,
+            intervals=intervals,
         )
         self.queries = expect_queries(program, queries)
         self.program = resolve(program, {})
@@ -173,7 +181,7 @@ class Stream:
         self._first_fact: int | None = None  # where clocks start
         self._ticking = False  # and whether that is settled
         self._waiting: dict[str, RowsByTime] = {}  # facts after tin
-        self._came: set[str] | None = set()  # inputs of which facts have come; None: not known
+        self._came: set[str] = set()  # inputs of which facts have come
         self._rigid = self._rigid_facts({} if rigid is None else rigid)
         self.deps = passes(self.program, self.queries).lean
         temporal = [p for p in self.deps.core.inputs if p.temporal]
@@ -181,8 +189,9 @@ class Stream:
         self._sources = {p.base: p.name for p in temporal if p.base not in clocks}
         self._clocks = [p.name for p in temporal if p.base in clocks]
         for predicate in self.deps.core.inputs:
-            if not predicate.temporal and predicate.base not in (*self._rigid, *program.heads):
-                expect_facts(predicate.base, program, self.queries)
+            name = predicate.base
+            if not (predicate.temporal or name in program.heads or self._rigid.get(name)):
+                expect_facts(name, program, self.queries)
         options = self.options
         self._pace = Pace(tuple(self._sources), options.lateness, from_=options.from_)
         numbering = Numbering()
@@ -190,6 +199,12 @@ class Stream:
             name: Intake(schema, options.ticks, numbering)
             for name, schema in self.schemas.items()
             if schema.time is not None
+        }
+        predicates = self.deps.core.predicates
+        self._open = {
+            query: OpenStretches(eager=options.eager)
+            for query in self.queries
+            if intervals and predicates[query].temporal
         }
         self._shapes = {query: self._shape(query) for query in self.queries}
         self._algorithm: Algorithm = self._start(self.deps)
@@ -227,8 +242,7 @@ class Stream:
             raise ValueError(f"tick {tick} comes after everything up to {self.tin} had arrived")
         late: dict[str, Late] = {}
         taken = [(name, self._read(name, rows, tick)) for name, rows in (facts or {}).items()]
-        if self._came is not None:
-            self._came |= (facts or {}).keys()
+        self._came |= {name for name, times in taken if times}
         for name, times in taken:
             back = self._take(name, times, tick)
             if back:
@@ -246,8 +260,8 @@ class Stream:
         if self.closed:
             raise ValueError("the stream is closed")
         self.closed = True
-        for name in self._sources if self._came is not None else ():
-            if name not in (*(self._came or ()), *self.program.heads):
+        for name in self._sources:
+            if name not in (*self._came, *self.program.heads):
                 warn_missing(name, self.program.needing(name, self.queries))
         if self._last is None:
             return Step(self._tables(self._timeless()), None, None, 0)
@@ -354,10 +368,13 @@ class Stream:
         if self.tin is not None or self.closed:
             raise ValueError("only a stream that has not begun can be restored")
         state = read(path, self._identity())
-        self.tin, self.closed, self._came = state["tin"], state["closed"], None
+        self.tin, self.closed = state["tin"], state["closed"]
+        self._came = set(self._sources)  # which of them came before is not known
         self._first, self._last, self._begun = state["first"], state["last"], state["begun"]
         self._first_fact, self._ticking = state.get("clock", (None, False))
         self._waiting = as_facts(state["waiting"])
+        for query, known in state.get("stretches", {}).items():
+            self._open[query].resume(known)
         if self._begun:
             self._algorithm.resume(state["algorithm"])
         return state["note"]
@@ -372,6 +389,7 @@ class Stream:
             "begun": self._begun,
             **({"clock": [self._first_fact, self._ticking]} if self._clocks else {}),
             "waiting": plain_facts(self._waiting),
+            **({"stretches": {q: o.state() for q, o in self._open.items()}} if self._open else {}),
             "algorithm": self._algorithm.state() if self._begun else None,
         }
 
@@ -388,6 +406,8 @@ class Stream:
             "from": known["from"],
             "max_jump": known["max_jump"],
             **({} if known["tick"] is None else {"tick": [known["tick"], known["origin"]]}),
+            # What was written before there were intervals has none.
+            **({"intervals": True} if known["intervals"] else {}),
             "rigid facts": {name: plain(rows) for name, rows in sorted(self._rigid.items())},
         }
 
@@ -419,6 +439,7 @@ class Stream:
                     algorithm.large[self._sources[name]] = table
                     self._seen(times["min"], times["max"])
                     self._see_fact(times["min"])
+                    self._came.add(name)
                     return {}
             return intake.by_time(table, in_columns=in_columns)
         return intake.times(rows, tick, in_columns=in_columns)
@@ -504,17 +525,29 @@ class Stream:
         """The tick up to which everything is answered; None while nothing is."""
         if self.tin is None or self._first is None or self._low() > self.tin:
             return None
-        tout = self._algorithm.tout()
-        return self.tin if tout is None else min(tout, self.tin)
+        return min([*self._algorithm.finals().values(), self.tin])
 
     def _tables(self, answers: AnswerRows) -> dict[str, pa.Table]:
-        return {q: self._table(q, answers.get(q, ())) for q in self.queries}
+        told: dict[str, Iterable[Told]] = {**answers}
+        told |= {q: o.after(answers.get(q, ()), self._final(q)) for q, o in self._open.items()}
+        return {q: self._table(q, told.get(q, ())) for q in self.queries}
+
+    def _final(self, query: str) -> float:
+        """The time up to which a query is answered; nothing is asked for before the first tick."""
+        if self.closed:
+            return math.inf
+        if self.tin is None or self._low() > self.tin:
+            return -math.inf  # there are no answers yet
+        return max(min(self._algorithm.finals().get(query, -math.inf), self.tin), self._low() - 1)
 
     def _shape(self, query: str) -> tuple[list[str], list[pa.DataType], pa.Table]:
         names = list(self.program.output_columns(query))
         predicate = self.deps.core.predicates[query]
         types = [arrow_type(t) for t in predicate.types]
-        if predicate.temporal:
+        if query in self._open:
+            names += end_columns(names)
+            types += [pa.int64(), pa.int64()]
+        elif predicate.temporal:
             names.append(TIME_COLUMN)
             types.append(pa.int64())
         if not names:
@@ -522,13 +555,15 @@ class Stream:
         empty = pa.table([pa.array([], t) for t in types], names=names)
         return names, types, self._stamped(query, empty)
 
-    def _table(self, query: str, rows: Iterable[Row]) -> pa.Table:
+    def _table(self, query: str, rows: Iterable[Told]) -> pa.Table:
         names, types, empty = self._shapes[query]
         if not rows:
             return empty
         if isinstance(rows, RowTable) and rows.columns:
             return self._stamped(query, rows.sorted(names))
-        ordered = sorted(rows, key=lambda row: (row[-1:], row))
+        ordered = list(rows)
+        if query not in self._open:
+            ordered.sort(key=lambda row: (row[-1:], row))
         if names == ["holds"] and not self.deps.core.predicates[query].temporal:
             return pa.table({"holds": pa.array([True for _ in ordered], pa.bool_())})
         columns = zip(*ordered, strict=True)
@@ -537,11 +572,10 @@ class Stream:
 
     def _stamped(self, query: str, table: pa.Table) -> pa.Table:
         """Answers with timestamps, where ticks have a length."""
-        ticks = self.options.ticks if self.options.timestamps else None
+        ticks = self.options.stamps
         if ticks is None or not self.deps.core.predicates[query].temporal:
             return table
-        stamps = writers.timestamps(table.column(-1), ticks)
-        return table.set_column(table.num_columns - 1, TIME_COLUMN, stamps)
+        return writers.stamped(table, 2 if query in self._open else 1, ticks)
 
 
 def _as_set(rows: Set[Row]) -> Set[Row]:

@@ -58,6 +58,8 @@ class Watch:
     """
 
     def __init__(self, stream: Stream, most: int = 100) -> None:
+        if stream.options.intervals:
+            raise ValueError("what was pending comes a tick at a time: watch without intervals")
         self.stream, self.most = stream, most
         self.open: dict[_Key, Pending] = {}
 

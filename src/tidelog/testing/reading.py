@@ -12,7 +12,14 @@ from tidelog import Program, ProgramError
 from tidelog.data.ticks import Ticks
 from tidelog.language.diagnostics import Source
 from tidelog.language.parser import parse_source
-from tidelog.language.program import Atom, Constant, Rule, Value, Variable, fixed_ticks
+from tidelog.language.program import (
+    Atom,
+    Constant,
+    Rule,
+    Value,
+    Variable,
+    fixed_ticks,
+)
 from tidelog.language.types import widen
 from tidelog.testing.documents import Fields, Items, Node, Text, WrongFile, YamlFile, read
 from tidelog.testing.model import Case, CaseFacts, Final, PendingAt, QueryLimit, Suite, Wanted
@@ -68,8 +75,8 @@ class _Reader:
             if name not in top.fields:
                 hint = "write `rules: rules.tdl`" if name == "rules" else "write a list of `tests:`"
                 self.document.wrong(_begin(self.document), f"there is no `{name}`", hint)
-        self.ticks = self._ticks(top)
         program, rules = self._rules(top)
+        self.ticks = self._ticks(top, program)
         listed = self._child(top, "tests")
         tests = None if listed is None else self.document.items(listed, "`tests`")
         items = (
@@ -90,7 +97,7 @@ class _Reader:
             self.document.source.file,
             self.document.source,
             rules,
-            program,
+            program.in_whole_ticks,
             tuple(cases),
             tuple(self._limits(limits)) if limits is not None else (),
             self.ticks,
@@ -105,22 +112,34 @@ class _Reader:
             return None
         return entry[1]
 
-    def _ticks(self, top: Fields) -> Ticks | None:
+    def _ticks(self, top: Fields, program: Program | None) -> Ticks | None:
+        """How long a tick is: by the test file, or by the rules."""
         tick, origin = self._child(top, "tick"), self._child(top, "origin")
-        if tick is None:
+        own = None if program is None else program.tick
+        if tick is None and own is None:
             if origin is not None:
                 self.document.wrong(origin, "`origin` goes with `tick`", "write `tick: 10m`")
             return None
-        length = self.document.text(tick, "`tick`")
+        text = None if tick is None else self.document.text(tick, "`tick`")
         start = None if origin is None else self.document.text(origin, "`origin`")
-        try:
-            if length is None:
-                return None
-            return Ticks.of(length.value, None if start is None else start.value)
-        except ValueError as error:
-            message, _, hint = str(error).partition(": ")
-            self.document.wrong(tick, message, hint or "write it as 2014-01-01T00:10Z")
+        said = None if text is None else text.value
+        length = own if tick is None else said
+        if length is None:
             return None
+        begin = None if start is None else start.value
+        place = tick or origin
+        try:
+            ticks = Ticks.of(length, begin)
+        except ValueError as error:
+            assert place is not None, "what the rules say is right"
+            message, _, hint = str(error).partition(": ")
+            self.document.wrong(place, message, hint or "write it as 2014-01-01T00:10Z")
+            return None
+        if tick is not None and own is not None and ticks != Ticks.of(own, begin):
+            message = f"the rules say `tick {own}.`, and ticks of {length} are asked for"
+            self.document.wrong(tick, message, "leave `tick` out: that of the rules is enough")
+            return Ticks.of(own, begin)
+        return ticks
 
     def _rules(self, top: Fields) -> tuple[Program | None, str]:
         node = self._child(top, "rules")

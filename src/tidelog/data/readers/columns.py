@@ -26,12 +26,14 @@ def typed_select(
     types: list[Type | None],
     ticks: Ticks | None,
     *,
+    lenient: bool = False,
     came: bool = False,
-) -> tuple[str, bool]:
+) -> tuple[str, list[int]]:
     """A select of the schema's columns from a typed source; settles types left open.
 
-    The second says whether integers of the source may not fit 64 bits. With `came`, a column of
-    that name has all columns of the source, as they came.
+    The second are the positions in the source of integers that may not fit 64 bits; one that does
+    not is an error, or NULL where that is `lenient`. With `came`, a column of that name has all
+    columns of the source, as they came.
     """
     try:
         described = connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()
@@ -43,10 +45,11 @@ def typed_select(
         column, sql_type = f"c{position}", sql_types[position]
         if i < len(schema.columns):
             types[i] = type_ = _type_of(name, sql_type, types[i], where)
-            value = f"CAST({column} AS {SQL_TYPES[type_]})"
+            cast = "TRY_CAST" if lenient and sql_type in _WIDE_INTEGERS else "CAST"
+            value = f"{cast}({column} AS {SQL_TYPES[type_]})"
             values.append(one_zero(value) if type_ is Type.FLOAT else value)
         else:
-            time = _time(name, column, sql_type, where, ticks)
+            time = _time(name, column, sql_type, where, ticks, lenient)
             values.append(_far_stays_far(column, sql_type, time, ticks) if came else time)
     names = schema.sql_names()
     listed = ", ".join(f"{v} AS {n}" for v, n in zip(values or ["1"], names, strict=True))
@@ -55,8 +58,13 @@ def typed_select(
         listed += f", {{{', '.join(columns)}}} AS came"
     # Columns go by their position: no name of a user's reaches the SQL.
     named = ", ".join(f"c{i}" for i in range(len(sql_types)))
-    wide = any(sql_types[position] in _WIDE_INTEGERS for position in chosen)
+    wide = [position for position in chosen if sql_types[position] in _WIDE_INTEGERS]
     return f"SELECT {listed} FROM {source} AS x({named})", wide
+
+
+def too_large(column: str, value: object) -> str:
+    """What is wrong with an integer that does not fit 64 bits."""
+    return f"column `{column}`: `{value}` is not int: it does not fit 64 bits"
 
 
 def _far_stays_far(column: str, sql_type: str, time: str, ticks: Ticks | None) -> str:
@@ -96,9 +104,11 @@ def _type_of(name: str, sql_type: str, wanted: Type | None, where: str) -> Type:
     return type_
 
 
-def _time(name: str, column: str, sql_type: str, where: str, ticks: Ticks | None) -> str:
+def _time(
+    name: str, column: str, sql_type: str, where: str, ticks: Ticks | None, lenient: bool
+) -> str:
     if sql_type in (*_INTEGERS, *_WIDE_INTEGERS) and ticks is None:
-        return f"CAST({column} AS BIGINT)"
+        return f"{'TRY_CAST' if lenient else 'CAST'}({column} AS BIGINT)"
     if sql_type.startswith("TIMESTAMP") or sql_type == "DATE":
         if ticks is None:
             raise DataError(f"{where}: time column `{name}` holds timestamps; {GIVE_TICK}")

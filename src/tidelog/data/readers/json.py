@@ -39,6 +39,8 @@ def read_json_lines(
     places: dict[str, list[str]] = {}
     if only is None and stem_of(path) in known:
         only = known[stem_of(path)]
+    if only is not None and all(column.type for column in only.columns):
+        rows[only.predicate], places[only.predicate] = [], []  # known also if there is no line
     with opened(path) as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip():

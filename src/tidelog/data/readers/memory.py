@@ -29,9 +29,14 @@ class Table:
     places: Sequence[str] = ()  # where each row is, if that is known
 
 
+def origin_of(predicate: str) -> str:
+    """What messages call facts that were given in memory."""
+    return f"facts of `{predicate}`"
+
+
 def in_memory(schema: Schema, rows: RowsLike, ticks: Ticks | None) -> Table:
     """RowsLike, an Arrow table, or anything that can become one (pandas, polars)."""
-    where = f"facts of `{schema.predicate}`"
+    where = origin_of(schema.predicate)
     if hasattr(rows, "collect") and hasattr(rows, "lazy"):  # a LazyFrame of polars
         rows = rows.collect()
     if isinstance(rows, (str, bytes)):

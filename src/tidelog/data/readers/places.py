@@ -49,6 +49,7 @@ class FactsPath:
     pattern: str | None = None
     input: str | None = None
     delta: str | None = None  # the address of a Delta table
+    address: str | None = None  # on a store that only Spark reaches, such as s3a://bucket/folder
 
     @staticmethod
     def of(text: PathText, input_: str | None = None) -> FactsPath:
@@ -62,6 +63,8 @@ class FactsPath:
             address = written.removeprefix(delta.SCHEME)
             root = Path(address)
             return FactsPath(root, None, input_ or stem_of(root), address)
+        if re.match(r"[A-Za-z][\w+.-]+://", written):
+            return FactsPath._on_a_store(written, input_)
         path = named_in_unicode(Path(written))
         named = re.fullmatch(r"(\w+)=(.+)", written, re.DOTALL)
         if input_ is None and named and not path.exists():
@@ -73,8 +76,21 @@ class FactsPath:
             fixed.pop()
         return FactsPath(Path(*fixed), written, input_)
 
+    @staticmethod
+    def _on_a_store(address: str, input_: str | None) -> FactsPath:
+        if address.startswith("file://"):
+            return FactsPath.of(address.removeprefix("file://"), input_)
+        if glob.has_magic(address):
+            raise DataError(
+                f"{without_secrets(address)}: patterns are for local files: name the folder, or"
+                " each file"
+            )
+        return FactsPath(Path(address), None, input_, address=address)
+
     def resolved(self) -> FactsPath:
         """The same from any working directory, as Spark names files."""
+        if self.address is not None:
+            return self
         pattern = None if self.pattern is None else os.path.abspath(self.pattern)
         return FactsPath(self.root.resolve(), pattern, self.input, self.delta)
 
@@ -82,6 +98,7 @@ class FactsPath:
         written = str(self.root) if self.pattern is None else self.pattern
         if self.delta is not None:
             written = f"{delta.SCHEME}{self.delta}"
+        written = self.address or written
         return written if self.input is None else f"{self.input}={written}"
 
     def matches(self) -> list[Path]:
@@ -89,6 +106,11 @@ class FactsPath:
         if self.delta is not None:
             delta.check_log(self.root)
             return []
+        if self.address is not None:
+            raise DataError(
+                f"{without_secrets(self.address)}: facts on a store are read by Spark only: use"
+                " --engine spark, or copy them here"
+            )
         if self.pattern is None:
             if not self.root.exists():
                 raise DataError(f"{self.root}: no such file or folder")

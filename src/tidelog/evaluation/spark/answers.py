@@ -10,10 +10,11 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tidelog.data.packed import CHUNK, ticks_of, unpack_sql
+from tidelog.data.packed import CHUNK, merge_sql, stretches_sql, ticks_of, unpack_sql
 from tidelog.data.ticks import Ticks
 from tidelog.data.writers import NO_STAMP, timestamps
 from tidelog.evaluation.rows import DONE, Relation
+from tidelog.evaluation.stretches import end_columns, named_stretches
 from tidelog.language.program import TIME_COLUMN
 
 # Bits that are looked up at once: the places of all numbers with so many bits are a small table.
@@ -34,14 +35,28 @@ def unpacked(
         if not names:
             return packed.select(F.lit(True).alias("holds"))
         return packed.select(*relation.slots).toDF(*names)
-    time = F.col("c") + F.col("i")
-    if ticks is not None:
-        stamp = F.timestamp_micros(time * ticks.length + ticks.origin)
-        stamped = time.between(ticks.stamped.low, ticks.stamped.high)
-        refused = F.concat(F.lit("tick "), time.cast("string"), F.lit(f" {NO_STAMP}"))
-        time = F.when(stamped, stamp).otherwise(F.raise_error(refused).cast("timestamp"))
+    time = _time(F.col("c") + F.col("i"), ticks)
     plain = packed.select(*relation.slots, "c", F.explode(_places()).alias("i"))
     return plain.select(*relation.slots, time.alias("t")).toDF(*names, TIME_COLUMN)
+
+
+def _time(tick: Column, ticks: Ticks | None) -> Column:
+    """A tick as users see it; NULL stays what it is."""
+    if ticks is None:
+        return tick
+    stamp = F.timestamp_micros(tick * ticks.length + ticks.origin)
+    stamped = tick.isNull() | tick.between(ticks.stamped.low, ticks.stamped.high)
+    refused = F.concat(F.lit("tick "), tick.cast("string"), F.lit(f" {NO_STAMP}"))
+    return F.when(stamped, stamp).otherwise(F.raise_error(refused).cast("timestamp"))
+
+
+def stretches_frame(
+    rows: DataFrame, relation: Relation, names: Sequence[str], ticks: Ticks | None
+) -> DataFrame:
+    """Rows of a query with a first and a last tick, as users asked for them."""
+    mine = rows.where(F.col("tab") == relation.number)
+    ends = [_time(F.col(name), ticks).alias(name) for name in ("first", "last")]
+    return mine.select(*relation.slots, *ends).toDF(*names, *end_columns(names))
 
 
 def _places() -> Column:
@@ -75,3 +90,20 @@ def unpacked_table(
         stamps = timestamps(table.column(-1), ticks)
         table = table.set_column(table.num_columns - 1, "t", stamps)
     return table.rename_columns([*names, TIME_COLUMN])
+
+
+def stretches_table(
+    connection: duckdb.DuckDBPyConnection,
+    packed: str,
+    relation: Relation,
+    names: Sequence[str],
+    ticks: Ticks | None,
+) -> pa.Table:
+    """From when to when answers hold, by the first tick; those without a time a row each."""
+    if not relation.temporal:
+        return unpacked_table(connection, packed, relation, names, ticks)
+    words = merge_sql(relation.slots, f"SELECT * FROM {packed}", None)
+    rows = stretches_sql(relation.slots, f"({words}) AS w")
+    order = ", ".join(["first", *relation.slots])
+    table = connection.sql(f"{rows} ORDER BY {order}").to_arrow_table()
+    return named_stretches(table, names, ticks)

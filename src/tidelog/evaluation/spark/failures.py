@@ -117,12 +117,21 @@ def summary(error: BaseException) -> str:
     trace = next((i for i, line in enumerate(lines) if line.startswith("Traceback")), None)
     if trace is None:
         java = next((line for line in lines if _JAVA.match(line)), lines[0])
-        said = _JAVA.sub("", java).strip()
+        said = without_class(java)
         causes = re.findall(r"^Caused by: [\w.$]+: (.+)$", whole_text(error), re.MULTILINE)
         return causes[-1] if causes and said in _NOTHING else said
     return next(
         line for line in [*lines[trace + 1 :], lines[0]] if not line.startswith((" ", "\t"))
     )
+
+
+def without_class(text: str) -> str:
+    """What Java says of an error, without the name of its class.
+
+    >>> without_class("java.io.IOException: No space left on device")
+    'No space left on device'
+    """
+    return _JAVA.sub("", text).strip()
 
 
 # What Java says of an error when only its cause says more.

@@ -16,6 +16,7 @@ from tidelog.data.readers.files import format_of, named_in_unicode
 from tidelog.data.readers.places import FactsPath, is_hidden, is_input
 from tidelog.data.schema import schemas
 from tidelog.errors import DataError
+from tidelog.evaluation.spark.remote import Remote, addressed, copy_of
 from tidelog.evaluation.spark.sources import Inputs, TimeLimits
 from tidelog.evaluation.spark.splits import Reader, Split, splits_of
 from tidelog.language.program import Program
@@ -83,15 +84,23 @@ class Files:
             there.add(name)
         return [name for name in self.inputs.names if name not in there]
 
+    def of(self, name: str) -> list[str]:
+        """The files there are of one input."""
+        return [str(path) for path in self._all() if self._input(path) == (name, False)]
+
     def stream(self) -> DataFrame:
         self._all()
         frames = [self._stream(root) for root in dict.fromkeys(p.root for p in self.places)]
         return reduce(DataFrame.union, frames)
 
     def _stream(self, root: Path) -> DataFrame:
+        return self._new(_as_pattern(root), **_PLAIN_FILES)
+
+    def _new(self, place: str, **options: str) -> DataFrame:
+        """The paths of new files, as Spark names them."""
         reader = (
             self.spark.readStream.format("binaryFile")
-            .options(**_PLAIN_FILES)
+            .options(**options)
             .schema("path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY")
         )
         reader = reader.option("recursiveFileLookup", "true")
@@ -99,7 +108,7 @@ class Files:
         reader = reader.option("maxFileAge", "100000000d")
         if self.per_batch is not None:
             reader = reader.option("maxFilesPerTrigger", self.per_batch)
-        return reader.load(_as_pattern(root)).select("path")
+        return reader.load(place).select("path")
 
     def batch(self, frame: DataFrame, _: TimeLimits) -> FileBatch:
         paths = sorted({path for (path,) in frame.collect()})
@@ -107,9 +116,6 @@ class Files:
 
     def all(self) -> list[Split]:
         """All that there is."""
-        for place in self.places:
-            if place.delta is not None:
-                raise DataError(f"{place}: a query reads Delta tables with --engine duckdb")
         return self.splits(self._all())
 
     @property
@@ -137,7 +143,8 @@ class Files:
             if format_ is None or (name is None and not mixed):
                 continue
             if mixed or name in self.inputs.schemas:
-                splits += splits_of(path, format_, name, self.inputs)
+                with addressed():
+                    splits += splits_of(path, format_, name, self.inputs)
             elif str(name) not in self._told:
                 self._told.add(str(name))
                 is_input(str(name), self.program, schemas(self.program), path)
@@ -167,6 +174,41 @@ class DeltaFiles(Files):
 
     def _input(self, path: Path) -> tuple[str | None, bool]:
         return next(p.input for p in self.places if path.is_relative_to(p.root)), False
+
+
+class RemoteFiles(Files):
+    """Files on a store: Spark says which of them are new, and a batch is copied here."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        program: Program,
+        facts: Iterable[FactsPath],
+        inputs: Inputs,
+        per_batch: int | None = None,
+    ) -> None:
+        self.remotes = [Remote(spark, place) for place in facts]
+        copied = [remote.copied for remote in self.remotes]
+        super().__init__(spark, program, copied, inputs, per_batch)
+        self._copied: list[Path] = []
+
+    def _all(self) -> list[Path]:
+        return [path for remote in self.remotes for path in remote.files()]
+
+    def stream(self) -> DataFrame:
+        self._all()
+        return reduce(DataFrame.union, [self._new(remote.address) for remote in self.remotes])
+
+    def batch(self, frame: DataFrame, _: TimeLimits) -> FileBatch:
+        for path in self._copied:  # of the batch before
+            path.unlink(missing_ok=True)
+        self._copied = []
+        for address in sorted({address for (address,) in frame.collect()}):
+            path = copy_of(address)
+            if self._input(path) != (None, False):
+                remote = next(r for r in self.remotes if path.is_relative_to(r.copied.root))
+                self._copied += remote.fetch([path])
+        return FileBatch(frame.sparkSession, self.reader, self.splits(self._copied))
 
 
 def local(file: str) -> Path:

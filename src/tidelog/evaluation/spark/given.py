@@ -103,6 +103,7 @@ def _types(
             files = (
                 file
                 for place in facts
+                if place.address is None
                 for file in place.files()
                 if format_of(file) == "parquet" and place.input_of(file) == name
             )

@@ -47,6 +47,14 @@ JARS = {
             "org.apache.commons:commons-pool2:2.13.1",
         )
     ),
+    # Of Spark's own Hadoop, with the SDK that it is built with and what it reads with.
+    "s3a": Jars(
+        (
+            "org.apache.hadoop:hadoop-aws:3.5.0",
+            "software.amazon.awssdk:bundle:2.35.4",
+            "software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:1.3.1",
+        )
+    ),
     # For the tests: a broker.
     "kafka-broker": Jars(
         ("org.apache.kafka:kafka_2.13:4.1.2", "org.slf4j:slf4j-nop:1.7.36"), whole=True
@@ -54,7 +62,7 @@ JARS = {
 }
 
 # How an address of a user's shows which connector it needs.
-_SIGNS = {"kafka": r"(\w+=)?kafka://"}
+_SIGNS = {"kafka": r"(\w+=)?kafka://", "s3a": r"(\w+=|(csv|json|parquet):)?s3a://"}
 
 
 def connectors_of(addresses: Iterable[str]) -> list[str]:
@@ -62,6 +70,8 @@ def connectors_of(addresses: Iterable[str]) -> list[str]:
 
     >>> connectors_of(["facts/", "Temp=kafka://a:9092/temps"])
     ['kafka']
+    >>> connectors_of(["Temp=s3a://readings/temps", "csv:s3a://answers/"])
+    ['s3a']
     """
     given = list(addresses)
     return [name for name, sign in _SIGNS.items() if any(re.match(sign, text) for text in given)]

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidelog.analysis.passes import passes
+from tidelog.data.delta import rows_of
 from tidelog.data.readers.memory import in_memory
 from tidelog.data.readers.places import FactsPath, paths_of
 from tidelog.data.schema import Schema, expect_facts, schema_of, schemas
@@ -30,7 +31,7 @@ from tidelog.evaluation.one_pass import united
 from tidelog.evaluation.plan import Unbounded, plan
 from tidelog.evaluation.ranges import times_in_rules
 from tidelog.evaluation.rows import Relation
-from tidelog.evaluation.spark.answers import answers_of, unpacked, unpacked_table
+from tidelog.evaluation.spark.answers import answers_of, stretches_table, unpacked, unpacked_table
 from tidelog.evaluation.spark.chain import Chain
 from tidelog.evaluation.spark.failures import clear_errors
 from tidelog.evaluation.spark.files import Files
@@ -38,6 +39,7 @@ from tidelog.evaluation.spark.given import Given
 from tidelog.evaluation.spark.kernel import Kernel
 from tidelog.evaluation.spark.packing import Packing
 from tidelog.evaluation.spark.plain import plain_splits
+from tidelog.evaluation.spark.remote import fetched
 from tidelog.evaluation.spark.scans import (
     TOLD,
     Alone,
@@ -52,6 +54,7 @@ from tidelog.evaluation.spark.shipping import prepare
 from tidelog.evaluation.spark.sources import Inputs, arrow_struct
 from tidelog.evaluation.spark.splits import TASK_ROWS, Reader, Split
 from tidelog.evaluation.spark.stages import FiniteJob
+from tidelog.evaluation.stretches import as_intervals
 from tidelog.language.program import TIME_COLUMN, TIME_MAX, ticking_from
 
 
@@ -60,11 +63,16 @@ def answers(question: Question) -> Evaluated:
     tables: dict[str, pa.Table] = {}
     with clear_errors():
         spark = SparkSession.getActiveSession() or session()
-        question = replace(question, facts=_as_frames(spark, question))
+        question = replace(question, facts=_as_frames(spark, _here(spark, question)))
         for name in question.queries:
             question.progress(f"answers of {name}")
             rows = _answer_rows(spark, question, name)
-            tables[name] = rows.table() if isinstance(rows, _PackedAnswers) else rows
+            if isinstance(rows, _PackedAnswers):
+                tables[name] = rows.table(intervals=question.intervals)
+            elif question.intervals:
+                tables |= as_intervals({name: rows}, question.ticks)
+            else:
+                tables[name] = rows
     return Evaluated(tables, {})
 
 
@@ -76,7 +84,7 @@ def answer_frame(
     memory: str = "1GB",
 ) -> DataFrame:
     """The answers of one query as a DataFrame; see `tidelog.spark.query`."""
-    rows = _answer_rows(spark, question, name, partitions, memory)
+    rows = _answer_rows(spark, _here(spark, question), name, partitions, memory)
     return rows.frame() if isinstance(rows, _PackedAnswers) else spark.createDataFrame(rows)
 
 
@@ -92,12 +100,13 @@ class _PackedAnswers:
     def frame(self) -> DataFrame:
         return unpacked(self.rows, self.relation, self.names, self.ticks)
 
-    def table(self) -> pa.Table:
-        """In this process, by time and arguments."""
+    def table(self, *, intervals: bool) -> pa.Table:
+        """In this process, by time and arguments, or from when to when."""
         packed = answers_of(self.rows, self.relation).toArrow()
         with duckdb.connect(config=NO_EXTENSIONS) as connection:
             connection.register("packed", packed)
-            return unpacked_table(connection, "packed", self.relation, self.names, self.ticks)
+            shown = stretches_table if intervals else unpacked_table
+            return shown(connection, "packed", self.relation, self.names, self.ticks)
 
 
 def _answer_rows(
@@ -174,6 +183,11 @@ def _chain(
 # Facts in
 
 
+def _here(spark: SparkSession, question: Question) -> Question:
+    """The question over copies of what is on a store."""
+    return replace(question, facts=fetched(spark, question.facts, question.program))
+
+
 def _as_frames(spark: SparkSession, question: Question) -> Any:
     """Facts in memory as DataFrames, where they have a time; others as they are."""
     if question.facts is None:
@@ -221,6 +235,14 @@ def _given(spark: SparkSession, question: Question, name: str) -> tuple[Given, _
             )
         else:
             frames[source] = rows
+    for place in [place for place in paths if place.delta is not None]:
+        source = str(place.input)
+        schema = schema_of(source, program, known, str(place))
+        if schema.time is not None:
+            table = _named_table(schema, rows_of(str(place.delta)), question.ticks)
+            more = spark.createDataFrame(table)
+            frames[source] = frames[source].unionByName(more) if source in frames else more
+    paths = tuple(place for place in paths if place.delta is None)
     given = Given.of(program, (name,), frames, paths, rigid if by_input is facts else facts)
     return given, _Facts(spark, given, name, frames, paths, question.ticks)
 
@@ -246,11 +268,13 @@ class _Facts:
         self.reader = Reader(given.program, self.inputs)
         self.splits: list[Split] = []
         self.rows: DataFrame | None = None
-        missing = {predicate.base for predicate in given.core.inputs if predicate.temporal}
+        self.files: Files | None = None
+        needed = {predicate.base for predicate in given.core.inputs if predicate.temporal}
+        missing = needed = needed.difference(given.program.heads)
         if paths:
-            files = Files(spark, given.program, paths, self.inputs)
-            missing &= set(files.missing())
-            self.splits = files.all()
+            self.files = Files(spark, given.program, paths, self.inputs)
+            missing = needed & set(self.files.missing())
+            self.splits = self.files.all()
         for name, frame in sorted(frames.items()):
             plain = plain_splits(frame, name, self.inputs)
             if isinstance(plain, list):
@@ -258,8 +282,10 @@ class _Facts:
                 continue
             rows = self.inputs.typed(frame, name, f"input `{name}`", None).drop("came")
             self.rows = rows if self.rows is None else self.rows.unionByName(rows)
-        for name in sorted(missing - frames.keys() - set(given.program.heads)):
+        missing -= frames.keys()
+        for name in sorted(missing):
             expect_facts(name, given.program, (query,))
+        self._expected, self._query = needed - missing, query
 
     @property
     def few(self) -> bool:
@@ -287,6 +313,11 @@ class _Facts:
                 )
         if self.strict and measures.problems:
             raise DataError(*measures.problems[:TOLD])
+        for name in sorted(self._expected):
+            there = measures.of(name)
+            if there.range.empty and not there.unused:
+                files = [] if self.files is None else self.files.of(name)
+                expect_facts(name, self.reader.program, (self._query,), files)
         return {n: there.facts for n, there in measures.inputs.items() if not there.facts.empty}
 
     def here(self) -> dict[str, pa.Table]:
@@ -307,7 +338,8 @@ class _Facts:
 def _in_process(question: Question, name: str, given: Given, facts: _Facts) -> pa.Table:
     """In this process: what holds for ever, and what rests on nothing temporal."""
     rows = {**facts.here(), **given.rigid_facts()}
-    here = replace(question, program=given.program, queries=(name,), facts=rows, ticks=None)
+    here = replace(question, program=given.program, queries=(name,), facts=rows)
+    here = replace(here, ticks=None, intervals=False)
     table = answers_in_process(here).answers[name]
     if question.ticks is not None and question.timestamps and TIME_COLUMN in table.column_names:
         at = table.column_names.index(TIME_COLUMN)

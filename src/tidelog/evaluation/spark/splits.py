@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from tidelog.data.letters import DeadLetter
 from tidelog.data.packed import columns
 from tidelog.data.readers import parquet
-from tidelog.data.readers.columns import typed_select
+from tidelog.data.readers.columns import too_large, typed_select
 from tidelog.data.readers.csv import facts_of_texts, read_header, read_texts, rows_as_json
 from tidelog.data.readers.files import PACKED, opened
 from tidelog.data.readers.json import (
@@ -39,10 +39,12 @@ from tidelog.data.readers.json import (
 )
 from tidelog.data.readers.rules import read_rules
 from tidelog.data.schema import Schema, positions, schemas
+from tidelog.data.secrets import without_secrets
 from tidelog.data.ticks import Range, Ticks
 from tidelog.data.types import SQL_TYPES, filled_sql, sql_text
 from tidelog.errors import DataError, first_line
 from tidelog.evaluation.database import NO_EXTENSIONS
+from tidelog.evaluation.spark.remote import as_addressed
 from tidelog.evaluation.spark.sources import Inputs
 from tidelog.language.program import TIME_COLUMN, TIME_MAX, Program, Type
 
@@ -81,8 +83,13 @@ class Split:
     range: Range | None = None
 
     @property
+    def shown(self) -> str:
+        """The file for people: of a copy, what it is a copy of."""
+        return without_secrets(as_addressed(self.path))
+
+    @property
     def uri(self) -> str:
-        return f"file://{self.path}"
+        return self.shown if "://" in self.shown else f"file://{self.path}"
 
 
 # Which splits a file has
@@ -111,8 +118,10 @@ def splits_of(path: Path, format_: str, name: str | None, inputs: Inputs) -> lis
 def _row_groups(whole: Split, inputs: Inputs) -> Iterator[Split]:
     schema = inputs.schemas[str(whole.name)]
     metadata = parquet.read_metadata(Path(whole.path))
-    names = metadata.schema.to_arrow_schema().names
-    chosen = tuple(positions(names, schema, whole.path))
+    fields = metadata.schema.to_arrow_schema()
+    names = fields.names
+    chosen = tuple(positions(names, schema, whole.shown))
+    wide = any(pa.types.is_uint64(fields.types[position]) for position in chosen)
     named = replace(whole, columns=tuple(names), chosen=chosen)
     if NUMBERED in names:
         yield replace(named, rows=metadata.num_rows)
@@ -122,7 +131,8 @@ def _row_groups(whole: Split, inputs: Inputs) -> Iterator[Split]:
         group = metadata.row_group(i)
         range_ = _statistics(group, [names[position] for position in chosen], schema, inputs.ticks)
         last = first + group.num_rows - 1
-        yield replace(named, rows=group.num_rows, part=(first, last), range=range_)
+        known = None if wide else range_  # one that does not fit 64 bits would be no fact
+        yield replace(named, rows=group.num_rows, part=(first, last), range=known)
         first = last + 1
 
 
@@ -256,7 +266,7 @@ class Opened:
             for source in self.sources:
                 path = source.split.path
                 if not Path(path).exists():
-                    raise DataError(missing(path)) from None
+                    raise DataError(missing(source.split.shown)) from None
                 try:
                     # A hash needs every value; counts may come from statistics.
                     connection.execute(
@@ -264,7 +274,8 @@ class Opened:
                     )
                 except duckdb.Error:
                     raise DataError(
-                        f"{path}: the file cannot be read; repair it or take it away, then go on"
+                        f"{source.split.shown}: the file cannot be read; repair it or take it"
+                        " away, then go on"
                     ) from None
             raise DataError(f"facts cannot be read: {first_line(error)}") from None
 
@@ -306,9 +317,9 @@ class Reader:
                     case _:
                         self._lines(connection, split, f"lines{number}", there)
             except FileNotFoundError:
-                raise DataError(missing(split.path)) from None
+                raise DataError(missing(split.shown)) from None
             except OSError as error:
-                raise DataError(f"{split.path}: {error.strerror or error}") from None
+                raise DataError(f"{split.shown}: {error.strerror or error}") from None
         connection.register(OTHERS, self._others(there))
         return there
 
@@ -338,15 +349,25 @@ class Reader:
         source = parquet.source(path, split.part)
         asked: list[Type | None] = list(types)
         ticks = self.inputs.ticks
-        inner, _ = typed_select(
-            connection, schema, source, split.chosen, split.path, asked, ticks, came=True
+        inner, wide = typed_select(
+            connection,
+            schema,
+            source,
+            split.chosen,
+            split.shown,
+            asked,
+            ticks,
+            lenient=True,
+            came=True,
         )
         names = schema.sql_names()
         given = [
             f"{filled_sql(name, types[i])} AS {name}" if i in schema.unread else name
             for i, name in enumerate(names)
         ]
-        problem = "CAST(NULL AS STRING)" if split.range is not None else _problem_sql(schema)
+        problem = "CAST(NULL AS STRING)"
+        if split.range is None:
+            problem = _problem_sql(schema, {i: p for i, p in enumerate(split.chosen) if p in wide})
         select = f"SELECT {', '.join(given)}, {problem} AS problem, came FROM ({inner}) AS y"
         return Source(schema.predicate, split, select, stamped=False)
 
@@ -475,15 +496,25 @@ def _lines_of(file: IO[bytes], part: tuple[int, int] | None) -> Iterator[bytes]:
         yield line
 
 
-def _problem_sql(schema: Schema) -> str:
-    """Why a row of typed columns is no fact."""
+def _problem_sql(schema: Schema, wide: Mapping[int, int]) -> str:
+    """Why a row of typed columns is no fact.
+
+    `wide` are columns of integers that may not fit 64 bits, with where each is in the source.
+    """
+    cases = []
+    for i, position in wide.items():
+        if i not in schema.unread:
+            before, after = too_large(schema.names[i], "\0").split("\0")
+            value = f"concat({sql_text(before)}, came.c{position}, {sql_text(after)})"
+            lost = f"{schema.sql_names()[i]} IS NULL AND came.c{position} IS NOT NULL"
+            cases.append(f"WHEN {lost} THEN {value}")
     names = columns(len(schema.columns))
     read = [
         (name, column)
         for i, (name, column) in enumerate(zip(names, schema.columns, strict=True))
         if i not in schema.unread
     ]
-    cases = [f"WHEN {n} IS NULL THEN {_said('no value in', c.name)}" for n, c in read]
+    cases += [f"WHEN {n} IS NULL THEN {_said('no value in', c.name)}" for n, c in read]
     cases += [
         f"WHEN isnan({n}) THEN {_said('NaN in', c.name)}" for n, c in read if c.type is Type.FLOAT
     ]

@@ -15,17 +15,24 @@ from typing import IO, Any
 import pyarrow.parquet as pq
 
 from tidelog.data.sealed import sealed, unsealed
+from tidelog.data.secrets import without_secrets
 from tidelog.data.writers import csv_lines, json_lines
 from tidelog.errors import DataError, Refused
 from tidelog.streaming.sinks import Target
 from tidelog.streaming.sinks.sink import BatchAnswers, FileStore, Sink
 
 MARK = "_tidelog.json"  # says which stream a folder belongs to
+COMPLETE = "_complete"  # the last file of a batch, on stores where it is not there at once
 
 
 def sink(target: Target) -> Sink:
     if target.store is not None:
         return BatchFolders(target.kind, target.store(target.path))
+    if "://" in target.path:
+        raise DataError(
+            f"`{without_secrets(f'{target.kind}:{target.path}')}`: in process answers go to a"
+            " folder on this machine; --engine spark writes to any store"
+        )
     if target.kind == "parquet":
         return ParquetFiles(target.path)
     return GrowingFiles(target.kind, target.path)
@@ -81,6 +88,8 @@ class BatchFolders(Sink):
             rows.save(self.format, self.store, temporary)
             self.store.make(query)
             self.store.rename(temporary, (query, f"batch={batch}"))
+            if self.store.copies:
+                self.store.write(b"", query, f"batch={batch}", COMPLETE)
 
     def discard(self, batch: int, queries: Sequence[str], state: Mapping[str, Any]) -> None:
         for entry in self.store.entries():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
@@ -30,6 +31,13 @@ class FunctionSink(Sink):
     def write(self, batch: int, answers: Mapping[str, BatchAnswers]) -> None:
         if answers:
             self.function(batch, {query: rows.frame() for query, rows in answers.items()})
+
+
+def theirs(trace: TracebackType | None) -> TracebackType | None:
+    """The part of a traceback that is in a user's function, which Spark and we have called."""
+    while trace is not None and trace.tb_frame.f_code is not FunctionSink.write.__code__:
+        trace = trace.tb_next
+    return None if trace is None else trace.tb_next
 
 
 class MemorySink(Sink):

@@ -15,19 +15,27 @@ from functools import reduce
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidelog.data.kafka import SCHEME, USAGE, MessageFormat, Topics, check_options
 from tidelog.data.writers import json_lines
 from tidelog.errors import DataError
+from tidelog.evaluation.stretches import end_columns
 from tidelog.language.program import TIME_COLUMN
 from tidelog.streaming.sinks import Target
 from tidelog.streaming.sinks.sink import BatchAnswers, LocalAnswers, Sink
 
 _SCHEMA = pa.schema(
-    [("q", pa.int32()), ("t", pa.int64()), ("key", pa.string()), ("value", pa.string())]
+    [
+        ("q", pa.int32()),
+        ("t", pa.int64()),
+        ("ended", pa.bool_()),
+        ("key", pa.string()),
+        ("value", pa.string()),
+    ]
 )
-_SPARK_SCHEMA = "q INT, t BIGINT, key STRING, value STRING"
-_ORDER = ("q", "t", "key")
+_SPARK_SCHEMA = "q INT, t BIGINT, ended BOOLEAN, key STRING, value STRING"
+_ORDER = ("q", "t", "ended", "key")
 
 
 def sink(target: Target) -> Sink:
@@ -47,17 +55,28 @@ class _AsMessages:
 
     def messages(self, answers: pa.Table) -> pa.Table:
         """
-        >>> _AsMessages("P", 0).messages(pa.table({"x": ["a"], "time": [3]})).to_pylist()[0]
-        {'q': 0, 't': 3, 'key': '["P", "a", 3]', 'value': '{"predicate": "P", "x": "a", "time": 3}'}
+        >>> made = _AsMessages("P", 0).messages(pa.table({"x": ["a"], "time": [3]}))
+        >>> made.select(["t", "key", "value"]).to_pylist()
+        [{'t': 3, 'key': '["P", "a", 3]', 'value': '{"predicate": "P", "x": "a", "time": 3}'}]
         """
         values = list(json_lines(self.query, answers))
         keys = [json.dumps(list(json.loads(v).values()), ensure_ascii=False) for v in values]
-        times = pa.nulls(len(values), pa.int64())
-        if answers.column_names[-1] == TIME_COLUMN:
-            times = answers.column(-1).cast(pa.int64()).combine_chunks()
+        times, ended = self._times(answers)
         numbers = pa.repeat(pa.scalar(self.number, pa.int32()), len(values))
-        columns = [numbers, times, pa.array(keys, pa.string()), pa.array(values, pa.string())]
-        return pa.table(columns, schema=_SCHEMA)
+        texts = [pa.array(keys, pa.string()), pa.array(values, pa.string())]
+        return pa.table([numbers, times, ended, *texts], schema=_SCHEMA)
+
+    def _times(self, answers: pa.Table) -> tuple[pa.Array, pa.Array]:
+        """When each answer holds, for their order; a stretch begins before it ends."""
+        names, ended = answers.column_names, pa.repeat(pa.scalar(True), answers.num_rows)
+        if names[-1] == TIME_COLUMN:
+            return answers.column(-1).cast(pa.int64()).combine_chunks(), ended
+        if tuple(names[-2:]) == end_columns(names[:-2]) and not pa.types.is_string(
+            answers.column(-2).type
+        ):
+            ended = pc.is_valid(answers.column(-1)).combine_chunks()
+            return answers.column(-2).cast(pa.int64()).combine_chunks(), ended
+        return pa.nulls(answers.num_rows, pa.int64()), ended
 
 
 class KafkaSink(Sink):

@@ -27,6 +27,7 @@ class FileStore(Protocol):
 
     name: str  # for people, without secrets
     local: str | None  # the folder, where it is on this machine
+    copies: bool  # whether a rename is a copy, of a folder file by file
 
     def path(self, *parts: str) -> str: ...
     def shown(self, *parts: str) -> str: ...
