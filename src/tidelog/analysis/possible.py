@@ -13,7 +13,7 @@ cycle of theirs is a walk along a cycle of the rules, and looks strictly back wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import TypeAlias
@@ -204,7 +204,6 @@ def _certain(made: Possible, clause: Clause) -> tuple[Clause, bool]:
         return clause, True
     exact = True
     absent: list[Premise] = []
-    bound = {v.name for p in clause.positive for v in p.variables}
     for premise in clause.negative:
         predicate = made.deps.core.predicates[premise.predicate]
         if predicate.input:
@@ -213,7 +212,7 @@ def _certain(made: Possible, clause: Clause) -> tuple[Clause, bool]:
                 absent.append(Premise(FUTURE, (), premise.when, Sign.NEGATIVE, premise.origin))
             continue
         for pattern in made.patterns[premise.predicate]:
-            match = could_match(premise, pattern, bound)
+            match = could_match(premise, pattern, clause.bound)
             if match is not None:
                 exact = exact and match
                 absent.append(narrow(premise, pattern))
@@ -221,7 +220,7 @@ def _certain(made: Possible, clause: Clause) -> tuple[Clause, bool]:
     return replace(clause, premises=premises, written=None), exact
 
 
-def could_match(premise: Premise, pattern: Pattern, bound: set[str]) -> bool | None:
+def could_match(premise: Premise, pattern: Pattern, bound: Collection[str]) -> bool | None:
     """Whether a negated premise can be what a pattern says: None no, True surely, False perhaps.
 
     Equal labels stand for equal values. A variable that nothing binds is any value.
@@ -453,7 +452,7 @@ def _specialised_head(clause: Clause, joined: _Joined) -> tuple[Pattern, Head, H
 
 def _anything(clause: Clause, absent: Premise, joined: _Joined) -> set[str]:
     """The variables of a negated premise that may be any value; what nothing binds is none."""
-    bound = {joined.find(v) for p in clause.positive for v in p.variables}
+    bound = {joined.find(Variable(name)) for name in clause.bound}
     return {v.name for v in absent.variables if v in bound and v.name not in joined.known}
 
 

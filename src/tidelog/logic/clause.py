@@ -241,25 +241,29 @@ class Clause:
     @cached_property
     def definitions(self) -> tuple[Comparison, ...]:
         """The tests that give a variable its value, which no premise does: `D = V - W`."""
-        bound = {v.name for p in self.positive for v in p.variables}
+        matched = {v.name for p in self.positive for v in p.variables}
         return tuple(
             test
             for test in self.tests
-            if isinstance(test.left, Variable) and test.left.name not in bound
+            if isinstance(test.left, Variable) and test.left.name not in matched
         )
+
+    @cached_property
+    def bound(self) -> frozenset[str]:
+        """The variables that have a value: by a positive premise, or by a definition."""
+        matched = {v.name for p in self.positive for v in p.variables}
+        return frozenset(matched.union(*(variable_names(d.left) for d in self.definitions)))
 
     @property
     def safe(self) -> bool:
         """Whether positive premises give a value to every variable, and a time to the head."""
-        bound = {v.name for p in self.positive for v in p.variables}
-        bound |= set[str]().union(*(variable_names(test.left) for test in self.definitions))
         needed = {v.name for v in self.head.variables}
         needed |= {v.name for test in self.tests for v in test.variables}
         needed |= {v.name for p in self.negative for v in p.variables if not v.anonymous}
         timed = not isinstance(self.head.when, Offset) or any(
             isinstance(p.when, Offset) for p in self.positive
         )
-        return needed <= bound and timed and bool(self.positive)
+        return needed <= self.bound and timed and bool(self.positive)
 
     def without(self, premise: Premise) -> Clause:
         """The clause without one of its premises, also where it is shown."""
