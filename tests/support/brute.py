@@ -235,7 +235,8 @@ def _fired(rule: Rule, time: int | None, tables: dict[Goal, Rows]) -> Iterator[t
             if len(following) > 20 * MOST:
                 raise TooLargeError
         partial = following
-    for binding, support in partial:
+    for matched, support in partial:
+        binding = arithmetic.defined(rule.comparisons, matched)
         if all(true_comparison(c, binding) for c in rule.comparisons):
             yield tuple(_value(t, binding) for t in rule.head.args), support
 
