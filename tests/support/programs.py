@@ -180,7 +180,9 @@ class _Generator:
             return self.draw(st.sampled_from([*names, *VALUES["int"]]))
 
         def made() -> str:
-            form = self.draw(st.sampled_from(("{} - {}", "{} + {}", "least({}, {})", "abs({} - {})")))
+            form = self.draw(
+                st.sampled_from(("{} - {}", "{} + {}", "least({}, {})", "abs({} - {})"))
+            )
             return form.format(self.draw(st.sampled_from(names)), operand())
 
         if self.chance(1, 2):

@@ -113,7 +113,7 @@ class Writer:
         operator = "<>" if comparison.operator is Operator.NE else comparison.operator.value
         left = self.expression(comparison.left, bound)
         right = self.expression(comparison.right, bound)
-        checks = self._checks(comparison, bound)
+        checks = dict.fromkeys(self._checks(comparison, bound))
         return " AND ".join([*checks, f"{left} {operator} {right}"])
 
     def _checks(self, comparison: Comparison, bound: Mapping[str, str]) -> Iterator[str]:

@@ -52,16 +52,19 @@ MOST_INSTEAD = 3
 
 @dataclass(frozen=True)
 class Unmet:
-    """A comparison that is false, with the values on its sides and how far they are apart."""
+    """A comparison that is false, with the values on its sides and how far they are apart.
+
+    None is what a calculation comes to that has no value.
+    """
 
     comparison: Comparison
-    left: Value
-    right: Value
+    left: Value | None
+    right: Value | None
 
     @property
     def gap(self) -> float:
         """By how much a number is off; 0 for what is no number."""
-        if isinstance(self.left, str) or isinstance(self.right, str):
+        if isinstance(self.left, str | None) or isinstance(self.right, str | None):
             return 0.0
         return abs(float(self.left) - float(self.right))
 
@@ -149,10 +152,16 @@ class _Partial:
         """Per test None where it holds or is open, or else with the values of its sides."""
         for test in tests:
             left, right = self.value(test.left), self.value(test.right)
-            if left is None or right is None or decide(test.operator, left, right):
+            if self.is_open(test):
                 yield None
-            else:
+            elif left is None or right is None or not decide(test.operator, left, right):
                 yield Unmet(test, left, right)
+            else:
+                yield None
+
+    def is_open(self, test: Comparison) -> bool:
+        """Whether a variable of a test has no value yet."""
+        return any(self.value(variable) is None for variable in test.variables)
 
 
 class _FirstRows:
@@ -238,7 +247,8 @@ class Misses:
         """The order of a clause without some premises, and without its tests."""
         key = (id(clause), left_out)
         if key not in self._orders:
-            self._orders[key] = JoinOrder.from_head(replace(clause, tests=()), left_out)
+            defined = replace(clause, tests=clause.definitions)
+            self._orders[key] = JoinOrder.from_head(defined, left_out)
         return self._orders[key]
 
     def _partial(self, clause: Clause, start: Row) -> Iterator[tuple[int, float, _Partial]]:
@@ -301,7 +311,7 @@ class Misses:
         undecided = tuple(
             shown
             for shown, test in zip(written.comparisons, clause.tests, strict=True)
-            if one.value(test.left) is None or one.value(test.right) is None
+            if one.is_open(test)
         )
         if not all_missing and not unmet and not in_the_way:
             return None  # it holds

@@ -20,7 +20,15 @@ from tidelog.language.printer import (
     print_term,
     print_value,
 )
-from tidelog.language.program import Comparison, Constant, Rule, Value
+from tidelog.language.program import (
+    Calculation,
+    Comparison,
+    Constant,
+    Operator,
+    Rule,
+    Value,
+    Variable,
+)
 from tidelog.logic.clause import Over
 from tidelog.logic.windows import quantified
 
@@ -176,6 +184,10 @@ def _interval(first: int | None, last: int | None, ticks: Ticks | None) -> str:
 
 
 def comparison_text(comparison: Comparison, left: Value, right: Value) -> str:
+    """`V = 81.5 > 80`; of a calculation that is given a name, `D = V - W = 12.5`."""
+    if comparison.operator is Operator.EQ and isinstance(comparison.right, Calculation):
+        if isinstance(comparison.left, Variable) and left == right:
+            return f"{print_literal(comparison)} = {print_value(right)}"
     one, other = (
         print_term(side)
         if isinstance(side, Constant)
@@ -223,6 +235,11 @@ def unmet_text(unmet: Unmet) -> str:
     """`V = 79.5, needs >= 80`"""
     comparison, operator = unmet.comparison, unmet.comparison.operator.value
     one, other = comparison.left, comparison.right
+    for side, value in ((one, unmet.left), (other, unmet.right)):
+        if value is None:
+            return f"{print_expression(side)} has no value"
+    assert unmet.left is not None
+    assert unmet.right is not None
     left, right = print_value(unmet.left), print_value(unmet.right)
     if not isinstance(one, Constant):
         wanted = print_expression(other)

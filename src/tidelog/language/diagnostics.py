@@ -33,6 +33,7 @@ class Code(Enum):
     TIME_AS_OBJECT = ("E103", "variable used for time and for objects")
     UNSAFE_NEGATION = ("E104", "variable only under `not`")
     INTERVAL = ("E105", "interval that says nothing")
+    LONG_EXPRESSION = ("E106", "expression too long")
     ARITY = ("E201", "arity clash")
     SORT = ("E202", "temporal and rigid")
     TYPE = ("E203", "type clash")

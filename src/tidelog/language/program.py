@@ -349,10 +349,10 @@ class Rule:
     @property
     def definitions(self) -> tuple[Comparison, ...]:
         """The comparisons `X = ..` that give X its value, in an order in which they can."""
-        if not self.positive:
+        waiting = [c for c in self.comparisons if _may_define(c)]
+        if not waiting or not self.positive:
             return ()
         known = {variable.name for atom in self.positive for variable in atom.variables}
-        waiting = [c for c in self.comparisons if _may_define(c)]
         defining: list[Comparison] = []
         while True:
             ready = next((c for c in waiting if _defines(c, known)), None)
