@@ -123,8 +123,7 @@ class WithNumbers(WithNot):
             return self.calculation(type_, bound, depth - 1)
         if type_ in bound and self.chance(3, 4):
             return Variable(self.one_of(bound[type_]))
-        constant = Constant.of(self.one_of(self.values[type_]))
-        return constant
+        return Constant.of(self.one_of(self.values[type_]))
 
 
 def _calculates(rule: Rule) -> bool:

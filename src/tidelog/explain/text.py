@@ -185,9 +185,9 @@ def _interval(first: int | None, last: int | None, ticks: Ticks | None) -> str:
 
 def comparison_text(comparison: Comparison, left: Value, right: Value) -> str:
     """`V = 81.5 > 80`; of a calculation that is given a name, `D = V - W = 12.5`."""
-    if comparison.operator is Operator.EQ and isinstance(comparison.right, Calculation):
-        if isinstance(comparison.left, Variable) and left == right:
-            return f"{print_literal(comparison)} = {print_value(right)}"
+    defines = isinstance(comparison.left, Variable) and isinstance(comparison.right, Calculation)
+    if defines and comparison.operator is Operator.EQ and left == right:
+        return f"{print_literal(comparison)} = {print_value(right)}"
     one, other = (
         print_term(side)
         if isinstance(side, Constant)

@@ -165,8 +165,12 @@ def _close(assumptions: tuple[Assumption, ...]) -> Order | None:
         if told is None:
             return None
         gaps, apart, nodes = told
-        if not _shortest(gaps, nodes, apart):
-            return None
+        differences = _differences(assumptions, classes)
+        for _ in range(MOST_ROUNDS if differences else 1):
+            if not _shortest(gaps, nodes, apart):
+                return None
+            if not _link(differences, gaps, nodes):
+                break
         equal = [*_other_bools(apart), *_squeezed(gaps, classes)]
         if not all(classes.unite(one, other) for one, other in equal):
             return None
@@ -239,6 +243,64 @@ def _told(
         if not math.isinf(between):
             gaps[first, second] = int(max(gaps.get((first, second), between), between))
     return gaps, apart, list(nodes)
+
+
+# A difference of two integers with them: `(V - W, V, W)`, each as what stands for it.
+_Difference: TypeAlias = tuple[Object, Object, Object]
+# How often gaps and differences tell each other something new; what is left out is only not known.
+MOST_ROUNDS = 6
+
+
+def _differences(assumptions: tuple[Assumption, ...], classes: _Classes) -> list[_Difference]:
+    """The differences of integers that assumptions speak of: they have a value, or none would."""
+    told: dict[_Difference, None] = {}
+    for left, _, right in assumptions:
+        for side in (left, right):
+            if isinstance(side, Symbol) and side.of is not None and side.type is Type.INT:
+                function, args = side.of
+                if function is Function.MINUS:
+                    one, other = map(classes.find, args)
+                    told[classes.find(side), one, other] = None
+    return list(told)
+
+
+def _link(differences: list[_Difference], gaps: _Gaps, nodes: list[Object]) -> bool:
+    """Tell gaps what differences are known to be, and the reverse; whether that was anything."""
+    more: _Gaps = {}
+
+    def tell(low: Object, high: Object, gap: int) -> None:
+        if low != high and gap > gaps.get((low, high), -math.inf):
+            more[low, high] = max(gap, more.get((low, high), gap))
+
+    for difference, one, other in differences:
+        if isinstance(difference, Constant):
+            tell(other, one, int(difference.value))
+            tell(one, other, -int(difference.value))
+            continue
+        for known in [n for n in nodes if isinstance(n, Constant) and n.type is Type.INT]:
+            value = int(known.value)
+            if (known, difference) in gaps:
+                tell(other, one, value + gaps[known, difference])
+            if (difference, known) in gaps:
+                tell(one, other, gaps[difference, known] - value)
+        if (other, one) in gaps:
+            tell(Constant(gaps[other, one], Type.INT), difference, 0)
+        if (one, other) in gaps:
+            tell(difference, Constant(-gaps[one, other], Type.INT), 0)
+    gaps.update(more)
+    for new in dict.fromkeys(node for pair in more for node in pair):
+        if new not in nodes:
+            nodes.append(new)
+            if isinstance(new, Constant):
+                _place_constant(new, gaps, nodes)
+    return bool(more)
+
+
+def _place_constant(new: Constant, gaps: _Gaps, nodes: list[Object]) -> None:
+    for other in nodes:
+        if isinstance(other, Constant) and other != new and other.type is new.type:
+            gaps[new, other] = int(_between(new, other))
+            gaps[other, new] = int(_between(other, new))
 
 
 def _other_bools(apart: _Apart) -> Iterator[tuple[Object, Object]]:
