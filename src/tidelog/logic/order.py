@@ -267,26 +267,9 @@ def _differences(assumptions: tuple[Assumption, ...], classes: _Classes) -> list
 def _link(differences: list[_Difference], gaps: _Gaps, nodes: list[Object]) -> bool:
     """Tell gaps what differences are known to be, and the reverse; whether that was anything."""
     more: _Gaps = {}
-
-    def tell(low: Object, high: Object, gap: int) -> None:
+    for low, high, gap in _told_by(differences, gaps, nodes):
         if low != high and gap > gaps.get((low, high), -math.inf):
             more[low, high] = max(gap, more.get((low, high), gap))
-
-    for difference, one, other in differences:
-        if isinstance(difference, Constant):
-            tell(other, one, int(difference.value))
-            tell(one, other, -int(difference.value))
-            continue
-        for known in [n for n in nodes if isinstance(n, Constant) and n.type is Type.INT]:
-            value = int(known.value)
-            if (known, difference) in gaps:
-                tell(other, one, value + gaps[known, difference])
-            if (difference, known) in gaps:
-                tell(one, other, gaps[difference, known] - value)
-        if (other, one) in gaps:
-            tell(Constant(gaps[other, one], Type.INT), difference, 0)
-        if (one, other) in gaps:
-            tell(difference, Constant(-gaps[one, other], Type.INT), 0)
     gaps.update(more)
     for new in dict.fromkeys(node for pair in more for node in pair):
         if new not in nodes:
@@ -294,6 +277,28 @@ def _link(differences: list[_Difference], gaps: _Gaps, nodes: list[Object]) -> b
             if isinstance(new, Constant):
                 _place_constant(new, gaps, nodes)
     return bool(more)
+
+
+def _told_by(
+    differences: list[_Difference], gaps: _Gaps, nodes: list[Object]
+) -> Iterator[tuple[Object, Object, int]]:
+    """The gaps that follow from differences, and those of differences that follow from others."""
+    constants = [n for n in nodes if isinstance(n, Constant) and n.type is Type.INT]
+    for difference, one, other in differences:
+        if isinstance(difference, Constant):
+            yield other, one, int(difference.value)
+            yield one, other, -int(difference.value)
+            continue
+        for known in constants:
+            value = int(known.value)
+            if (known, difference) in gaps:
+                yield other, one, value + gaps[known, difference]
+            if (difference, known) in gaps:
+                yield one, other, gaps[difference, known] - value
+        if (other, one) in gaps:
+            yield Constant(gaps[other, one], Type.INT), difference, 0
+        if (one, other) in gaps:
+            yield difference, Constant(-gaps[one, other], Type.INT), 0
 
 
 def _place_constant(new: Constant, gaps: _Gaps, nodes: list[Object]) -> None:
