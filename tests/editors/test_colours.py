@@ -53,6 +53,17 @@ def test_windows_are_coloured() -> None:
     assert Error not in [kind for kind, _ in coloured]
 
 
+def test_calculations_are_coloured() -> None:
+    coloured = kinds(
+        "Q(D) @ T :- E(V, W) @ T-1, D = V - W * 2, abs(D) > least(V, abs(W)), abs(V) @ T.\n"
+    )
+    functions = [text for kind, text in coloured if kind is Keyword.Declaration]
+    assert functions == ["abs", "least", "abs"]
+    assert [text for kind, text in coloured if kind is Name.Class] == ["Q", "E", "abs"]
+    assert [text for kind, text in coloured if kind is Name.Variable] == [*"DVWDVWDVWV"]
+    assert [text for kind, text in coloured if kind is Name.Variable.Magic] == [*"TTT"]
+
+
 def test_lengths_of_time_are_coloured() -> None:
     coloured = kinds("tick 1m.\nQ(X) @ T :- some E(X) @ [T-10m, T], F(X) @ T-1h, tick(X) @ T.\n")
     assert [text for kind, text in coloured if kind is Keyword.Declaration] == ["tick", "some"]

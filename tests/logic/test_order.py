@@ -11,7 +11,17 @@ from hypothesis import strategies as st
 from support.deep import examples
 
 from tidelog.analysis.canonical import splits
-from tidelog.language.program import Constant, Operator, Type, Value
+from tidelog.language.checks import check
+from tidelog.language.program import (
+    Calculation,
+    Constant,
+    Expression,
+    Function,
+    Operator,
+    Type,
+    Value,
+    Variable,
+)
 from tidelog.logic.order import Assumption, Object, Order, Symbol, decide
 
 SYMBOLS = 3
@@ -169,3 +179,90 @@ def test_a_bool_is_one_of_two() -> None:
     assert order is not None
     assert order.same(x) == Constant(False, Type.BOOL)
     assert order.assume((x, Operator.NE, Constant(False, Type.BOOL))) is None
+
+
+def differences() -> list[Symbol]:
+    pairs = itertools.permutations(symbols(Type.INT), 2)
+    return [Symbol(0, Type.INT, (Function.MINUS, pair)) for pair in pairs]
+
+
+@st.composite
+def about_differences(draw: st.DrawFn) -> list[Assumption]:
+    objects: list[Object] = [
+        *symbols(Type.INT),
+        *differences(),
+        *(Constant(v, Type.INT) for v in (-2, 0, 1, 3)),
+    ]
+    one = st.tuples(
+        st.sampled_from(objects), st.sampled_from(list(Operator)), st.sampled_from(objects)
+    )
+    return draw(st.lists(one, min_size=1, max_size=4))
+
+
+def with_differences(values: dict[Symbol, Value]) -> dict[Symbol, Value]:
+    made = dict(values)
+    for each in differences():
+        assert each.of is not None
+        one, other = each.of[1]
+        assert isinstance(one, Symbol)
+        assert isinstance(other, Symbol)
+        made[each] = int(values[one]) - int(values[other])
+    return made
+
+
+@examples(150)
+@given(about_differences(), about_differences())
+def test_differences_of_integers(assumed: list[Assumption], asked: list[Assumption]) -> None:
+    """What is said of differences is true in every model."""
+    rows = itertools.product(range(-4, 5), repeat=SYMBOLS)
+    all_values = (with_differences(dict(zip(symbols(Type.INT), r, strict=True))) for r in rows)
+    found = [values for values in all_values if all(true(a, values) for a in assumed)]
+    order = Order().assume(*assumed)
+    if order is None:
+        assert not found
+        return
+    for question in asked:
+        known = order.entails(*question)
+        outcomes = {true(question, m) for m in found}
+        assert known is None or outcomes <= {known}
+
+
+@pytest.mark.parametrize(
+    ("assumed", "asked", "known"),
+    [
+        ("V - W > 10", "V > W", True),
+        ("V - W > 10", "V <= W", False),
+        ("V - W > 10", "V - W > 3", True),
+        ("V - W = 0", "V = W", True),
+        ("V - W > 10, W - X > 10", "V > X", True),
+        ("V - W > 10, W - X > 10, V - X > 0", "V - X > 21", True),
+        ("V - W > 10, W - X > 10, V - X > 0", "V - X > 22", None),
+        ("V - W <= 1, V > W", "V - W = 1", True),
+        ("V - W < 5", "V < W", None),
+    ],
+)
+def test_differences_by_hand(assumed: str, asked: str, known: bool | None) -> None:
+    order = Order().assume(*_read(assumed))
+    assert order is not None
+    assert order.entails(*_read(asked)[0]) is known
+
+
+def test_differences_that_contradict_each_other() -> None:
+    assert Order().assume(*_read("V - W > 10, W - X > 10, V - X < 20")) is None
+    assert Order().assume(*_read("V - W > 0, W - V > 0")) is None
+
+
+def _read(text: str) -> list[Assumption]:
+    rule = check(f"P :- E(V, W, X), {text}.").program.rules[0]
+    numbers = {name: Symbol(i, Type.INT) for i, name in enumerate("VWX")}
+
+    def read(side: Expression) -> Object:
+        match side:
+            case Variable(name):
+                return numbers[name]
+            case Constant():
+                return side
+            case Calculation(function, args):
+                return Symbol(0, Type.INT, (function, tuple(map(read, args))))
+
+    return [(read(c.left), c.operator, read(c.right)) for c in rule.comparisons]

@@ -15,8 +15,10 @@ import clingo
 
 from tidelog.language.program import (
     Atom,
+    Calculation,
     Comparison,
     Constant,
+    Expression,
     Instant,
     Interval,
     Literal,
@@ -29,6 +31,7 @@ from tidelog.language.program import (
     Value,
     Variable,
     ends,
+    terms_of,
     ticks_of,
 )
 
@@ -40,6 +43,10 @@ _LARGEST = 2**30 - 1
 
 def fits(program: Program, facts: Facts, low: int, high: int, margin: int | None = None) -> bool:
     """Whether all times and offsets stay within clingo's integers."""
+    compared = [c for rule in program.rules for c in rule.comparisons]
+    if any(isinstance(s, Calculation) for c in compared for s in (c.left, c.right)):
+        return False  # clingo's integers are small, and it has no floats
+
     times = [*horizon(program, facts, low, high, margin)]
     atoms = (atom for rule in program.rules for atom in (rule.head, *rule.atoms))
     ticks = (end for atom in atoms for end in ends(atom.time))
@@ -134,6 +141,10 @@ class _Translation:
         def term(t: Term) -> str:
             return str(self.code(t.value)) if isinstance(t, Constant) else variable(t.name)
 
+        def side(s: Expression) -> str:
+            assert not isinstance(s, Calculation)
+            return term(s)
+
         def tick(at: Instant) -> str:
             if isinstance(at, TimePoint):
                 return str(at.tick)
@@ -164,7 +175,7 @@ class _Translation:
         def literal(part: Literal) -> str:
             match part:
                 case Comparison():
-                    return f"{term(part.left)} {part.operator} {term(part.right)}"
+                    return f"{side(part.left)} {part.operator} {side(part.right)}"
                 case Atom():
                     return holds(part)
                 case Negated(Atom(time=Interval() as interval) as atom):
@@ -221,5 +232,5 @@ def _tagged(value: Value) -> tuple[bool, Value]:
 def _constants(program: Program) -> Iterable[tuple[bool, Value]]:
     for rule in program.rules:
         terms = [t for atom in (rule.head, *rule.atoms) for t in atom.args]
-        terms += [t for c in rule.comparisons for t in (c.left, c.right)]
+        terms += [t for c in rule.comparisons for s in (c.left, c.right) for t in terms_of(s)]
         yield from (_tagged(t.value) for t in terms if isinstance(t, Constant))

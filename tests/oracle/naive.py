@@ -30,6 +30,7 @@ from tidelog.language.program import (
     Variable,
 )
 
+from . import arithmetic
 from .horizon import Answers, Facts, horizon, temporal_predicates, ticking
 
 Row: TypeAlias = tuple[Value, ...]
@@ -291,7 +292,9 @@ _COMPARE: dict[Operator, Callable[[Value, Value], bool]] = {
 
 
 def _holds(comparison: Comparison, binding: Binding) -> bool:
-    left, right = _value(comparison.left, binding), _value(comparison.right, binding)
+    left, right = (arithmetic.value(side, binding) for side in (comparison.left, comparison.right))
+    if left is None or right is None:
+        return False
     return _COMPARE[comparison.operator](left, right)
 
 
@@ -312,7 +315,8 @@ class _Plan:
 
     def heads(self, model: _Model, binding: Binding, believed: _Model) -> Iterator[tuple[str, Row]]:
         """What follows if the facts that are believed are those that are not absent."""
-        for whole in self.bindings(model, binding, 0):
+        for matched in self.bindings(model, binding, 0):
+            whole = arithmetic.defined(self.rule.comparisons, matched)
             if all(_holds(c, whole) for c in self.rule.comparisons) and not any(
                 absent.holds(believed, whole) for absent in self.absent
             ):

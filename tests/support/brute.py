@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+from oracle import arithmetic
 from oracle.naive import evaluate
 from oracle.unfold import unfolded
 
@@ -30,6 +31,7 @@ from tidelog.language.program import (
     Value,
     Variable,
     ends,
+    terms_of,
 )
 from tidelog.language.types import infer
 
@@ -76,7 +78,7 @@ def constants(program: Program) -> dict[Type, list[Value]]:
     found: dict[Type, list[Value]] = {t: [] for t in Type}
     for rule in program.rules:
         terms = [t for a in (rule.head, *rule.atoms) for t in a.args]
-        terms += [t for c in rule.comparisons for t in (c.left, c.right)]
+        terms += [t for c in rule.comparisons for s in (c.left, c.right) for t in terms_of(s)]
         for term in terms:
             if isinstance(term, Constant):
                 found[term.type].append(term.value)
@@ -233,7 +235,8 @@ def _fired(rule: Rule, time: int | None, tables: dict[Goal, Rows]) -> Iterator[t
             if len(following) > 20 * MOST:
                 raise TooLargeError
         partial = following
-    for binding, support in partial:
+    for matched, support in partial:
+        binding = arithmetic.defined(rule.comparisons, matched)
         if all(true_comparison(c, binding) for c in rule.comparisons):
             yield tuple(_value(t, binding) for t in rule.head.args), support
 
@@ -262,8 +265,8 @@ _COMPARE: dict[Operator, Callable[[Value, Value], bool]] = {
 
 
 def true_comparison(c: Comparison, binding: dict[str, Value]) -> bool:
-    left, right = _value(c.left, binding), _value(c.right, binding)
-    return _COMPARE[c.operator](left, right)
+    left, right = arithmetic.value(c.left, binding), arithmetic.value(c.right, binding)
+    return left is not None and right is not None and _COMPARE[c.operator](left, right)
 
 
 # The problems

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from oracle import arithmetic
+
 from tidelog.language.program import (
     Atom,
     Constant,
@@ -119,11 +121,11 @@ def applies(rule: Rule, head: Fact, premises: Sequence[Fact | Stretch]) -> dict[
             return None
     if not unify(rule.head, head, binding):
         return None
+    objects = {name.removeprefix("object "): value for name, value in binding.items()}
     for comparison in rule.comparisons:
-        left, right = (
-            t.value if isinstance(t, Constant) else binding[f"object {t.name}"]
-            for t in (comparison.left, comparison.right)
-        )
+        left, right = (arithmetic.value(s, objects) for s in (comparison.left, comparison.right))
+        if left is None or right is None:
+            return None
         if not COMPARE[comparison.operator.value](left, right):
             return None
     return binding

@@ -41,6 +41,7 @@ class Shape:
     negated: int = 0  # atoms after `not` in a rule, at most; two rules that differ in `not` only
     clock: bool = False
     ticks: int = 0  # of intervals, at most; 0 for none
+    arithmetic: bool = False
 
 
 @dataclass(frozen=True)
@@ -163,10 +164,35 @@ class _Generator:
             orders = ("=", "!=") if type_ == "bool" else _ORDERS
             if left != right:
                 literals.append(f"{left} {self.draw(st.sampled_from(orders))} {right}")
+        if self.shape.arithmetic and "int" in bound:
+            args = self.calculated(head, args, bound["int"], literals)
         made = _atom(head, args, 0 if head.temporal else None)
         if head.temporal and self.shape.ticks and self.chance(1, 6):
             made = _atom(head, args, f"[T, T+{self.number(1, self.shape.ticks - 1)}]")
         return f"{made} :- {', '.join(literals)}."
+
+    def calculated(
+        self, head: _Predicate, args: tuple[str, ...], names: list[str], literals: list[str]
+    ) -> tuple[str, ...]:
+        """The arguments of a head, one of them perhaps made of integers; comparisons are added."""
+
+        def operand() -> str:
+            return self.draw(st.sampled_from([*names, *VALUES["int"]]))
+
+        def made() -> str:
+            form = self.draw(
+                st.sampled_from(("{} - {}", "{} + {}", "least({}, {})", "abs({} - {})"))
+            )
+            return form.format(self.draw(st.sampled_from(names)), operand())
+
+        if self.chance(1, 2):
+            literals.append(f"{made()} {self.draw(st.sampled_from(_ORDERS))} {operand()}")
+        places = [i for i, type_ in enumerate(head.types) if type_ == "int"]
+        if not places or self.chance(1, 2):
+            return args
+        literals.append(f"D = {made()}")
+        place = self.draw(st.sampled_from(places))
+        return (*args[:place], "D", *args[place + 1 :])
 
     def over(self, literal: str) -> str:
         """At times, asked for over an interval that ends where it was asked for."""
@@ -271,7 +297,7 @@ NEGATED = Shape(negated=2, types=("text", "bool"), arity=1)
 def programs(draw: st.DrawFn, shape: Shape = PLAIN) -> Case:
     text = _Generator(draw, shape).program()
     report = check(text)
-    if any(d.code is Code.NOT_STRATIFIED for d in report.errors):
+    if {d.code for d in report.errors} & {Code.NOT_STRATIFIED, Code.MADE_AROUND_A_CYCLE}:
         reject()
     return Case(text, tidelog.parse(text), "Q")
 

@@ -15,10 +15,13 @@ from tidelog.language.program import (
     INT_MIN,
     TIME_MAX,
     Atom,
+    Calculation,
     Clock,
     Column,
     Comparison,
     Constant,
+    Expression,
+    Function,
     Input,
     Interval,
     Literal,
@@ -118,7 +121,20 @@ def at_times(times: st.SearchStrategy[Time | None]) -> st.SearchStrategy[Atom]:
 
 heads = at_times(st.none() | times | intervals())
 atoms = at_times(st.none() | times | asked())
-comparisons = st.builds(Comparison, terms, st.sampled_from(Operator), terms)
+expressions: st.SearchStrategy[Expression] = st.recursive(
+    terms,
+    lambda parts: (
+        st.builds(Calculation, st.sampled_from([*Function][:4]), st.tuples(parts, parts))
+        | st.builds(Calculation, st.just(Function.ABS), st.tuples(parts))
+        | st.builds(
+            Calculation,
+            st.sampled_from((Function.LEAST, Function.GREATEST)),
+            st.lists(parts, min_size=2, max_size=3).map(tuple),
+        )
+    ),
+    max_leaves=6,
+)
+comparisons = st.builds(Comparison, expressions, st.sampled_from(Operator), expressions)
 
 
 def numbered(rule: Rule) -> Rule:
@@ -135,10 +151,15 @@ def numbered(rule: Rule) -> Rule:
     def term(t: Term) -> Term:
         return variable(t) if isinstance(t, Variable) else t
 
+    def side(s: Expression) -> Expression:
+        if isinstance(s, Calculation):
+            return replace(s, args=tuple(map(side, s.args)))
+        return term(s)
+
     def literal(part: Literal) -> Literal:
         match part:
             case Comparison():
-                return Comparison(term(part.left), part.operator, term(part.right))
+                return Comparison(side(part.left), part.operator, side(part.right))
             case Negated():
                 return Negated(atom(part.atom))
             case Atom():

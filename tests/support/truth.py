@@ -22,6 +22,7 @@ from collections.abc import Set as AbstractSet
 from functools import cache
 from typing import NamedTuple, TypeAlias
 
+from oracle import arithmetic
 from oracle.unfold import unfolded
 
 from tidelog.language.program import (
@@ -177,8 +178,9 @@ class Ground:
 
     def _bindings(self, rule: Rule, step: int, binding: Binding) -> Iterator[Binding]:
         if step == len(rule.positive):
-            if all(true_comparison(c, binding) for c in rule.comparisons):
-                yield binding
+            whole = arithmetic.defined(rule.comparisons, binding)
+            if all(true_comparison(c, whole) for c in rule.comparisons):
+                yield whole
             return
         for extended in self._matches(rule.positive[step], binding):
             yield from self._bindings(rule, step + 1, extended)

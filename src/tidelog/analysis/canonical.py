@@ -9,7 +9,7 @@ Frozen facts are not, so that they are given to programs without `not` (see `opa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -17,7 +17,16 @@ from typing import Any, TypeAlias
 
 from tidelog.analysis.dependencies import Dependencies
 from tidelog.language.graph import Arc, Bound, longest
-from tidelog.language.program import Constant, Operator, Type
+from tidelog.language.program import (
+    Calculation,
+    Constant,
+    Operator,
+    Term,
+    Type,
+    Variable,
+    made_type,
+)
+from tidelog.logic.arithmetic import applied, as_number
 from tidelog.logic.clause import Clause, Offset, Premise, Sign
 from tidelog.logic.core import Core
 from tidelog.logic.match import AnyTick, IndexedRows, JoinOrder, Picker, joined, matches
@@ -283,7 +292,7 @@ class _Run:
                 return ()
         at: Any = tick if join.at_head else None  # the one value of a binding that is no object
         start = join.order.start(self.order.same, {}, at)
-        return map(join.head, joined(join.order, self, start, self.compare))
+        return map(join.head, joined(join.order, self, start, self))
 
     def absent_below(self, facts: Iterable[FrozenFact]) -> set[PartialFact]:
         """The absent facts that some ways to derive facts hang on."""
@@ -297,7 +306,7 @@ class _Run:
                 start: Any = order.start_from(self.order.same, fact.args, fact.time)
                 if start is None:
                     continue
-                for binding in islice(matches(order, self, start, self.compare), MOST_WAYS):
+                for binding in islice(matches(order, self, start, self), MOST_WAYS):
                     for premise in join.clause.premises:
                         args = tuple(order.known_value(term, binding) for term in premise.args)
                         pattern = PartialFact(premise.predicate, args, premise.tick(fact.time))
@@ -358,11 +367,30 @@ class _Run:
         if bools and self.order.entails(one, Operator.EQ, other) is None:
             self.open = self.open or (one, Operator.EQ, other)
 
-    def compare(self, operator: Operator, left: Object, right: Object) -> bool:
+    def decides(self, operator: Operator, left: Object, right: Object) -> bool:
         known = self.order.entails(left, operator, right)
         if known is None:
             self.open = self.open or (left, operator, right)
         return known is True
+
+    def made(self, calculation: Calculation, terms: Mapping[str, Object]) -> Object | None:
+        """A calculation of constants is one; of what is not known it is a value of its own."""
+        args = [
+            self.made(arg, terms) if isinstance(arg, Calculation) else self._same(arg, terms)
+            for arg in calculation.args
+        ]
+        known = [arg for arg in args if arg is not None]
+        if len(known) < len(args):
+            return None
+        constants = [arg for arg in known if isinstance(arg, Constant)]
+        if len(constants) == len(known):
+            number = applied(calculation.function, [as_number(c.value) for c in constants])
+            return None if number is None else Constant.of(number)
+        of = (calculation.function, tuple(known))
+        return self.order.same(Symbol(0, made_type(calculation), of))
+
+    def _same(self, term: Term, terms: Mapping[str, Object]) -> Object:
+        return self.order.same(terms[term.name] if isinstance(term, Variable) else term)
 
 
 def splits(order: Order, one: Object, op: Operator, other: Object) -> Iterator[Order]:

@@ -8,7 +8,7 @@ history without them still gives. A rest is frozen and evaluated, like everythin
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +18,7 @@ from tidelog.analysis.definitive import Awaited
 from tidelog.analysis.dependencies import Class, Dependencies
 from tidelog.analysis.differences import constants_of, objects
 from tidelog.analysis.unfolding import Unfolded, Unfolder
-from tidelog.language.program import Constant, Operator, Term, Variable
+from tidelog.language.program import Calculation, Constant, Operator, Term, Variable
 from tidelog.logic.clause import AT_HEAD, RIGID, Clause, Head, Offset, Premise
 from tidelog.logic.match import AnyTick, IndexedRows, JoinOrder, matches
 from tidelog.logic.order import Object, Order, Symbol
@@ -161,7 +161,7 @@ class _Check:
         at: Any = tau  # the one value of a binding that is no object
         start = order.start(lambda constant: constant, {}, at)
         values = order.picker([_term(symbol) for symbol in symbols])
-        for binding in matches(order, _History(self.history, budget), start, _no_tests):
+        for binding in matches(order, _History(self.history, budget), start, _NoTests()):
             yield dict(zip(symbols, values(binding), strict=True))
 
     def lost(self, rest: _Rest, budget: Budget) -> Update | bool:
@@ -244,5 +244,11 @@ def _term(value: Object) -> Term:
     return Variable(f"X{value.number}") if isinstance(value, Symbol) else value
 
 
-def _no_tests(operator: Operator, left: Object, right: Object) -> bool:
-    raise AssertionError("conjunctive queries have their comparisons in an order")
+class _NoTests:
+    """Conjunctive queries have their comparisons in an order."""
+
+    def decides(self, operator: Operator, left: Object, right: Object) -> bool:
+        raise AssertionError
+
+    def made(self, calculation: Calculation, terms: Mapping[str, Object]) -> Object | None:
+        raise AssertionError

@@ -48,11 +48,10 @@ class Absence:
     @staticmethod
     def of(premise: Premise, clause: Clause) -> Absence:
         """What a premise of a clause is about; a variable that nothing else binds is `_`."""
-        bound = {variable.name for p in clause.positive for variable in p.variables}
         named = (
             i
             for i, term in enumerate(premise.args)
-            if isinstance(term, Constant) or term.name in bound
+            if isinstance(term, Constant) or term.name in clause.bound
         )
         return Absence(premise.predicate, len(premise.args), tuple(named))
 

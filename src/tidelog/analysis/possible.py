@@ -13,19 +13,22 @@ cycle of theirs is a walk along a cycle of the rules, and looks strictly back wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import TypeAlias
 
 from tidelog.analysis.dependencies import Dependencies
 from tidelog.language.program import (
+    Calculation,
     Comparison,
     Constant,
+    Expression,
     Operator,
     Term,
     Type,
     Variable,
+    terms_of,
 )
 from tidelog.logic.clause import AT_HEAD, Clause, FixedTick, Head, Offset, Premise, Sign
 from tidelog.logic.core import Core, Predicate, Role, key
@@ -201,7 +204,6 @@ def _certain(made: Possible, clause: Clause) -> tuple[Clause, bool]:
         return clause, True
     exact = True
     absent: list[Premise] = []
-    bound = {v.name for p in clause.positive for v in p.variables}
     for premise in clause.negative:
         predicate = made.deps.core.predicates[premise.predicate]
         if predicate.input:
@@ -210,7 +212,7 @@ def _certain(made: Possible, clause: Clause) -> tuple[Clause, bool]:
                 absent.append(Premise(FUTURE, (), premise.when, Sign.NEGATIVE, premise.origin))
             continue
         for pattern in made.patterns[premise.predicate]:
-            match = could_match(premise, pattern, bound)
+            match = could_match(premise, pattern, clause.bound)
             if match is not None:
                 exact = exact and match
                 absent.append(narrow(premise, pattern))
@@ -218,7 +220,7 @@ def _certain(made: Possible, clause: Clause) -> tuple[Clause, bool]:
     return replace(clause, premises=premises, written=None), exact
 
 
-def could_match(premise: Premise, pattern: Pattern, bound: set[str]) -> bool | None:
+def could_match(premise: Premise, pattern: Pattern, bound: Collection[str]) -> bool | None:
     """Whether a negated premise can be what a pattern says: None no, True surely, False perhaps.
 
     Equal labels stand for equal values. A variable that nothing binds is any value.
@@ -324,8 +326,9 @@ def _specialise(
             if not isinstance(pattern, Role):
                 ok = joined.meet(premise, pattern) and ok
         for test in clause.tests:
-            if test.operator is Operator.EQ:
-                ok = ok and joined.unify(test.left, test.right)
+            if (equal := _equated(test)) is not None:
+                ok = ok and joined.unify(*equal)
+        joined.define(clause)
         if ok:
             made = _assembled(deps, clause, choice, joined)
             if made is not None:
@@ -362,9 +365,21 @@ class _Joined:
         if isinstance(same, Variable):
             self.known.add(same.name)
 
-    def is_known(self, term: Term) -> bool:
-        same = self.find(term)
-        return isinstance(same, Constant) or same.name in self.known
+    def is_known(self, expression: Expression) -> bool:
+        same = (self.find(term) for term in terms_of(expression))
+        return all(isinstance(term, Constant) or term.name in self.known for term in same)
+
+    def moved(self, expression: Expression) -> Expression:
+        """The expression with each term replaced by the one that stands for it."""
+        if isinstance(expression, Calculation):
+            return replace(expression, args=tuple(map(self.moved, expression.args)))
+        return self.find(expression)
+
+    def define(self, clause: Clause) -> None:
+        """What a clause calculates of known values is known."""
+        for test in clause.definitions:
+            if isinstance(test.left, Variable) and self.is_known(test.right):
+                self.know(test.left)
 
     def meet(self, premise: Premise, pattern: Pattern) -> bool:
         """Whether a premise can hold under a pattern: known arguments, and which are equal."""
@@ -437,7 +452,7 @@ def _specialised_head(clause: Clause, joined: _Joined) -> tuple[Pattern, Head, H
 
 def _anything(clause: Clause, absent: Premise, joined: _Joined) -> set[str]:
     """The variables of a negated premise that may be any value; what nothing binds is none."""
-    bound = {joined.find(v) for p in clause.positive for v in p.variables}
+    bound = {joined.find(Variable(name)) for name in clause.bound}
     return {v.name for v in absent.variables if v in bound and v.name not in joined.known}
 
 
@@ -472,10 +487,10 @@ def _divided(clause: Clause, joined: _Joined) -> tuple[list[Comparison], list[Co
     tests: list[Comparison] = []
     dropped: list[Comparison] = []
     for test in clause.tests:
-        if test.operator is not Operator.EQ:
-            known = joined.is_known(test.left) and joined.is_known(test.right)
-            moved = replace(test, left=joined.find(test.left), right=joined.find(test.right))
-            (tests if known else dropped).append(moved)
+        if _equated(test) is None:
+            left, right = joined.moved(test.left), joined.moved(test.right)
+            known = joined.is_known(left) and joined.is_known(right)
+            (tests if known else dropped).append(replace(test, left=left, right=right))
     return tests, dropped
 
 
@@ -485,10 +500,13 @@ def _satisfiable(
     """Whether comparisons on arbitrary values can be met: None no, True surely, False perhaps."""
     if not dropped:
         return True
+    if any(isinstance(side, Calculation) for c in dropped for side in (c.left, c.right)):
+        return False  # what is calculated of a value to come may be any number, or none
     symbols: dict[str, Symbol] = {}
     types = _types(core, clause)
 
-    def value(term: Term) -> Symbol | Constant:
+    def value(term: Expression) -> Symbol | Constant:
+        assert not isinstance(term, Calculation)
         if isinstance(term, Constant):
             return term
         return symbols.setdefault(term.name, Symbol(len(symbols), types.get(term.name)))
@@ -507,6 +525,14 @@ def _satisfiable(
             if term.name in exported or count[term.name] > 1 or awkward:
                 return False
     return True
+
+
+def _equated(test: Comparison) -> tuple[Term, Term] | None:
+    """The terms that a test says are one; None if it says something else."""
+    left, right = test.left, test.right
+    if isinstance(left, Calculation) or isinstance(right, Calculation):
+        return None
+    return (left, right) if test.operator is Operator.EQ else None
 
 
 def _types(core: Core, clause: Clause) -> dict[str, Type | None]:

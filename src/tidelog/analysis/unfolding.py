@@ -18,7 +18,14 @@ from tidelog.analysis.dependencies import Dependencies, Reach
 from tidelog.analysis.opaque import Opaque, shown_args
 from tidelog.language.graph import Bound
 from tidelog.language.printer import print_value
-from tidelog.language.program import Constant, Term, Type
+from tidelog.language.program import (
+    Calculation,
+    Constant,
+    Expression,
+    Term,
+    Type,
+    made_type,
+)
 from tidelog.logic.clause import Clause, FixedTick, Free, Offset, Rigid
 from tidelog.logic.core import Core
 from tidelog.logic.order import Assumption, Object, Order, Symbol
@@ -319,9 +326,14 @@ class Unfolder:
                     assert_never(premise.when)
         types = self.core.predicates[clause.head.predicate].types
         head = tuple(value(t, type_) for t, type_ in zip(clause.head.args, types, strict=True))
-        assumptions = tuple(
-            (value(c.left, None), c.operator, value(c.right, None)) for c in clause.tests
-        )
+
+        def side(expression: Expression) -> Object:
+            if isinstance(expression, Calculation):
+                of = (expression.function, tuple(map(side, expression.args)))
+                return Symbol(0, made_type(expression), of)
+            return value(expression, None)
+
+        assumptions = tuple((side(c.left), c.operator, side(c.right)) for c in clause.tests)
         return _Instance(head, tuple(atoms), tuple(pinned), assumptions)
 
 
@@ -363,7 +375,14 @@ def _unify(one: tuple[Object, ...], other: tuple[Object, ...]) -> dict[Symbol, O
 
 
 def _apply_tuple(values: tuple[Object, ...], bound: dict[Symbol, Object]) -> tuple[Object, ...]:
-    return tuple(bound.get(v, v) if isinstance(v, Symbol) else v for v in values)
+    return tuple(_applied(v, bound) for v in values)
+
+
+def _applied(value: Object, bound: dict[Symbol, Object]) -> Object:
+    if isinstance(value, Constant) or value.of is None:
+        return bound.get(value, value) if isinstance(value, Symbol) else value
+    function, args = value.of
+    return replace(value, of=(function, _apply_tuple(args, bound)))
 
 
 def _apply(facts: Iterable[FrozenFact], bound: dict[Symbol, Object]) -> frozenset[FrozenFact]:

@@ -302,9 +302,9 @@ class _Marks:
 
 def _renamed(absent: Premise, clause: Clause) -> Premise:
     """A negated premise as one that holds; what stood for any value has a name of its own."""
-    bound = {v for premise in clause.positive for v in premise.variables}
     args = tuple(
-        t if isinstance(t, Constant) or t in bound else Variable(f"[{t.name}]") for t in absent.args
+        t if isinstance(t, Constant) or t.name in clause.bound else Variable(f"[{t.name}]")
+        for t in absent.args
     )
     return replace(absent, args=args, sign=Sign.POSITIVE)
 

@@ -15,7 +15,15 @@ from typing import TypeAlias, assert_never
 from tidelog.analysis.dependencies import Dependencies, refuse_blocking_cycles
 from tidelog.data.ticks import ALWAYS, EMPTY, Range
 from tidelog.evaluation.ranges import ranges
-from tidelog.language.program import Comparison, Constant, Term, Variable
+from tidelog.language.program import (
+    Calculation,
+    Comparison,
+    Constant,
+    Expression,
+    Term,
+    Variable,
+    terms_of,
+)
 from tidelog.logic.clause import AT_HEAD, Clause, Free, Head, Offset, Over, Premise, Sign
 from tidelog.logic.core import Predicate, Role
 from tidelog.logic.windows import window_of
@@ -311,6 +319,8 @@ class _Planner:
         own = [premise for premise in clause.positive if premise.predicate in inside]
         if len(own) != 1 or own[0].predicate != head.predicate or own[0].args != head.args:
             return None
+        if clause.definitions:
+            return None
         offset = own[0].offset
         variables = [v.name for v in head.variables]
         if not offset or len(set(variables)) < len(head.args):
@@ -445,8 +455,10 @@ def _shape(premise: Premise, local: tuple[Comparison, ...]) -> tuple[object, fro
         if isinstance(term, Variable):
             first.setdefault(term.name, i)
 
-    def place(term: Term) -> object:
-        return first[term.name] if isinstance(term, Variable) else term
+    def place(operand: Expression) -> object:
+        if isinstance(operand, Calculation):
+            return (operand.function, *map(place, operand.args))
+        return first[operand.name] if isinstance(operand, Variable) else operand
 
     compared = frozenset((place(c.left), c.operator, place(c.right)) for c in local)
     return tuple(map(place, premise.args)), compared
@@ -510,4 +522,5 @@ def constants(steps: Iterable[PlanStep]) -> list[Constant]:
 
 
 def _sides(tests: Iterable[Comparison]) -> list[Term]:
-    return [side for test in tests for side in (test.left, test.right)]
+    sides = (side for test in tests for side in (test.left, test.right))
+    return [term for side in sides for term in terms_of(side)]

@@ -19,8 +19,7 @@ from tidelog.analysis.possible import Open, Possible, PossibleClause, narrow
 from tidelog.language.program import Constant, Row, Term, Value
 from tidelog.logic.clause import Premise, Sign
 from tidelog.logic.core import Role
-from tidelog.logic.match import JoinOrder, RowSource, constant_value, matches, term_values
-from tidelog.logic.order import decide
+from tidelog.logic.match import VALUES, JoinOrder, RowSource, constant_value, matches, term_values
 from tidelog.logic.windows import pattern as window_pattern
 
 # Steps from a pending answer down to facts that are taken one by one.
@@ -168,7 +167,7 @@ class PossibleDerivations:
             if values is None or not rule.clause.head.can_be_at(time):
                 continue
             start = order.start(constant_value, values, time)
-            bindings = islice(matches(order, self.facts, start, decide), MOST_TRIED)
+            bindings = islice(matches(order, self.facts, start, VALUES), MOST_TRIED)
             some = [_Match(rule, order, binding, values) for binding in bindings]
             yield from sorted(some, key=lambda match: match.rows)
 

@@ -10,7 +10,7 @@ with `& ~`, where several rows would do harm.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from textwrap import indent
 from typing import TypeAlias, assert_never
@@ -36,6 +36,7 @@ from tidelog.data.packed import (
 )
 from tidelog.data.types import SQL_TYPES
 from tidelog.data.windows import window_sql
+from tidelog.evaluation.arithmetic_sql import calculation_sql, checks_sql
 from tidelog.evaluation.one_pass import ScanGroup
 from tidelog.evaluation.plan import (
     Derive,
@@ -51,8 +52,10 @@ from tidelog.evaluation.plan import (
 from tidelog.evaluation.ranges import Range
 from tidelog.language.program import (
     INT_MIN,
+    Calculation,
     Comparison,
     Constant,
+    Expression,
     Operator,
     Term,
     Type,
@@ -108,8 +111,20 @@ class Writer:
 
     def compare(self, comparison: Comparison, bound: Mapping[str, str]) -> str:
         operator = "<>" if comparison.operator is Operator.NE else comparison.operator.value
-        left, right = self.term(comparison.left, bound), self.term(comparison.right, bound)
-        return f"{left} {operator} {right}"
+        left = self.expression(comparison.left, bound)
+        right = self.expression(comparison.right, bound)
+        checks = dict.fromkeys(self._checks(comparison, bound))
+        return " AND ".join([*checks, f"{left} {operator} {right}"])
+
+    def _checks(self, comparison: Comparison, bound: Mapping[str, str]) -> Iterator[str]:
+        """The conditions for what a comparison calculates to have a value."""
+        for side in (comparison.left, comparison.right):
+            yield from checks_sql(side, lambda term: self.term(term, bound))
+
+    def expression(self, expression: Expression, bound: Mapping[str, str]) -> str:
+        if isinstance(expression, Calculation):
+            return calculation_sql(expression, lambda term: self.term(term, bound))
+        return self.term(expression, bound)
 
     def term(self, term: Term, bound: Mapping[str, str]) -> str:
         return bound[term.name] if isinstance(term, Variable) else self.constant(term)
@@ -274,11 +289,20 @@ class Writer:
             tables.append(f"{self.shifted(read[i], len(operand.args), shift)} AS x{i}")
             where += self._matched(operand, f"x{i}", bound)
         where += meeting
-        where += [self.compare(test, bound) for test in join.tests]
+        where += [self._test(test, bound) for test in join.tests]
         from_ = f"\nFROM {', '.join(tables)}" if tables else ""
         if join.absent:
             return self._without(join, by_time, times, bound, f"{from_}{_where(where)}")
         return f"{self._head(join.clause.head, bound, times)}{from_}{_where(where)}"
+
+    def _test(self, test: Comparison, bound: dict[str, str]) -> str:
+        """The condition of a test; one that gives a variable its value adds it to those bound."""
+        left = test.left
+        if not isinstance(left, Variable) or left.name in bound:
+            return self.compare(test, bound)
+        bound[left.name] = self.expression(test.right, bound)
+        checks = dict.fromkeys(self._checks(replace(test, left=test.right), bound))
+        return " AND ".join(checks) or "TRUE"
 
     def _tick(
         self, join: Join, members: Sequence[int], by_time: Mapping[str | None, list[int]]

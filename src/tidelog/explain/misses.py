@@ -14,14 +14,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, islice
+from typing import assert_never
 
 from tidelog.analysis.containment import Ground
 from tidelog.evaluation.goal_directed.model import FactModel, Stretch, named
 from tidelog.language.printer import print_term
-from tidelog.language.program import Comparison, Constant, Row, Rule, Term, Value
+from tidelog.language.program import (
+    Calculation,
+    Comparison,
+    Constant,
+    Expression,
+    Row,
+    Rule,
+    Term,
+    Value,
+    Variable,
+    variable_names,
+)
+from tidelog.logic.arithmetic import calculated
 from tidelog.logic.clause import Clause, Over, Premise
 from tidelog.logic.core import Role
-from tidelog.logic.match import AnyTick, JoinOrder, constant_value, extensions
+from tidelog.logic.match import VALUES, AnyTick, JoinOrder, constant_value, extensions
 from tidelog.logic.order import decide
 from tidelog.logic.windows import names_of, pattern
 
@@ -39,16 +52,19 @@ MOST_INSTEAD = 3
 
 @dataclass(frozen=True)
 class Unmet:
-    """A comparison that is false, with the values on its sides and how far they are apart."""
+    """A comparison that is false, with the values on its sides and how far they are apart.
+
+    None is what a calculation comes to that has no value.
+    """
 
     comparison: Comparison
-    left: Value
-    right: Value
+    left: Value | None
+    right: Value | None
 
     @property
     def gap(self) -> float:
         """By how much a number is off; 0 for what is no number."""
-        if isinstance(self.left, str) or isinstance(self.right, str):
+        if isinstance(self.left, str | None) or isinstance(self.right, str | None):
             return 0.0
         return abs(float(self.left) - float(self.right))
 
@@ -113,11 +129,19 @@ class _Partial:
     order: JoinOrder
     binding: Row
 
-    def value(self, term: Term) -> Value | None:
-        """The value of a term; None if it has none."""
-        return (
-            term.value if isinstance(term, Constant) else self.order.known_value(term, self.binding)
-        )
+    def value(self, expression: Expression) -> Value | None:
+        """The value of an expression; None if it has none."""
+        match expression:
+            case Constant(value):
+                return value
+            case Variable():
+                return self.order.known_value(expression, self.binding)
+            case Calculation():
+                values = {v: self.value(Variable(v)) for v in variable_names(expression)}
+                known = {name: value for name, value in values.items() if value is not None}
+                return calculated(expression, known) if len(known) == len(values) else None
+            case _:
+                assert_never(expression)
 
     def known(self, premise: Premise) -> dict[int, Value]:
         """What is known of a premise's row by position; its time comes last."""
@@ -128,10 +152,16 @@ class _Partial:
         """Per test None where it holds or is open, or else with the values of its sides."""
         for test in tests:
             left, right = self.value(test.left), self.value(test.right)
-            if left is None or right is None or decide(test.operator, left, right):
+            if self.is_open(test):
                 yield None
-            else:
+            elif left is None or right is None or not decide(test.operator, left, right):
                 yield Unmet(test, left, right)
+            else:
+                yield None
+
+    def is_open(self, test: Comparison) -> bool:
+        """Whether a variable of a test has no value yet."""
+        return any(self.value(variable) is None for variable in test.variables)
 
 
 class _FirstRows:
@@ -217,7 +247,8 @@ class Misses:
         """The order of a clause without some premises, and without its tests."""
         key = (id(clause), left_out)
         if key not in self._orders:
-            self._orders[key] = JoinOrder.from_head(replace(clause, tests=()), left_out)
+            defined = replace(clause, tests=clause.definitions)
+            self._orders[key] = JoinOrder.from_head(defined, left_out)
         return self._orders[key]
 
     def _partial(self, clause: Clause, start: Row) -> Iterator[tuple[int, float, _Partial]]:
@@ -245,7 +276,7 @@ class Misses:
             step = order.steps[done]
             stack.append((left_out | {step.number}, done, binding))
             options: list[tuple[int, float, Row]] = []
-            for longer in extensions(step, self._first_rows, binding, decide):
+            for longer in extensions(step, self._first_rows, binding, VALUES):
                 false = [u for u in _Partial(order, longer).compared(clause.tests) if u]
                 options.append((len(false), sum(unmet.gap for unmet in false), longer))
             options.sort()
@@ -280,7 +311,7 @@ class Misses:
         undecided = tuple(
             shown
             for shown, test in zip(written.comparisons, clause.tests, strict=True)
-            if one.value(test.left) is None or one.value(test.right) is None
+            if one.is_open(test)
         )
         if not all_missing and not unmet and not in_the_way:
             return None  # it holds

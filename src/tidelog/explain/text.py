@@ -13,8 +13,22 @@ from tidelog.evaluation.goal_directed.model import Absence, Stretch
 from tidelog.explain.misses import Miss, Missing, Unmet
 from tidelog.explain.proofs import Proof
 from tidelog.explain.why import Why
-from tidelog.language.printer import print_literal, print_rule, print_term, print_value
-from tidelog.language.program import Comparison, Rule, Value, Variable
+from tidelog.language.printer import (
+    print_expression,
+    print_literal,
+    print_rule,
+    print_term,
+    print_value,
+)
+from tidelog.language.program import (
+    Calculation,
+    Comparison,
+    Constant,
+    Operator,
+    Rule,
+    Value,
+    Variable,
+)
 from tidelog.logic.clause import Over
 from tidelog.logic.windows import quantified
 
@@ -170,11 +184,15 @@ def _interval(first: int | None, last: int | None, ticks: Ticks | None) -> str:
 
 
 def comparison_text(comparison: Comparison, left: Value, right: Value) -> str:
+    """`V = 81.5 > 80`; of a calculation that is given a name, `D = V - W = 12.5`."""
+    defines = isinstance(comparison.left, Variable) and isinstance(comparison.right, Calculation)
+    if defines and comparison.operator is Operator.EQ and left == right:
+        return f"{print_literal(comparison)} = {print_value(right)}"
     one, other = (
-        f"{print_term(term)} = {print_value(value)}"
-        if isinstance(term, Variable)
-        else print_term(term)
-        for term, value in ((comparison.left, left), (comparison.right, right))
+        print_term(side)
+        if isinstance(side, Constant)
+        else f"{print_expression(side)} = {print_value(value)}"
+        for side, value in ((comparison.left, left), (comparison.right, right))
     )
     return f"{one} {comparison.operator} {other}"
 
@@ -217,12 +235,18 @@ def unmet_text(unmet: Unmet) -> str:
     """`V = 79.5, needs >= 80`"""
     comparison, operator = unmet.comparison, unmet.comparison.operator.value
     one, other = comparison.left, comparison.right
+    for side, value in ((one, unmet.left), (other, unmet.right)):
+        if value is None:
+            return f"{print_expression(side)} has no value"
+    assert unmet.left is not None
+    assert unmet.right is not None
     left, right = print_value(unmet.left), print_value(unmet.right)
-    if isinstance(one, Variable):
-        wanted = f"{other.name} = {right}" if isinstance(other, Variable) else print_term(other)
-        return f"{one.name} = {left}, needs {operator} {wanted}"
-    if isinstance(other, Variable):
-        return f"{other.name} = {right}, needs {_TURNED[operator]} {print_term(one)}"
+    if not isinstance(one, Constant):
+        wanted = print_expression(other)
+        wanted += "" if isinstance(other, Constant) else f" = {right}"
+        return f"{print_expression(one)} = {left}, needs {operator} {wanted}"
+    if not isinstance(other, Constant):
+        return f"{print_expression(other)} = {right}, needs {_TURNED[operator]} {print_term(one)}"
     return f"{left} {operator} {right} is false"
 
 

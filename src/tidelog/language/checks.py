@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -16,6 +16,7 @@ from tidelog.language.diagnostics import (
     Severity,
     Source,
 )
+from tidelog.language.made import check_made
 from tidelog.language.parser import parse_source
 from tidelog.language.printer import print_term
 from tidelog.language.profile import Profile, canonical
@@ -24,6 +25,7 @@ from tidelog.language.program import (
     TIME_COLUMN,
     Atom,
     Clock,
+    Expression,
     Input,
     Origin,
     Output,
@@ -34,11 +36,16 @@ from tidelog.language.program import (
     Variable,
     atom_of,
     ends,
+    terms_of,
     time_variable_of,
+    variable_names,
 )
 from tidelog.language.reach import check_reach
 from tidelog.language.strata import check_strata
 from tidelog.language.types import Types, infer
+
+# Terms of an expression; engines and analyses write them out.
+MOST_TERMS = 200
 
 
 @dataclass(frozen=True)
@@ -128,6 +135,8 @@ def check_together(
     yield from _duplicates(profiles)
     if any(p.absent for p in profiles):
         yield from check_strata([use for p in profiles for use in p.uses])
+    if any(p.rule.definitions for p in profiles):
+        yield from check_made([p.rule for p in profiles])
     if sum(p.reach for p in profiles) > REACH_MAX:
         yield from check_reach(program)
     if complete:
@@ -316,6 +325,7 @@ class _Uses:
             if isinstance(literal, Atom) and literal is not rule.head:
                 uses.bound.update(variable.name for variable in here)
             uses.order += here
+        uses.bound.update(v.name for c in rule.definitions for v in c.variables)
         return uses
 
 
@@ -340,6 +350,7 @@ def check_rule(rule: Rule) -> Iterator[Diagnostic]:
             rule.negative[0].origin,
             hint="say what must be there: absence alone is true of everything",
         )
+    yield from _long_expressions(rule)
     count = Counter(variable.name for variable in uses.order)
     for variable in uses.order:
         name = variable.name
@@ -396,6 +407,30 @@ def _unsafe_comparisons(rule: Rule, uses: _Uses) -> Iterator[tuple[Diagnostic, V
                     ),
                     variable,
                 )
+
+
+def _long_expressions(rule: Rule) -> Iterator[Diagnostic]:
+    """Expressions with too many terms, once what is defined before is written out in them."""
+    sizes: dict[str, int] = {}
+    for definition in rule.definitions:
+        for name in variable_names(definition.left):
+            sizes[name] = _size(definition.right, sizes)
+    for comparison in rule.comparisons:
+        size = max(_size(side, sizes) for side in (comparison.left, comparison.right))
+        if size > MOST_TERMS:
+            yield Diagnostic(
+                Code.LONG_EXPRESSION,
+                f"written out, this has {size} terms; {MOST_TERMS} are allowed",
+                comparison.origin,
+                hint="have a rule for a part of it, and use what that derives",
+            )
+            return
+
+
+def _size(expression: Expression, sizes: Mapping[str, int]) -> int:
+    """How many terms an expression has, with those of defined variables."""
+    names = (t.name if isinstance(t, Variable) else "" for t in terms_of(expression))
+    return sum(sizes.get(name, 1) for name in names)
 
 
 def _unsafe_negations(rule: Rule, uses: _Uses) -> Iterator[tuple[Diagnostic, Variable]]:

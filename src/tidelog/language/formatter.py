@@ -59,9 +59,7 @@ def _comment(token: Token) -> str:
 
 def _statement(tokens: list[Token], source: Source) -> list[str]:
     if not any(t.kind is Kind.COMMENT for t in tokens):
-        line = ""
-        for before, token in zip([None, *tokens], tokens, strict=False):
-            line += _gap(before, token) + token.text
+        line = "".join(gap + token.text for gap, token in zip(_gaps(tokens), tokens, strict=True))
         if len(line) <= WIDTH:
             return [line]
     return _broken(tokens, source)
@@ -72,7 +70,7 @@ def _broken(tokens: list[Token], source: Source) -> list[str]:
     lines, line, depth = [], "", 0
     before: Token | None = None  # None at the start of a line
     previous_end = tokens[0].start
-    for token in tokens:
+    for gap, token in zip(_gaps(tokens), tokens, strict=True):
         if token.kind is Kind.COMMENT:
             own_line = "\n" in source.text[previous_end : token.start]
             if own_line or before is None:
@@ -90,7 +88,7 @@ def _broken(tokens: list[Token], source: Source) -> list[str]:
             if before is None:
                 line = (_INDENT if lines else "") + token.text
             else:
-                line += _gap(before, token) + token.text
+                line += gap + token.text
             before = token
             depth += (token.text in "([") - (token.text in ")]") if token.kind is Kind.SYMBOL else 0
             if token.kind is Kind.SYMBOL and depth == 0 and token.text in (":-", ","):
@@ -102,16 +100,46 @@ def _broken(tokens: list[Token], source: Source) -> list[str]:
     return lines
 
 
-def _gap(before: Token | None, token: Token) -> str:
-    """The space between two tokens of a statement."""
-    if before is None:
-        return ""
+def _gaps(tokens: list[Token]) -> list[str]:
+    """The space before each token of a statement; that before the first is none.
+
+    Signs are tight in times (`T-4`) and before a number or what is negated; between the numbers of
+    a calculation they have space around them.
+    """
+    gaps: list[str] = []
+    before: Token | None = None
+    in_time = tight = False  # within a time; after a sign that belongs to what follows
+    for token in tokens:
+        if token.kind is Kind.COMMENT:
+            gaps.append("")
+            continue
+        symbol = token.text if token.kind is Kind.SYMBOL else ""
+        in_time = symbol == "@" or (in_time and symbol in ("", "+", "-", "[", ",", "]"))
+        in_time = in_time and not (symbol == "," and not _inside_brackets(tokens, token))
+        sign = symbol in ("+", "-")
+        gaps.append("" if before is None or tight else _gap(before, token, sign and in_time))
+        ends_value = before is not None and (
+            before.kind is not Kind.SYMBOL or before.text in (")", "]")
+        )
+        tight = sign and (in_time or not ends_value)
+        before = token
+    return gaps
+
+
+def _inside_brackets(tokens: list[Token], token: Token) -> bool:
+    """Whether a token stands between the ends of an interval."""
+    earlier = [t.text for t in tokens if t.kind is Kind.SYMBOL and t.start < token.start]
+    return earlier.count("[") > earlier.count("]")
+
+
+def _gap(before: Token, token: Token, tight: bool) -> str:
+    """The space between two tokens."""
     symbol = token.text if token.kind is Kind.SYMBOL else ""
     last = before.text if before.kind is Kind.SYMBOL else ""
-    if symbol in _TIGHT_BEFORE or last in ("(", "[", "+", "-"):
+    if symbol in _TIGHT_BEFORE or last in ("(", "["):
         return ""
     if before.kind is Kind.INT and token.kind is Kind.NAME and token.start == before.end:
         return ""  # a length of time: `10m`
-    if symbol == "(" or (symbol in ("+", "-") and before.kind is Kind.NAME):
+    if (symbol == "(" and before.kind is Kind.NAME) or (tight and before.kind is Kind.NAME):
         return ""
     return " "

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
+
+N = TypeVar("N", bound=Hashable)
 
 # An exact integer, or plus or minus infinity; integers are never turned into floats.
 Bound: TypeAlias = int | float
@@ -21,17 +23,17 @@ class Arc:
     label: int = -1
 
 
-def components(nodes: Iterable[str], successors: Mapping[str, Iterable[str]]) -> list[list[str]]:
+def components(nodes: Iterable[N], successors: Mapping[N, Iterable[N]]) -> list[list[N]]:
     """Strongly connected components, what is depended on first (Tarjan).
 
     >>> components("abc", {"a": "b", "b": "ac"})
     [['c'], ['a', 'b']]
     """
-    index: dict[str, int] = {}
-    low: dict[str, int] = {}
-    stack: list[str] = []
-    on_stack: set[str] = set()
-    closed: list[list[str]] = []
+    index: dict[N, int] = {}
+    low: dict[N, int] = {}
+    stack: list[N] = []
+    on_stack: set[N] = set()
+    closed: list[list[N]] = []
     for root in nodes:
         if root in index:
             continue

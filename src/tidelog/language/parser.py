@@ -6,7 +6,7 @@ where a new statement usually starts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from tidelog.language.diagnostics import Code, Diagnostic, Note, Source
@@ -17,10 +17,13 @@ from tidelog.language.program import (
     INT_MIN,
     TIME_MAX,
     Atom,
+    Calculation,
     Clock,
     Column,
     Comparison,
     Constant,
+    Expression,
+    Function,
     Input,
     Instant,
     Interval,
@@ -54,9 +57,15 @@ _WORDS = {
 }
 _TICKS_ONLY = "times are whole ticks: with ticks of one minute, five minutes are `T+5`"
 _SAY_TICK = "say so, as in `tick 1m.`, or write ticks: if one is a minute, five minutes are `T+5`"
-_NO_FUNCTIONS = "there are no functions; compute the value before it becomes a fact"
+_DEFINE = "numbers are made in the body, as in `D = V - W`"
 
 _OPERATORS = {**{o.value: o for o in Operator}, "==": Operator.EQ}
+_SUMS = {f.value: f for f in (Function.PLUS, Function.MINUS)}
+_PRODUCTS = {f.value: f for f in (Function.TIMES, Function.DIVIDED)}
+_NAMED = {f.value: f for f in (Function.ABS, Function.LEAST, Function.GREATEST)}
+_FUNCTIONS = "the functions of numbers are `+`, `-`, `*`, `/`, `abs`, `least` and `greatest`"
+# How many operations of an expression may lie within one another.
+DEEPEST = 30
 
 
 @dataclass(frozen=True)
@@ -116,6 +125,7 @@ class _Parser:
         self.at = 0
         self.anonymous = 0
         self.broken = False  # the current statement has an error that reading could go on after
+        self.depth = 0  # how many expressions the current one lies within
 
     # Tokens
 
@@ -169,8 +179,8 @@ class _Parser:
         begins = self.source.text[token.start : token.start + 2]
         ends = self.source.text[max(0, token.start - 1) : token.start + 1]
         hint = habit(begins) or habit(ends) or self.foreign_word() or hint
-        if token.kind is Kind.SYMBOL and token.text in ("+", "-") and not habit(begins):
-            hint = habit("*")
+        if token.kind is Kind.SYMBOL and token.text in {**_SUMS, **_PRODUCTS} and not habit(begins):
+            hint = _DEFINE
         self.report(Code.SYNTAX, f"expected {wanted}, found {there}", origin, hint)
         return _GiveUp()
 
@@ -182,9 +192,9 @@ class _Parser:
         if token.kind is Kind.NAME and last.kind is Kind.INT and token.start == last.end:
             return _TICKS_ONLY
         if token.kind is Kind.SYMBOL and token.text == "(" and last.kind is Kind.NAME:
-            return f"`{shorten(last.text)}(...)` would be a function: {_NO_FUNCTIONS}"
+            return f"`{shorten(last.text)}(...)` would be a function: {_DEFINE}"
         if token.kind is Kind.SYMBOL and token.text in _OPERATORS and last.text == ")":
-            return f"what is in front of `{token.text}` is no value: {_NO_FUNCTIONS}"
+            return f"what is in front of `{token.text}` is no value"
         return None
 
     def after_last(self) -> Origin:
@@ -197,7 +207,7 @@ class _Parser:
     def statements(self) -> list[Statement]:
         statements: list[Statement] = []
         while self.token.kind is not Kind.END:
-            self.anonymous, self.broken = 0, False
+            self.anonymous, self.broken, self.depth = 0, False, 0
             begin = self.at
             try:
                 statement = self.statement()
@@ -359,19 +369,93 @@ class _Parser:
 
     def literal(self) -> Literal:
         start = self.token.start
-        nxt = self.peek()
-        if self.token.kind is Kind.NAME and not (
-            nxt.kind is Kind.SYMBOL and nxt.text in _OPERATORS
-        ):
-            if self.token.text == "not" and nxt.kind in _AFTER_NOT:
+        if self.token.kind is Kind.NAME and not self.is_value():
+            if self.token.text == "not" and self.peek().kind in _AFTER_NOT:
                 return self.negated()
             return self.asked("an atom or a comparison")
-        left = self.term("an atom or a comparison")
+        left = self.expression("an atom or a comparison")
         if not (self.token.kind is Kind.SYMBOL and self.token.text in _OPERATORS):
             raise self.unexpected("a comparison such as `<=`")
         operator = _OPERATORS[self.advance().text]
-        right = self.term("a variable or a constant")
+        right = self.expression("a variable, a constant or an expression")
         return Comparison(left, operator, right, self.origin(start))
+
+    def is_value(self) -> bool:
+        """Whether a name begins a comparison and not an atom: what follows it, or its closing
+        parenthesis, compares or calculates.
+        """
+        ahead, open_ = 1, 0
+        while self.peek(ahead).kind is not Kind.END:
+            token = self.peek(ahead)
+            if token.kind is Kind.SYMBOL:
+                open_ += (token.text == "(") - (token.text == ")")
+                if token.text in (".", ":-"):
+                    return False
+            if not open_:
+                after = self.peek(ahead + (token.text == ")"))
+                calculates = after.text in {**_OPERATORS, **_SUMS, **_PRODUCTS}
+                return after.kind is Kind.SYMBOL and calculates
+            ahead += 1
+        return False
+
+    # Expressions
+
+    def expression(self, wanted: str) -> Expression:
+        """Sums of products, from left to right."""
+        return self.chain(_SUMS, lambda: self.chain(_PRODUCTS, lambda: self.factor(wanted)))
+
+    def chain(self, functions: dict[str, Function], part: Callable[[], Expression]) -> Expression:
+        start = self.token.start
+        left = part()
+        depth = 0
+        while self.token.kind is Kind.SYMBOL and self.token.text in functions:
+            function = functions[self.advance().text]
+            left = Calculation(function, (left, part()), self.origin(start))
+            depth += 1
+            self.not_too_deep(depth)
+        return left
+
+    def factor(self, wanted: str) -> Expression:
+        start, nxt = self.token.start, self.peek()
+        if self.take("("):
+            self.depth += 1
+            self.not_too_deep(self.depth)
+            inside = self.expression(wanted)
+            self.depth -= 1
+            self.expect(")", "`)`", "close what `(` opens")
+            return inside
+        if self.is_symbol("-") and nxt.kind not in (Kind.INT, Kind.DECIMAL):
+            self.advance()
+            zero = Constant(0, Type.INT, self.origin(start))
+            return Calculation(Function.MINUS, (zero, self.factor(wanted)), self.origin(start))
+        if self.token.kind is Kind.NAME and nxt.kind is Kind.SYMBOL and nxt.text == "(":
+            return self.call()
+        return self.term(wanted)
+
+    def call(self) -> Calculation:
+        name = self.token
+        if name.text not in _NAMED:
+            raise self.unexpected("a variable, a constant or a function", _FUNCTIONS)
+        self.advance()
+        self.advance()
+        self.depth += 1
+        self.not_too_deep(self.depth)
+        args = [self.expression("a number")]
+        while self.take(","):
+            args.append(self.expression("a number"))
+        self.depth -= 1
+        self.expect(")", "`,` or `)`", "close the arguments with `)`")
+        function, place = _NAMED[name.text], self.origin(name.start)
+        if (len(args) == 1) is not (function is Function.ABS):
+            many = "one number" if function is Function.ABS else "two numbers or more"
+            self.report(Code.SYNTAX, f"`{function}` is of {many}", place, None)
+        return Calculation(function, tuple(args), place)
+
+    def not_too_deep(self, depth: int) -> None:
+        if depth > DEEPEST:
+            raise self.unexpected(
+                "a shorter expression", "say it in steps: `D = V - W`, then use `D`"
+            )
 
     def negated(self) -> Negated:
         start = self.advance().start

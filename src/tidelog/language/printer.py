@@ -6,9 +6,12 @@ from typing import assert_never
 
 from tidelog.language.program import (
     Atom,
+    Calculation,
     Clock,
     Comparison,
     Constant,
+    Expression,
+    Function,
     Input,
     Interval,
     Literal,
@@ -80,7 +83,7 @@ def print_literal(literal: Literal) -> str:
         case Negated():
             return f"not {print_literal(literal.atom)}"
         case Comparison():
-            left, right = print_term(literal.left), print_term(literal.right)
+            left, right = print_expression(literal.left), print_expression(literal.right)
             return f"{left} {literal.operator} {right}"
         case _:
             assert_never(literal)
@@ -94,6 +97,33 @@ def print_term(term: Term) -> str:
             return print_value(term.value)
         case _:
             assert_never(term)
+
+
+# How tightly what a function makes holds together.
+_BINDING = {Function.PLUS: 1, Function.MINUS: 1, Function.TIMES: 2, Function.DIVIDED: 2}
+
+
+def print_expression(operand: Expression) -> str:
+    """
+    >>> v, w = Variable("V"), Variable("W")
+    >>> print_expression(Calculation(Function.MINUS, (v, Calculation(Function.PLUS, (v, w)))))
+    'V - (V + W)'
+    """
+    if not isinstance(operand, Calculation):
+        return print_term(operand)
+    binding = _BINDING.get(operand.function)
+    if binding is None:
+        return f"{operand.function}({', '.join(map(print_expression, operand.args))})"
+    left, right = operand.args
+    return f"{_inside(left, binding)} {operand.function} {_inside(right, binding + 1)}"
+
+
+def _inside(operand: Expression, binding: int) -> str:
+    """An operand of what holds together as tightly as `binding` says."""
+    text = print_expression(operand)
+    function = operand.function if isinstance(operand, Calculation) else None
+    loose = function is not None and _BINDING.get(function, binding) < binding
+    return f"({text})" if loose else text
 
 
 def print_value(value: Value) -> str:

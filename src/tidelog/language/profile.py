@@ -11,13 +11,14 @@ from typing import TypeAlias
 
 from tidelog.language.program import (
     Atom,
+    Calculation,
     Comparison,
     Constant,
+    Expression,
     Interval,
     Literal,
     Negated,
     Rule,
-    Term,
     Time,
     TimeOffset,
     Variable,
@@ -81,7 +82,9 @@ def canonical(rule: Rule) -> object:
     """Equal for rules that differ in names of variables and, mostly, in the order of the body."""
     names: dict[str, int] = {}
 
-    def term(t: Term) -> object:
+    def term(t: Expression) -> object:
+        if isinstance(t, Calculation):
+            return (t.function, *map(term, t.args))
         return names.setdefault(t.name, len(names)) if isinstance(t, Variable) else t
 
     def time(t: Time | None, shift: dict[str, int]) -> object:

@@ -6,7 +6,7 @@ same order, wherever they were read from.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -225,16 +225,83 @@ class Operator(StrEnum):
     GE = ">="
 
 
+class Function(StrEnum):
+    """What can be made of numbers."""
+
+    PLUS = "+"
+    MINUS = "-"
+    TIMES = "*"
+    DIVIDED = "/"
+    ABS = "abs"
+    LEAST = "least"
+    GREATEST = "greatest"
+
+
+@dataclass(frozen=True, slots=True)
+class Calculation:
+    """A number made of others: `V - W`, `abs(V)`, `least(V, W, 10)`.
+
+    `type` is that of the numbers it is made of, where types are known.
+    """
+
+    function: Function
+    args: tuple[Expression, ...]
+    origin: Origin = field(default=NOWHERE, compare=False, repr=False)
+    type: Type | None = field(default=None, compare=False, repr=False)
+
+
+# What stands on the sides of a comparison.
+Expression: TypeAlias = Variable | Constant | Calculation
+
+
+def terms_of(operand: Expression) -> Iterator[Term]:
+    """The variables and constants of an expression, in order, repeated as written."""
+    match operand:
+        case Variable() | Constant():
+            yield operand
+        case Calculation(_, args):
+            for arg in args:
+                yield from terms_of(arg)
+        case _:
+            assert_never(operand)
+
+
+def variable_names(operand: Expression) -> set[str]:
+    """The names of the variables of an expression."""
+    return {term.name for term in terms_of(operand) if isinstance(term, Variable)}
+
+
+def made_type(calculation: Calculation) -> Type | None:
+    """The type of what is made: what is divided is a float."""
+    return Type.FLOAT if calculation.function is Function.DIVIDED else calculation.type
+
+
+def substituted(operand: Expression, values: Mapping[str, Expression]) -> Expression:
+    """An expression with others in place of some variables."""
+    match operand:
+        case Variable(name):
+            return values.get(name, operand)
+        case Constant():
+            return operand
+        case Calculation(_, args):
+            return replace(operand, args=tuple(substituted(arg, values) for arg in args))
+        case _:
+            assert_never(operand)
+
+
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    left: Term
+    """`left < right`; `X = ..` with an X that has no value yet gives it one."""
+
+    left: Expression
     operator: Operator
-    right: Term
+    right: Expression
     origin: Origin = field(default=NOWHERE, compare=False, repr=False)
 
     @property
     def variables(self) -> Iterator[Variable]:
-        return (term for term in (self.left, self.right) if isinstance(term, Variable))
+        sides = (*terms_of(self.left), *terms_of(self.right))
+        return (term for term in sides if isinstance(term, Variable))
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,6 +345,34 @@ class Rule:
     @property
     def comparisons(self) -> tuple[Comparison, ...]:
         return tuple(literal for literal in self.body if isinstance(literal, Comparison))
+
+    @property
+    def definitions(self) -> tuple[Comparison, ...]:
+        """The comparisons `X = ..` that give X its value, in an order in which they can."""
+        waiting = [c for c in self.comparisons if _may_define(c)]
+        if not waiting or not self.positive:
+            return ()
+        known = {variable.name for atom in self.positive for variable in atom.variables}
+        defining: list[Comparison] = []
+        while True:
+            ready = next((c for c in waiting if _defines(c, known)), None)
+            if ready is None:
+                return tuple(defining)
+            waiting.remove(ready)
+            defining.append(ready)
+            known.update(variable.name for variable in ready.variables)
+
+
+def _may_define(comparison: Comparison) -> bool:
+    left = comparison.left
+    return comparison.operator is Operator.EQ and isinstance(left, Variable) and not left.anonymous
+
+
+def _defines(comparison: Comparison, known: set[str]) -> bool:
+    """Whether it gives a value to its left side: what stands on the right has one."""
+    left = comparison.left
+    unknown = isinstance(left, Variable) and left.name not in known
+    return unknown and variable_names(comparison.right) <= known
 
 
 def atom_of(literal: Literal) -> Atom | None:

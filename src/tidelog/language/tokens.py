@@ -41,7 +41,7 @@ _TOKEN = re.compile(
   | (?P<decimal> [0-9]+ (?: \.[0-9]+ (?:[eE][+-]?[0-9]+)? | [eE][+-]?[0-9]+ ) )
   | (?P<integer> [0-9]+ )
   | (?P<text>   "(?:[^"\\\n]|\\[^\n])*" )
-  | (?P<symbol> :- | == | != | <= | >= | [][().,:@=<>+-] )
+  | (?P<symbol> :- | == | != | <= | >= | [][().,:@=<>+*-] | /(?![/*]) )
     """,
     re.VERBOSE,
 )
@@ -64,8 +64,6 @@ _HABITS = {
     "\u201c": 'text is written in straight double quotes: `"..."`',
     "`": 'text is written in double quotes: `"..."`',
     ";": "there is no `or`: write one rule for each alternative; a statement ends with `.`",
-    "*": "there is no arithmetic; only times are shifted, as in `@ T+1`",
-    "/": "there is no arithmetic; only times are shifted, as in `@ T+1`",
     "&": "`and` is written `,`",
     "|": "there is no `or`: write one rule for each alternative",
     "!": "absence is written `not P(X) @ T`; different is written `!=`",

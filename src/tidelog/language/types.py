@@ -12,11 +12,14 @@ from functools import cache, cached_property
 from typing import TypeAlias, assert_never
 
 from tidelog.language.diagnostics import Code, Diagnostic, Note
-from tidelog.language.printer import print_literal, print_term, print_value
+from tidelog.language.printer import print_expression, print_literal, print_term, print_value
 from tidelog.language.program import (
     Atom,
+    Calculation,
     Comparison,
     Constant,
+    Expression,
+    Function,
     Input,
     Negated,
     Operator,
@@ -69,7 +72,9 @@ def widen(term: Term, type_: Type | None) -> Term:
 # What is said of a type, as bits. Rules say it piece by piece, and most say nothing new: whether
 # the pieces agree is seen without looking at the rules themselves.
 
-_TEXT, _BOOL, _FLOAT, _INT, _INTEGER, _INEXACT, _COMPARED, _ORDERED = (1 << i for i in range(8))
+_TEXT, _BOOL, _FLOAT, _INT, _INTEGER, _INEXACT, _COMPARED, _ORDERED, _NUMBER = (
+    1 << i for i in range(9)
+)
 _BITS = {Type.TEXT: _TEXT, Type.BOOL: _BOOL, Type.FLOAT: _FLOAT, Type.INT: _INT}
 
 
@@ -79,7 +84,7 @@ def _agrees(said: int) -> bool:
     types = said & (_TEXT | _BOOL | _FLOAT | _INT)
     return not (
         types & (types - 1)
-        or (said & _INTEGER and types & (_TEXT | _BOOL))
+        or (said & (_INTEGER | _NUMBER) and types & (_TEXT | _BOOL))
         or (said & _INEXACT and types & _FLOAT)
         or (said & _ORDERED and types & _BOOL)
     )
@@ -155,18 +160,35 @@ class _Group:
 def _compared(comparison: Comparison, variables: dict[str, _Group]) -> bool:
     """Make the sides one group; False where they are constants that do not go together."""
     group = _Group(said=_COMPARED | (_ORDERED if comparison.operator in _ORDER else 0))
-    for term in (comparison.left, comparison.right):
-        if isinstance(term, Constant):
-            group.said |= _said_by(term)
-            continue
-        other = variables.setdefault(term.name, group)
-        if other is not group:
-            group.positions += other.positions
-            group.said |= other.said
-            for name, one in variables.items():
-                if one is other:
-                    variables[name] = group
-    return _agrees(group.said)
+    parts = [_joined(side, group, variables) for side in (comparison.left, comparison.right)]
+    return all(parts) and _agrees(group.said)
+
+
+def _joined(operand: Expression, group: _Group, variables: dict[str, _Group]) -> bool:
+    """Let an operand be of a group; what is divided has a type of its own, and makes a float."""
+    match operand:
+        case Constant():
+            group.said |= _said_by(operand)
+        case Variable(name):
+            other = variables.setdefault(name, group)
+            if other is not group:
+                group.positions += other.positions
+                group.said |= other.said
+                for each, one in variables.items():
+                    if one is other:
+                        variables[each] = group
+        case Calculation(Function.DIVIDED, args):
+            group.said |= _FLOAT
+            divided = _Group(said=_NUMBER)
+            parts = [_joined(arg, divided, variables) for arg in args]
+            return all(parts) and _agrees(divided.said)
+        case Calculation(_, args):
+            group.said |= _NUMBER
+            parts = [_joined(arg, group, variables) for arg in args]
+            return all(parts)
+        case _:
+            assert_never(operand)
+    return True
 
 
 class _Classes:
@@ -266,7 +288,7 @@ def _told(
     return Types(tuple(inference.diagnostics), arities, column)
 
 
-_Place: TypeAlias = Variable | Constant | Comparison
+_Place: TypeAlias = Expression | Comparison
 
 
 @dataclass(slots=True)
@@ -310,6 +332,7 @@ class _Inference:
         self.positions: dict[Position, _Class] = {}
         self.diagnostics: list[Diagnostic] = []
         self.ordered: list[tuple[Comparison, _Class]] = []
+        self.numbers: list[tuple[Calculation, _Class]] = []
 
     def run(self, rules: Iterable[tuple[Rule, Constraints]]) -> None:
         for name, declaration in self.declarations.items():
@@ -323,6 +346,8 @@ class _Inference:
             self.exact(node.root())
         for comparison, node in self.ordered:
             self.order(comparison, node.root())
+        for expression, node in self.numbers:
+            self.number(expression, node.root())
 
     def position(self, position: Position) -> _Class:
         node = self.positions.get(position)
@@ -398,12 +423,36 @@ class _Inference:
                 )
             )
 
-    def side(self, term: Term, variables: dict[str, _Class]) -> _Class:
-        if isinstance(term, Variable):
-            return variables.setdefault(term.name, _Class())
-        node = _Class()
-        self.constant(term, node)
-        return node
+    def number(self, expression: Calculation, node: _Class) -> None:
+        if node.resolved in (Type.TEXT, Type.BOOL):
+            self.diagnostics.append(
+                Diagnostic(
+                    Code.TYPE,
+                    f"`{print_expression(expression)}` is made of numbers, not of {node.resolved}",
+                    expression.origin,
+                    (node.reason(),),
+                )
+            )
+
+    def side(self, operand: Expression, variables: dict[str, _Class]) -> _Class:
+        match operand:
+            case Variable(name):
+                return variables.setdefault(name, _Class())
+            case Constant():
+                node = _Class()
+                self.constant(operand, node)
+                return node
+            case Calculation(function, args):
+                parts = [self.side(arg, variables) for arg in args]
+                agreed = [self.unite(parts[0], part, operand) for part in parts[1:]]
+                if all(agreed):
+                    self.numbers.append((operand, parts[0]))
+                if function is not Function.DIVIDED:
+                    return parts[0]
+                why = f"`{print_expression(operand)}` is float"
+                return _Class(type=Type.FLOAT, why=why, where=operand.origin)
+            case _:
+                assert_never(operand)
 
     def constant(self, constant: Constant, node: _Class, atom: Atom | None = None) -> None:
         other = _Class(where=constant.origin)
@@ -434,10 +483,10 @@ class _Inference:
 
     def clash(self, a: _Class, b: _Class, place: _Place, atom: Atom | None) -> None:
         types = {a.resolved, b.resolved}
-        what = print_literal(place) if isinstance(place, Comparison) else print_term(place)
+        what = print_literal(place) if isinstance(place, Comparison) else print_expression(place)
         hint = None
         if types == {Type.INT, Type.FLOAT}:
-            terms = (place.left, place.right) if isinstance(place, Comparison) else (place,)
+            terms = _parts(place)
             hint = (
                 "write a whole number, or declare the column `float`"
                 if any(isinstance(term, Constant) for term in terms)
@@ -470,6 +519,18 @@ class _Inference:
                         )
                     )
             node.integers.clear()
+
+
+def _parts(place: _Place) -> tuple[Expression, ...]:
+    match place:
+        case Comparison():
+            return (place.left, place.right)
+        case Calculation(_, args):
+            return args
+        case Variable() | Constant():
+            return (place,)
+        case _:
+            assert_never(place)
 
 
 def _agree(a: _Class, b: _Class) -> bool:

@@ -28,6 +28,8 @@ from tidelog.language.program import (
     TimePoint,
     Variable,
     ends,
+    terms_of,
+    variable_names,
 )
 
 
@@ -233,19 +235,35 @@ class Clause:
     def terms(self) -> tuple[Term, ...]:
         """All terms: of the head, of the premises, of the tests."""
         parts = [*self.head.args, *(term for p in self.premises for term in p.args)]
-        return (*parts, *(side for test in self.tests for side in (test.left, test.right)))
+        sides = (side for test in self.tests for side in (test.left, test.right))
+        return (*parts, *(term for side in sides for term in terms_of(side)))
+
+    @cached_property
+    def definitions(self) -> tuple[Comparison, ...]:
+        """The tests that give a variable its value, which no premise does: `D = V - W`."""
+        matched = {v.name for p in self.positive for v in p.variables}
+        return tuple(
+            test
+            for test in self.tests
+            if isinstance(test.left, Variable) and test.left.name not in matched
+        )
+
+    @cached_property
+    def bound(self) -> frozenset[str]:
+        """The variables that have a value: by a positive premise, or by a definition."""
+        matched = {v.name for p in self.positive for v in p.variables}
+        return frozenset(matched.union(*(variable_names(d.left) for d in self.definitions)))
 
     @property
     def safe(self) -> bool:
         """Whether positive premises give a value to every variable, and a time to the head."""
-        bound = {v.name for p in self.positive for v in p.variables}
         needed = {v.name for v in self.head.variables}
         needed |= {v.name for test in self.tests for v in test.variables}
         needed |= {v.name for p in self.negative for v in p.variables if not v.anonymous}
         timed = not isinstance(self.head.when, Offset) or any(
             isinstance(p.when, Offset) for p in self.positive
         )
-        return needed <= bound and timed and bool(self.positive)
+        return needed <= self.bound and timed and bool(self.positive)
 
     def without(self, premise: Premise) -> Clause:
         """The clause without one of its premises, also where it is shown."""

@@ -21,7 +21,19 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar, assert_never
 
-from tidelog.language.program import Comparison, Constant, Operator, Term, Value, Variable
+from tidelog.language.program import (
+    Calculation,
+    Comparison,
+    Constant,
+    Expression,
+    Operator,
+    Term,
+    Value,
+    Variable,
+    terms_of,
+    variable_names,
+)
+from tidelog.logic.arithmetic import calculated
 from tidelog.logic.clause import (
     Clause,
     FixedTick,
@@ -31,6 +43,7 @@ from tidelog.logic.clause import (
     Rigid,
     Sign,
 )
+from tidelog.logic.order import decide
 
 V = TypeVar("V")
 # Takes some values of a tuple, in an order that was fixed when it was made.
@@ -123,7 +136,50 @@ class TimeVariable:
 
 
 HEAD_TIME = TimeVariable()
-_Bindable: TypeAlias = Constant | str | TimeVariable
+_Bindable: TypeAlias = Constant | str | TimeVariable | Calculation
+
+
+class Reading(Protocol[V]):
+    """How tests on the values of a source are decided, and expressions calculated."""
+
+    def decides(self, operator: Operator, left: V, right: V) -> bool: ...
+
+    def made(self, calculation: Calculation, terms: Mapping[str, V]) -> V | None:
+        """What a calculation comes to when its variables have these values."""
+
+
+class _Values:
+    """Values as they are."""
+
+    def decides(self, operator: Operator, left: Value, right: Value) -> bool:
+        return decide(operator, left, right)
+
+    def made(self, calculation: Calculation, terms: Mapping[str, Value]) -> Value | None:
+        return calculated(calculation, terms)
+
+
+VALUES = _Values()
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """An expression whose variables are known, and where the binding has them.
+
+    Its value is added to the binding, for tests, the head and absences to look at.
+    """
+
+    calculation: Calculation
+    names: tuple[str, ...]
+    places: tuple[int, ...]
+
+
+def calculator(made: Made) -> Callable[..., Value | None]:
+    """A function of the values that a calculation is made of."""
+
+    def calculate(*values: Value) -> Value | None:
+        return calculated(made.calculation, dict(zip(made.names, values, strict=True)))
+
+    return calculate
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +206,7 @@ class JoinStep:
     ticks: int  # how far it lies from that
     at: int | AnyTick | None  # its tick where the binding does not matter
     finds_time: bool  # whether it adds the value of its time variable
+    made: tuple[Made, ...]
     due: tuple[Due, ...]
     kept: tuple[int, ...] | None  # what later steps need of the binding; None: all of it
     # The same as functions, made once.
@@ -199,7 +256,9 @@ class JoinOrder:
             start.append(HEAD_TIME)
         self._at_head = start[-1:] == [HEAD_TIME]
         self.places: dict[_Bindable, int] = {place: i for i, place in enumerate(start)}
+        self._size = len(start)  # of bindings by now
         self._tests = list(clause.tests)
+        self.made = self._made()
         self.due = self._due()
         self._rest = [(i, p) for i, p in enumerate(clause.premises) if i not in left_out]
         self._wanted = wanted
@@ -223,6 +282,11 @@ class JoinOrder:
             binding.append(head)
         return tuple(binding)
 
+    @property
+    def calculates(self) -> bool:
+        """Whether something is calculated on the way."""
+        return bool(self.made) or any(step.made for step in self.steps)
+
     @staticmethod
     def from_head(clause: Clause, left_out: Collection[int] = ()) -> JoinOrder:
         """An order for when the head is given: its variables and its time are known."""
@@ -238,11 +302,11 @@ class JoinOrder:
             return None
         return self.start(constant, values, tick)
 
-    def place(self, term: Term) -> int:
+    def place(self, term: Expression) -> int:
         """Where bindings that went through all steps have the value of a term."""
         return self.places[_place(term)]
 
-    def values(self, terms: Iterable[Term], binding: tuple[V, ...]) -> tuple[V, ...]:
+    def values(self, terms: Iterable[Expression], binding: tuple[V, ...]) -> tuple[V, ...]:
         """The values of some terms under a binding that went through all steps."""
         return tuple(binding[self.places[_place(term)]] for term in terms)
 
@@ -263,7 +327,7 @@ class JoinOrder:
             case _:
                 assert_never(self.clause.head.when)
 
-    def known_value(self, term: Term, binding: tuple[V, ...]) -> V | None:
+    def known_value(self, term: Expression, binding: tuple[V, ...]) -> V | None:
         """The value of a term under a binding on its way; None while it has none.
 
         Only for orders that drop no variables.
@@ -315,8 +379,8 @@ class JoinOrder:
             if finds_time and variable is not None:
                 added.append(variable)
             for place in added:
-                self.places[place] = len(self.places)
-        due, kept = self._due(), self._keep()
+                self._add(place)
+        made, due, kept = self._made(), self._due(), self._keep()
         return JoinStep(
             number,
             premise,
@@ -328,6 +392,7 @@ class JoinOrder:
             ticks,
             at,
             finds_time,
+            made,
             due,
             kept,
             picker(known),
@@ -335,6 +400,24 @@ class JoinOrder:
             picker(new),
             None if kept is None else picker(kept),
         )
+
+    def _made(self) -> tuple[Made, ...]:
+        """The expressions that can be calculated now; one that defines a variable is its value."""
+        made: list[Made] = []
+        for test in self._tests:
+            for side in (test.left, test.right):
+                if isinstance(side, Calculation) and side not in self.places:
+                    names = tuple(sorted(variable_names(side)))
+                    if self.places.keys() >= set(names):
+                        made.append(Made(side, names, tuple(self.places[name] for name in names)))
+                        self._add(side)
+            if test in self.clause.definitions and test.right in self.places:
+                self.places.setdefault(_place(test.left), self.places[test.right])
+        return tuple(made)
+
+    def _add(self, place: _Bindable) -> None:
+        self.places[place] = self._size
+        self._size += 1
 
     def _due(self) -> tuple[Due, ...]:
         ready = [c for c in self._tests if {_place(c.left), _place(c.right)} <= set(self.places)]
@@ -353,12 +436,14 @@ class JoinOrder:
             needed |= {_place(term) for term in premise.args}
             variable = time_variable(premise)
             needed |= set() if variable is None else {variable}
-        needed |= {_place(side) for c in self._tests for side in (c.left, c.right)}
-        staying = [place for place in self.places if place in needed]
-        if len(staying) == len(self.places):
+        sides = [side for c in self._tests for side in (c.left, c.right)]
+        needed |= {_place(part) for side in sides for part in (side, *terms_of(side))}
+        staying = {place: at for place, at in self.places.items() if place in needed}
+        kept = tuple(sorted(set(staying.values())))
+        if len(kept) == self._size:
             return None
-        kept = tuple(self.places[place] for place in staying)
-        self.places = {place: i for i, place in enumerate(staying)}
+        self.places = {place: kept.index(at) for place, at in staying.items()}
+        self._size = len(kept)
         return kept
 
 
@@ -366,20 +451,23 @@ def matches(
     order: JoinOrder,
     source: RowSource[V],
     binding: tuple[V, ...],
-    holds: Callable[[Operator, V, V], bool],
+    reading: Reading[V],
     done: int = 0,
 ) -> Iterator[tuple[V, ...]]:
     """The bindings under which everything in the body holds, one after the other.
 
     The binding given may be one that so many steps are `done` for.
     """
-    if not done and not _met(order.due, binding, holds):
-        return
+    if not done:
+        start = _added(order.made, order.due, binding, reading)
+        if start is None:
+            return
+        binding = start
     steps = order.steps
     if done == len(steps):
         yield binding
         return
-    waiting = [extensions(steps[done], source, binding, holds)]
+    waiting = [extensions(steps[done], source, binding, reading)]
     while waiting:
         current = next(waiting[-1], None)
         if current is None:
@@ -388,41 +476,43 @@ def matches(
             yield current
         else:
             step = steps[done + len(waiting)]
-            waiting.append(extensions(step, source, current, holds))
+            waiting.append(extensions(step, source, current, reading))
 
 
 def matches_of_first(
     order: JoinOrder,
     source: RowSource[V],
     binding: tuple[V, ...],
-    holds: Callable[[Operator, V, V], bool],
+    reading: Reading[V],
     row: tuple[V, ...],
     tick: int | None,
 ) -> Iterator[tuple[V, ...]]:
     """The matches in which the first premise, a positive one, is a given row at a tick."""
     step = order.steps[0]
-    asked = step.tick(binding)
-    if step.pick_known(row) != step.pick_key(binding) or not _met(order.due, binding, holds):
+    start = _added(order.made, order.due, binding, reading)
+    if start is None or step.pick_known(row) != step.pick_key(start):
         return
+    asked = step.tick(start)
     if asked is not ANY_TICK and asked != tick:
         return
-    longer = _extended(step, binding, row, tick, holds)
+    longer = _extended(step, start, row, tick, reading)
     if longer is not None:
-        yield from matches(order, source, longer, holds, 1)
+        yield from matches(order, source, longer, reading, 1)
 
 
 def joined(
     order: JoinOrder,
     source: RowSource[V],
     binding: tuple[V, ...],
-    holds: Callable[[Operator, V, V], bool],
+    reading: Reading[V],
 ) -> set[tuple[V, ...]]:
     """The same bindings as a set, premise by premise: for orders that drop variables."""
-    if not _met(order.due, binding, holds):
+    start = _added(order.made, order.due, binding, reading)
+    if start is None:
         return set()
-    partial = {binding}
+    partial = {start}
     for step in order.steps:
-        partial = {longer for b in partial for longer in extensions(step, source, b, holds)}
+        partial = {longer for b in partial for longer in extensions(step, source, b, reading)}
     return partial
 
 
@@ -430,17 +520,18 @@ def extensions(
     step: JoinStep,
     source: RowSource[V],
     binding: tuple[V, ...],
-    holds: Callable[[Operator, V, V], bool],
+    reading: Reading[V],
 ) -> Iterator[tuple[V, ...]]:
     """The bindings that one more premise allows."""
     rows = source.rows(step.premise, step.tick(binding), step.known, step.pick_key(binding))
     if step.premise.sign is Sign.NEGATIVE:
         absent = not any(all(row[i] == row[j] for i, j in step.same) for row in rows)
-        if absent and _met(step.due, binding, holds):
-            yield binding if step.pick_kept is None else step.pick_kept(binding)
+        longer = _added(step.made, step.due, binding, reading) if absent else None
+        if longer is not None:
+            yield longer if step.pick_kept is None else step.pick_kept(longer)
         return
     for row in rows:
-        longer = _extended(step, binding, row, row[-1] if step.finds_time else None, holds)
+        longer = _extended(step, binding, row, row[-1] if step.finds_time else None, reading)
         if longer is not None:
             yield longer
 
@@ -450,7 +541,7 @@ def _extended(
     binding: tuple[V, ...],
     row: tuple[V, ...],
     tick: Any,
-    holds: Callable[[Operator, V, V], bool],
+    reading: Reading[V],
 ) -> tuple[V, ...] | None:
     """The binding with what a row (at a tick, where that is not known yet) adds to it."""
     for i, j in step.same:
@@ -459,16 +550,28 @@ def _extended(
     longer = binding + step.pick_new(row) if step.new else binding
     if step.finds_time:
         longer = (*longer, tick - step.ticks)
-    if step.due and not _met(step.due, longer, holds):
-        return None
+    if step.due or step.made:
+        tested = _added(step.made, step.due, longer, reading)
+        if tested is None:
+            return None
+        longer = tested
     return longer if step.pick_kept is None else step.pick_kept(longer)
 
 
-def _met(
-    due: tuple[Due, ...], binding: tuple[V, ...], holds: Callable[[Operator, V, V], bool]
-) -> bool:
-    # Mostly there is none due, and this is called most of all.
-    return not due or all(holds(d.operator, binding[d.left], binding[d.right]) for d in due)
+def _added(
+    made: tuple[Made, ...], due: tuple[Due, ...], binding: tuple[V, ...], reading: Reading[V]
+) -> tuple[V, ...] | None:
+    """The binding with what expressions come to; None where one has no value or a test fails."""
+    for each in made:
+        terms = {name: binding[at] for name, at in zip(each.names, each.places, strict=True)}
+        value = reading.made(each.calculation, terms)
+        if value is None:
+            return None
+        binding = (*binding, value)
+    for d in due:
+        if not reading.decides(d.operator, binding[d.left], binding[d.right]):
+            return None
+    return binding
 
 
 def constant_value(constant: Constant) -> Value:
@@ -521,14 +624,14 @@ def time_variable(premise: Premise) -> TimeVariable | None:
     return _told(premise)[0]
 
 
-def _place(term: Term) -> _Bindable:
-    match term:
+def _place(operand: Expression) -> _Bindable:
+    match operand:
         case Variable():
-            return term.name
-        case Constant():
-            return term
+            return operand.name
+        case Constant() | Calculation():
+            return operand
         case _:
-            assert_never(term)
+            assert_never(operand)
 
 
 def _constants(clause: Clause) -> Iterator[Constant]:

@@ -6,24 +6,30 @@ predicate of its own and a clause copies it. Integer constants in float columns 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import assert_never
 
 from tidelog.language.program import (
     NOWHERE,
     Atom,
+    Calculation,
     Comparison,
+    Constant,
+    Expression,
+    Function,
     Interval,
     Negated,
     Program,
     Rule,
+    Term,
     Time,
     TimeOffset,
     TimePoint,
     Type,
     Variable,
     ends,
+    substituted,
     ticks_of,
     time_variable_of,
 )
@@ -125,10 +131,48 @@ def _typed(clause: Clause, types: Types) -> Clause:
 
 
 def _typed_comparison(c: Comparison, variables: dict[str, Type | None]) -> Comparison:
-    sides = (c.left, c.right)
-    known = [variables.get(t.name) if isinstance(t, Variable) else t.type for t in sides]
-    type_ = Type.FLOAT if Type.FLOAT in known else None
-    return replace(c, left=widen(c.left, type_), right=widen(c.right, type_))
+    left, right = _fitting((c.left, c.right), variables)
+    return replace(c, left=left, right=right)
+
+
+def _fitting(
+    operands: tuple[Expression, ...], variables: dict[str, Type | None]
+) -> tuple[Expression, ...]:
+    """Operands of one type: if one is a float, integer constants among them are, too."""
+    float_ = Type.FLOAT if Type.FLOAT in [_type_of(o, variables) for o in operands] else None
+    return tuple(_fitted(operand, float_, variables) for operand in operands)
+
+
+def _fitted(
+    operand: Expression, type_: Type | None, variables: dict[str, Type | None]
+) -> Expression:
+    match operand:
+        case Variable() | Constant():
+            return widen(operand, type_)
+        case Calculation(function, args):
+            own = None if function is Function.DIVIDED else type_
+            made = own or _type_of(args[0], variables)
+            if Type.FLOAT in [_type_of(arg, variables) for arg in args]:
+                made = Type.FLOAT
+            widened = tuple(_fitted(arg, made, variables) for arg in args)
+            return replace(operand, args=widened, type=made)
+        case _:
+            assert_never(operand)
+
+
+def _type_of(operand: Expression, variables: dict[str, Type | None]) -> Type | None:
+    match operand:
+        case Variable(name):
+            return variables.get(name)
+        case Constant(_, type_):
+            return type_
+        case Calculation(Function.DIVIDED, _):
+            return Type.FLOAT
+        case Calculation(_, args):
+            types = [_type_of(arg, variables) for arg in args]
+            return Type.FLOAT if Type.FLOAT in types else next(filter(None, types), None)
+        case _:
+            assert_never(operand)
 
 
 def clause_of(rule: Rule) -> Clause:
@@ -159,7 +203,37 @@ def clause_of(rule: Rule) -> Clause:
     at = _when(ends(head.time)[0] if head.time else None, head.time)
     assert not isinstance(at, Free)
     made = Head(head.predicate, head.args, at, head.origin)
-    return Clause(made, tuple(premises), tuple(tests), rule.origin, rule)
+    return _defined(Clause(made, tuple(premises), tuple(tests), rule.origin, rule), rule)
+
+
+def _defined(clause: Clause, rule: Rule) -> Clause:
+    """The clause with expressions in place of the variables that they are the values of.
+
+    Where the head or an absence needs such a variable, the comparison that gives it its value
+    stays as it is; a mere name for another term is replaced there, too.
+    """
+    values: dict[str, Expression] = {}
+    for definition in rule.definitions:
+        assert isinstance(definition.left, Variable)
+        values[definition.left.name] = substituted(definition.right, values)
+    if not values:
+        return clause
+    terms = {name: term for name, term in values.items() if not isinstance(term, Calculation)}
+    head = replace(clause.head, args=_renamed(clause.head.args, terms))
+    premises = tuple(replace(p, args=_renamed(p.args, terms)) for p in clause.premises)
+    kept = {v.name for part in (head, *premises) for v in part.variables}
+    tests = []
+    for written in clause.tests:
+        left, right = (substituted(side, values) for side in (written.left, written.right))
+        name = written.left.name if isinstance(written.left, Variable) else None
+        if written in rule.definitions and name in kept:
+            left = written.left
+        tests.append(replace(written, left=left, right=right))
+    return replace(clause, head=head, premises=premises, tests=tuple(tests))
+
+
+def _renamed(args: tuple[Term, ...], terms: Mapping[str, Term]) -> tuple[Term, ...]:
+    return tuple(terms.get(t.name, t) if isinstance(t, Variable) else t for t in args)
 
 
 def _over(time: Time | None) -> Over | None:

@@ -13,15 +13,20 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from tidelog.language.program import Constant, Operator, Type, Value
+from tidelog.language.program import Constant, Function, Operator, Type, Value
 
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """A fresh value: some object, equal to no constant unless that is assumed."""
+    """A fresh value: some object, equal to no constant unless that is assumed.
+
+    What is made of others is `of` a function and them: the same of the same is the same value,
+    and no more is known of it.
+    """
 
     number: int
     type: Type | None = None
+    of: tuple[Function, tuple[Symbol | Constant, ...]] | None = None
 
 
 Object: TypeAlias = Symbol | Constant
@@ -160,8 +165,12 @@ def _close(assumptions: tuple[Assumption, ...]) -> Order | None:
         if told is None:
             return None
         gaps, apart, nodes = told
-        if not _shortest(gaps, nodes, apart):
-            return None
+        differences = _differences(assumptions, classes)
+        for _ in range(MOST_ROUNDS if differences else 1):
+            if not _shortest(gaps, nodes, apart):
+                return None
+            if not _link(differences, gaps, nodes):
+                break
         equal = [*_other_bools(apart), *_squeezed(gaps, classes)]
         if not all(classes.unite(one, other) for one, other in equal):
             return None
@@ -170,7 +179,11 @@ def _close(assumptions: tuple[Assumption, ...]) -> Order | None:
 
 
 class _Classes:
-    """Which values are equal; a constant stands for a class that has one."""
+    """Which values are equal; a constant stands for a class that has one.
+
+    What is calculated stands for a class only where nothing else is in it: calculated of itself,
+    it would grow without end.
+    """
 
     def __init__(self) -> None:
         self._parent: dict[Object, Object] = {}
@@ -187,13 +200,19 @@ class _Classes:
             return True
         if isinstance(a, Constant) and isinstance(b, Constant):
             return False
-        if isinstance(b, Constant):
+        if _plainness(b) < _plainness(a):
             a, b = b, a
         self._parent[b] = a
         return True
 
     def all(self) -> dict[Object, Object]:
         return {value: self.find(value) for value in self._parent}
+
+
+def _plainness(value: Object) -> int:
+    if isinstance(value, Constant):
+        return 0
+    return 1 if value.of is None else 2
 
 
 _Gaps: TypeAlias = dict[tuple[Object, Object], int]
@@ -224,6 +243,69 @@ def _told(
         if not math.isinf(between):
             gaps[first, second] = int(max(gaps.get((first, second), between), between))
     return gaps, apart, list(nodes)
+
+
+# A difference of two integers with them: `(V - W, V, W)`, each as what stands for it.
+_Difference: TypeAlias = tuple[Object, Object, Object]
+# How often gaps and differences tell each other something new; what is left out is only not known.
+MOST_ROUNDS = 6
+
+
+def _differences(assumptions: tuple[Assumption, ...], classes: _Classes) -> list[_Difference]:
+    """The differences of integers that assumptions speak of: they have a value, or none would."""
+    told: dict[_Difference, None] = {}
+    for left, _, right in assumptions:
+        for side in (left, right):
+            if isinstance(side, Symbol) and side.of is not None and side.type is Type.INT:
+                function, args = side.of
+                if function is Function.MINUS:
+                    one, other = map(classes.find, args)
+                    told[classes.find(side), one, other] = None
+    return list(told)
+
+
+def _link(differences: list[_Difference], gaps: _Gaps, nodes: list[Object]) -> bool:
+    """Tell gaps what differences are known to be, and the reverse; whether that was anything."""
+    more: _Gaps = {}
+    for low, high, gap in _told_by(differences, gaps, nodes):
+        if low != high and gap > gaps.get((low, high), -math.inf):
+            more[low, high] = max(gap, more.get((low, high), gap))
+    gaps.update(more)
+    for new in dict.fromkeys(node for pair in more for node in pair):
+        if new not in nodes:
+            nodes.append(new)
+            if isinstance(new, Constant):
+                _place_constant(new, gaps, nodes)
+    return bool(more)
+
+
+def _told_by(
+    differences: list[_Difference], gaps: _Gaps, nodes: list[Object]
+) -> Iterator[tuple[Object, Object, int]]:
+    """The gaps that follow from differences, and those of differences that follow from others."""
+    constants = [n for n in nodes if isinstance(n, Constant) and n.type is Type.INT]
+    for difference, one, other in differences:
+        if isinstance(difference, Constant):
+            yield other, one, int(difference.value)
+            yield one, other, -int(difference.value)
+            continue
+        for known in constants:
+            value = int(known.value)
+            if (known, difference) in gaps:
+                yield other, one, value + gaps[known, difference]
+            if (difference, known) in gaps:
+                yield one, other, gaps[difference, known] - value
+        if (other, one) in gaps:
+            yield Constant(gaps[other, one], Type.INT), difference, 0
+        if (one, other) in gaps:
+            yield difference, Constant(-gaps[one, other], Type.INT), 0
+
+
+def _place_constant(new: Constant, gaps: _Gaps, nodes: list[Object]) -> None:
+    for other in nodes:
+        if isinstance(other, Constant) and other != new and other.type is new.type:
+            gaps[new, other] = int(_between(new, other))
+            gaps[other, new] = int(_between(other, new))
 
 
 def _other_bools(apart: _Apart) -> Iterator[tuple[Object, Object]]:

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tidelog.language.durations import UNITS
-from tidelog.language.program import Operator, Type
+from tidelog.language.program import Function, Operator, Type
 from tidelog.language.tokens import Kind, Token, is_variable_name
 
 _OPERATORS = {"==", *(operator.value for operator in Operator)}
+_SIGNS = {function.value for function in Function if not function.value.isalpha()}
+_FUNCTIONS = {function.value for function in Function if function.value.isalpha()}
 _TYPES = {type_.value for type_ in Type}
 # Words of bodies, where a name follows; a number follows `at least`.
 QUANTIFIERS = ("some", "always", "at", "least")
@@ -71,10 +73,13 @@ class Scanner:
     before: str = ""  # the token before, unless it was a comment
     quantified: bool = False  # after `at least`, whose number and atom follow
     interval: bool = False  # between the brackets of one
+    calculates: bool = False  # what follows the arguments of a function compares or calculates
 
     def words(self, tokens: Iterable[Token], text: str) -> Iterator[Word]:
         read = list(tokens)
         for i, token in enumerate(read):
+            if token.text in _FUNCTIONS:
+                self.calculates = _after_parentheses(read, i + 1) in _OPERATORS | _SIGNS
             yield self.word(token, read[i + 1] if i + 1 < len(read) else None, text)
 
     def word(self, token: Token, after: Token | None, text: str) -> Word:
@@ -157,13 +162,16 @@ class Scanner:
             self.part = StatementPart.HEAD
         if self.part in (StatementPart.INPUT, StatementPart.OUTPUT):
             return self._declared(token)
+        if self._is_function(token, follows):
+            self.predicate = None if not self.depth else self.predicate
+            return self._as(token, WordRole.KEYWORD)
         if self.depth:
             return self._term(token, self.argument)
         if token.text in UNITS and self.before.isdigit() and not self.quantified:
             return self._as(token, WordRole.NUMBER)  # of a length: `tick 1m.`, `T-10m`
         if self.before == "@" or self.interval:
             return self._as(token, WordRole.TIME)
-        if follows in _OPERATORS or self.before in _OPERATORS:
+        if {follows, self.before} & (_OPERATORS | _SIGNS):
             return self._term(token, None)
         if self.part is StatementPart.BODY and self._is_keyword(token, after):
             self.quantified = token.text == "least"
@@ -171,6 +179,12 @@ class Scanner:
         self.quantified = False
         self.predicate = token.text
         return self._as(token, WordRole.PREDICATE)
+
+    def _is_function(self, token: Token, follows: str) -> bool:
+        """Whether a name is a function of numbers: as a part of an expression, or by itself."""
+        if token.text not in _FUNCTIONS or follows != "(" or self.part is not StatementPart.BODY:
+            return False
+        return self.calculates or bool(self.depth) or self.before in _OPERATORS | _SIGNS
 
     def _is_keyword(self, token: Token, after: Token | None) -> bool:
         if after is None:
@@ -199,3 +213,22 @@ class Scanner:
         if is_variable_name(token.text):
             return self._as(token, WordRole.VARIABLE, argument)
         return self._as(token, WordRole.CONSTANT, argument)
+
+
+def _after_parentheses(tokens: list[Token], start: int) -> str:
+    """The symbol after the parentheses that open at a token; nothing if none do, or none follows.
+
+    >>> from tidelog.language.diagnostics import Source
+    >>> from tidelog.language.tokens import tokenize
+    >>> _after_parentheses([*tokenize(Source("", "abs(V - (W)) > 3"), [])], 1)
+    '>'
+    """
+    depth = 0
+    for token in tokens[start:]:
+        symbol = token.text if token.kind is Kind.SYMBOL else ""
+        if not depth and symbol != "(":
+            return symbol
+        depth += (symbol == "(") - (symbol == ")")
+        if symbol in (".", ":-"):
+            return ""
+    return ""

@@ -445,6 +445,8 @@ class _Binding:
     """Values by place, a row for each match; and the rows of premises that each match goes by."""
 
     def __init__(self, order: JoinOrder, texts: Texts) -> None:
+        if order.calculates:
+            raise Unlike  # numbers are made row by row
         self.order, self.texts = order, texts
         self.size = 1
         self.types: dict[int, Type] = {}

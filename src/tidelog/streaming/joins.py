@@ -12,9 +12,9 @@ from dataclasses import replace
 from operator import itemgetter
 from typing import Any, assert_never
 
-from tidelog.language.program import Constant, Operator, Row, Value, Variable
+from tidelog.language.program import Constant, Operator, Row, Variable
 from tidelog.logic.clause import Clause, Head, Sign
-from tidelog.logic.match import Due, JoinOrder, JoinStep
+from tidelog.logic.match import Due, JoinOrder, JoinStep, Made, calculator
 from tidelog.streaming.columns import RowTable, Texts, Unlike, as_table, chosen_rows, fired, marked
 
 
@@ -168,7 +168,7 @@ def _texts(sets: Iterable[Set[Row]]) -> Texts | None:
 def chosen(clauses: Iterable[Clause], predicate: str) -> Callable[[Iterable[Row]], Set[Row]]:
     """A filter for the rows of an input that a premise of some clause can match on its own."""
     conditions: dict[str, JoinOrder] = {}
-    constants: dict[str, Value] = {}
+    constants: dict[str, Any] = {}
     for clause in clauses:
         for premise in clause.premises:
             if premise.predicate != predicate:
@@ -196,7 +196,7 @@ def chosen(clauses: Iterable[Clause], predicate: str) -> Callable[[Iterable[Row]
     return of_any
 
 
-def _row_tests(order: JoinOrder, constants: dict[str, Value]) -> list[str]:
+def _row_tests(order: JoinOrder, constants: dict[str, Any]) -> list[str]:
     """What the only premise of an order asks of a row `r`; constants are added."""
     (step,) = order.steps
     premise = step.premise
@@ -204,9 +204,17 @@ def _row_tests(order: JoinOrder, constants: dict[str, Value]) -> list[str]:
     for constant in order.constants:
         names[order.place(constant)] = name = f"k{len(constants)}"
         constants[name] = constant.value
+    made: list[str] = []
+    for each in (*order.made, *step.made):
+        function, name = f"k{len(constants)}", f"m{len(constants)}"
+        constants[function] = calculator(each)
+        args = ", ".join(names[place] for place in each.places)
+        made.append(f"({name} := {function}({args})) is not None")
+        names[order.place(each.calculation)] = name
     return [
         *(f"r[{n}] == {names[place]}" for n, place in zip(step.known, step.key, strict=True)),
         *(f"r[{one}] == r[{other}]" for one, other in step.same),
+        *made,
         *(_test(due, names.__getitem__) for due in (*order.due, *step.due)),
     ]
 
@@ -243,7 +251,7 @@ class _Writer:
 
     def __init__(self, order: JoinOrder) -> None:
         self.order = order
-        self.constants = {_name(order.place(c)): c.value for c in order.constants}
+        self.constants: dict[str, Any] = {_name(order.place(c)): c.value for c in order.constants}
         self.lines: list[str] = []
         self.depth = 1
 
@@ -279,6 +287,7 @@ class _Writer:
 
     def loops(self) -> dict[int, str]:
         """Nested loops over the positive premises; what the row of each is called inside."""
+        self._calculate(self.order.made)
         self.when(_test(due, _name) for due in self.order.due)
         positive = (s for s in self.order.steps if s.premise.sign is Sign.POSITIVE)
         return {step.number: self._loop(step) for step in positive}
@@ -299,8 +308,18 @@ class _Writer:
         self.when(f"{row}[{one}] == {row}[{other}]" for one, other in step.same)
         for n in step.new:
             self.put(f"{_name(self.order.place(step.premise.args[n]))} = {row}[{n}]")
+        self._calculate(step.made)
         self.when(_test(due, _name) for due in step.due)
         return row
+
+    def _calculate(self, made: Iterable[Made]) -> None:
+        """Names for what is calculated; what follows happens only if it has a value."""
+        for each in made:
+            name = _name(self.order.place(each.calculation))
+            self.constants[f"f{name}"] = calculator(each)
+            args = ", ".join(_name(place) for place in each.places)
+            self.put(f"{name} = f{name}({args})")
+            self.when([f"{name} is not None"])
 
     def _is_absent(self, step: JoinStep) -> str:
         """Whether no row is what a negated premise asks for; what is not known is any value."""
@@ -341,7 +360,7 @@ def _test(due: Due, name: Callable[[int], str]) -> str:
     return f"{name(due.left)} {_OPERATORS[due.operator]} {name(due.right)}"
 
 
-def _compiled(lines: list[str], constants: dict[str, Value]) -> Callable[..., Any]:
+def _compiled(lines: list[str], constants: dict[str, Any]) -> Callable[..., Any]:
     space: dict[str, Any] = dict(constants)
     exec(compile("\n".join(lines), "<clause>", "exec"), space)
     function: Callable[..., Any] = space["made"]

@@ -14,8 +14,7 @@ from tidelog.evaluation.ranges import ALWAYS, Range
 from tidelog.language.program import Constant, Row, Value
 from tidelog.logic.clause import ONE_TICK, Clause, Over, Premise
 from tidelog.logic.core import Core, Role
-from tidelog.logic.match import AnyTick, IndexedRows, JoinOrder, constant_value, matches
-from tidelog.logic.order import decide
+from tidelog.logic.match import VALUES, AnyTick, IndexedRows, JoinOrder, constant_value, matches
 from tidelog.logic.windows import pattern
 
 # Facts of a predicate that are looked up in memory; beyond, the tables are asked.
@@ -107,7 +106,7 @@ class FactModel:
         start = order.start_from(constant_value, fact.args, fact.time)
         if start is None:
             return
-        for binding in matches(order, self, start, decide):
+        for binding in matches(order, self, start, VALUES):
             premises = tuple(
                 Ground(p.predicate, order.values(p.args, binding), order.known_tick(p, binding))
                 for p in clause.positive

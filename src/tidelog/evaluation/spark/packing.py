@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import reduce
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tidelog.data.packed import bit_sql, place_sql
+from tidelog.data.types import SQL_TYPES
+from tidelog.evaluation.arithmetic_sql import calculation_sql, checks_sql
 from tidelog.evaluation.layout import Layout
 from tidelog.evaluation.plan import Scan, Selection
 from tidelog.evaluation.rows import NEW
 from tidelog.evaluation.spark.sources import Inputs, arrow_struct
-from tidelog.language.program import Comparison, Constant, Operator, Term, Value, Variable
+from tidelog.language.program import (
+    Calculation,
+    Comparison,
+    Constant,
+    Expression,
+    Operator,
+    Term,
+    Value,
+    Variable,
+)
 
 
 @dataclass(frozen=True)
@@ -74,16 +85,19 @@ Wanted: TypeAlias = tuple[Column, dict[str, Column]]
 
 def _selected(selection: Selection, slots: list[str]) -> Column:
     """When a row of an input is taken."""
-    bound: dict[str, Column] = {}
+    bound: dict[str, str] = {}
     condition = F.lit(True)
     for term, slot in zip(selection.premise.args, slots, strict=True):
         if isinstance(term, Constant):
             condition = condition & (F.col(slot) == _literal(term.value))
         elif term.name in bound:
-            condition = condition & (F.col(slot) == bound[term.name])
+            condition = condition & (F.col(slot) == F.col(bound[term.name]))
         else:
-            bound[term.name] = F.col(slot)
+            bound[term.name] = slot
     for comparison in selection.tests:
+        for side in (comparison.left, comparison.right):
+            for check in checks_sql(side, lambda term: _number_sql(term, bound)):
+                condition = condition & F.expr(check)
         condition = condition & _compared(comparison, bound)
     return condition
 
@@ -136,11 +150,27 @@ def _literal(value: Value) -> Column:
     return F.lit(value).cast("bigint") if type(value) is int else F.lit(value)
 
 
-def _compared(comparison: Comparison, bound: dict[str, Column]) -> Column:
-    def column(term: Term) -> Column:
-        return bound[term.name] if isinstance(term, Variable) else _literal(term.value)
+def _side(expression: Expression, bound: Mapping[str, str]) -> Column:
+    match expression:
+        case Variable(name):
+            return F.col(bound[name])
+        case Constant(value):
+            return _literal(value)
+        case Calculation():
+            return F.expr(calculation_sql(expression, lambda term: _number_sql(term, bound)))
+        case _:
+            assert_never(expression)
 
-    left, right = column(comparison.left), column(comparison.right)
+
+def _number_sql(term: Term, bound: Mapping[str, str]) -> str:
+    """A number of a calculation, as Spark reads it."""
+    if isinstance(term, Variable):
+        return f"`{bound[term.name]}`"
+    return f"CAST('{term.value!r}' AS {SQL_TYPES[term.type]})"
+
+
+def _compared(comparison: Comparison, bound: Mapping[str, str]) -> Column:
+    left, right = _side(comparison.left, bound), _side(comparison.right, bound)
     match comparison.operator:
         case Operator.EQ:
             return left == right

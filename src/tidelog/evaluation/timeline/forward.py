@@ -28,8 +28,7 @@ from tidelog.evaluation.timeline.stretch import (
 from tidelog.language.graph import Arc, longest
 from tidelog.language.program import Row
 from tidelog.logic.clause import Offset, Premise, Sign
-from tidelog.logic.match import AnyTick, IndexedRows, matches, matches_of_first
-from tidelog.logic.order import decide
+from tidelog.logic.match import VALUES, AnyTick, IndexedRows, matches, matches_of_first
 
 
 class Forward:
@@ -67,7 +66,7 @@ class Forward:
             if not moving:  # a head at a fixed tick, over lower strata
                 unconditional.append(Firing(clause, None))
         for firing in unconditional:
-            for binding in matches(firing.order, self, firing.start, decide):
+            for binding in matches(firing.order, self, firing.start, VALUES):
                 self._add(firing.fact(binding))
         self.fed = low - 1
         self._advance(self.high + 1)
@@ -87,7 +86,7 @@ class Forward:
                 firing, (_, at, row) = waiting.pop()
                 self.limit.check("going forward on the line")
                 order, start = firing.order, firing.start
-                for binding in matches_of_first(order, self, start, decide, row, at):
+                for binding in matches_of_first(order, self, start, VALUES, row, at):
                     self._add(firing.fact(binding))
             heappop(self.numbers)
             del self.waiting[number]

@@ -16,6 +16,7 @@ from tidelog.evaluation.timeline.limit import Limit
 from tidelog.language.program import Row, Value
 from tidelog.logic.clause import Clause, FixedTick, Free, Offset, Premise, Rigid, Sign
 from tidelog.logic.match import (
+    VALUES,
     AnyTick,
     IndexedRows,
     JoinOrder,
@@ -23,7 +24,6 @@ from tidelog.logic.match import (
     matches,
     matches_of_first,
 )
-from tidelog.logic.order import decide
 
 # Predicate, tick (None for rigid facts), arguments.
 LineFact: TypeAlias = tuple[str, int | None, Row]
@@ -121,12 +121,12 @@ class Stretch:
             for firing in self.firings.get(name, ()):
                 self.limit.check("closing the line")
                 order, start = firing.order, firing.start
-                for binding in matches_of_first(order, self, start, decide, row, tick):
+                for binding in matches_of_first(order, self, start, VALUES, row, tick):
                     self.add(firing.fact(binding))
 
     def fire_unconditional(self, firings: Firings) -> None:
         for firing in firings.unconditional:
-            for binding in matches(firing.order, self, firing.start, decide):
+            for binding in matches(firing.order, self, firing.start, VALUES):
                 self.add(firing.fact(binding))
 
     def rows(

@@ -1,0 +1,94 @@
+"""Whether numbers that rules make come to an end: none may flow around a cycle of rules.
+
+What a rule makes, as in `N = M + 1`, is a new value. If it came back to where it was made, there
+would be no end of values; so the arguments that values flow through must not lie on a cycle with a
+place where one is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tidelog.language.diagnostics import Code, Diagnostic, Note
+from tidelog.language.graph import components
+from tidelog.language.printer import print_literal
+from tidelog.language.program import Calculation, Comparison, Rule, Variable, terms_of
+
+# An argument of a predicate.
+_Position: TypeAlias = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class _Flow:
+    """A value of one argument becomes that of another, as it is or by a definition."""
+
+    source: _Position
+    target: _Position
+    rule: Rule
+    made: Comparison | None
+
+
+def check_made(rules: Sequence[Rule]) -> Iterator[Diagnostic]:
+    """The definitions that make a number anew from what became of it, one for each cycle.
+
+    >>> from tidelog.language.checks import check
+    >>> rules = "input E @ t. N(M) @ T :- E @ T, N(K) @ T-1, M = K + 1. N(0) @ T :- E @ T."
+    >>> print(check(rules).errors[0].message)
+    `M = K + 1` makes a number of what it has made before: N
+    """
+    flows = [flow for rule in rules for flow in _flows(rule)]
+    successors: dict[_Position, list[_Position]] = {}
+    for flow in flows:
+        successors.setdefault(flow.target, []).append(flow.source)
+    groups = components(successors, successors)
+    number = {position: i for i, group in enumerate(groups) for position in group}
+    told: set[int] = set()
+    for flow in flows:
+        group = number[flow.target]
+        if flow.made is None or number[flow.source] != group or group in told:
+            continue
+        told.add(group)
+        names = dict.fromkeys(name for name, _ in groups[group])
+        others = [f for f in flows if f.rule is not flow.rule and number[f.target] == group]
+        others = [f for f in others if number[f.source] == group]
+        yield Diagnostic(
+            Code.MADE_AROUND_A_CYCLE,
+            f"`{print_literal(flow.made)}` makes a number of what it has made before:"
+            f" {', '.join(names)}",
+            flow.made.origin,
+            tuple(Note("the cycle goes on here", f.rule.origin) for f in others[:1]),
+            "there would be no end of values: make numbers of inputs, or of predicates that do"
+            " not need this one",
+        )
+
+
+def _flows(rule: Rule) -> Iterator[_Flow]:
+    """From which arguments of the body the arguments of the head have their values."""
+    defined = {c.left.name: c for c in rule.definitions if isinstance(c.left, Variable)}
+    stands: dict[str, list[_Position]] = {}
+    for atom in rule.positive:
+        for i, term in enumerate(atom.args):
+            if isinstance(term, Variable):
+                stands.setdefault(term.name, []).append((atom.predicate, i))
+    for i, term in enumerate(rule.head.args):
+        if isinstance(term, Variable):
+            target = (rule.head.predicate, i)
+            for source, made in _sources(term.name, defined, stands):
+                yield _Flow(source, target, rule, made)
+
+
+def _sources(
+    name: str, defined: dict[str, Comparison], stands: dict[str, list[_Position]]
+) -> Iterator[tuple[_Position, Comparison | None]]:
+    """Where the value of a variable comes from, with a definition on the way that makes it."""
+    if name not in defined:
+        yield from ((position, None) for position in stands.get(name, ()))
+        return
+    definition = defined[name]
+    made = definition if isinstance(definition.right, Calculation) else None
+    for term in terms_of(definition.right):
+        if isinstance(term, Variable):
+            for position, earlier in _sources(term.name, defined, stands):
+                yield position, made or earlier
