@@ -231,8 +231,16 @@ class _Splitter:
     def _in_one(
         self, component: tuple[str, ...], kind: StageKind, reason: str, clause: Clause | None
     ) -> None:
-        current = self.stages[-1] if self.stages else None
-        if current is not None and current.kind is kind:
-            current.predicates += component
-        else:
-            self.stages.append(_Growing(kind, list(component), [], reason, clause))
+        """Into the first stage of its kind that has all it needs, or into one of its own."""
+        needed = {
+            premise.predicate
+            for made in self.clauses
+            if made.head.predicate in component
+            for premise in made.premises
+        }
+        before = [i for i, s in enumerate(self.stages) if not needed.isdisjoint(s.predicates)]
+        for stage in self.stages[max(before, default=0) :]:
+            if stage.kind is kind:
+                stage.predicates += component
+                return
+        self.stages.append(_Growing(kind, list(component), [], reason, clause))
