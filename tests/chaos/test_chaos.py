@@ -114,11 +114,6 @@ def file_renamed(world: World, process: subprocess.Popen[bytes]) -> bool:
     return any(renamed)
 
 
-def file_taken_away(world: World, process: subprocess.Popen[bytes]) -> bool:
-    """Files are gone before they are read, or while they are; they come back after the start."""
-    return wait_for(process, "JVM", world.dice) is not None and world.take_away()
-
-
 def clock_jumped(world: World, process: subprocess.Popen[bytes]) -> bool:
     """The time of day goes to and fro, by a second or by years."""
     if wait_for(process, "JVM", world.dice) is None:
@@ -148,7 +143,6 @@ ACCIDENTS = {
     "disk full": disk_filled,
     "files replaced": file_replaced,
     "files renamed": file_renamed,
-    "files taken away": file_taken_away,
     "clock jumps": clock_jumped,
 }
 # What must not end a start.
@@ -168,8 +162,7 @@ def run_out(world: World, accidents: list[str]) -> None:
         if world.disk is not None:
             world.empty_disk()
         if code == 0:
-            world.read |= names - set(map(str, world.away))
-        world.put_back()
+            world.read |= names
         if happened:
             world.tally.accidents[name] += 1
             if name in HARMLESS and code:

@@ -122,7 +122,6 @@ class World:
         self.tick = dice.choice((0, -3, 57))
         self.near = [("a", "b"), ("b", "ü 'c'")]
         self.disk: Path | None = None
-        self.away: dict[Path, Path] = {}  # files that were taken away, and where they are
         self.place = folder
         self.clock: Path | None = None  # how far the clock of its processes is moved
         self.said: dict[int, Path] = {}  # what each start said on standard error
@@ -210,19 +209,6 @@ class World:
         self.bad[str(new)] = self.bad[str(path)]
         self.rows += [replace(row, file=str(new)) for row in self.rows if row.file == str(path)]
         return True
-
-    def take_away(self) -> bool:
-        """Files that no start has come to the end of are gone for now."""
-        there = [path for path in map(Path, sorted(self.names - self.read)) if path.exists()]
-        for path in self.dice.sample(there, min(3, len(there))):
-            self.away[path] = self.folder / f"away{len(self.away)}"
-            path.rename(self.away[path])
-        return bool(self.away)
-
-    def put_back(self) -> None:
-        for path, where in self.away.items():
-            where.rename(path)
-        self.away = {}
 
     def replace_one(self) -> None:
         """A file is written anew, with the same content."""
