@@ -25,8 +25,10 @@ from tidelog.language.program import (
     Constant,
     Expression,
     Operator,
+    Row,
     Term,
     Type,
+    Value,
     Variable,
     terms_of,
 )
@@ -114,6 +116,16 @@ def pattern_name(predicate: str, pattern: Pattern) -> str:
     'P?_00'
     """
     return key(Role.POSSIBLE, predicate, _label(pattern))
+
+
+def all_args(pattern: Pattern, row: Row) -> tuple[Value | None, ...]:
+    """All arguments of a possible fact, of which a row has those that are known.
+
+    >>> all_args((None, 0, None), ("a", 5))
+    ('a', None, 5)
+    """
+    values = iter(row)
+    return tuple(next(values) if label is None else None for label in pattern)
 
 
 def _label(pattern: Pattern) -> str:
