@@ -51,8 +51,10 @@ from tidelog.logic.core import Core, Predicate, Role
 from tidelog.logic.windows import Windows
 
 
-def core(program: Program, queries: Iterable[str] = ()) -> Core:
+def core(program: Program, queries: Iterable[str] = (), *, brief_windows: bool = False) -> Core:
     """The core of a checked program; queries count as outputs.
+
+    Windows of very many clauses may be named only, for whoever does them in one step.
 
     >>> from tidelog.language.checks import check
     >>> program = check("input E(a: text) @ t. E(x) @ 5. P(X) @ T :- E(X) @ T.").accepted()
@@ -81,7 +83,7 @@ def core(program: Program, queries: Iterable[str] = ()) -> Core:
         predicates[first.name] = first
         predicates[name] = Predicate(name, True, (), Role.DERIVED, name)
         clauses += [replace(made, origin=clock.origin) for made in _ticking(first, name)]
-    windows = Windows(predicates)
+    windows = Windows(predicates, in_brief=brief_windows)
     clauses = [windows.without(_lasting(clause, windows)) for clause in clauses]
     return Core(program, (*clauses, *windows.clauses), predicates)
 
