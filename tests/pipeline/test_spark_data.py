@@ -268,7 +268,7 @@ def test_a_sparse_input_does_not_hold_time_back(spark: SparkSession, tmp_path: P
     running.stop()
 
 
-@pytest.mark.parametrize("little", [-1, 100_000])
+@pytest.mark.parametrize("little", [-1, pytest.param(100_000, marks=pytest.mark.deep)])
 def test_sinks_get_the_same_answers(
     little: int, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

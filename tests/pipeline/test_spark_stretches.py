@@ -92,7 +92,7 @@ class Files:
         return spells(self.facts, eager=eager)
 
 
-@pytest.mark.parametrize("little", [100_000, -1])
+@pytest.mark.parametrize("little", [pytest.param(100_000, marks=pytest.mark.deep), -1])
 def test_a_stretch_goes_on_after_a_restart(
     spark: SparkSession, tmp_path: Path, little: int
 ) -> None:

@@ -57,9 +57,10 @@ def batches(case: Case, lateness: int, random: Random) -> list[dict[str, list[Ro
         for row in found
     ]
     arriving.sort(key=lambda r: r[:2])
+    most = 4 if DEEP > 1 else 3
     found: list[dict[str, list[Row]]] = [{}]
     for _, _, name, row in arriving:
-        if random.random() < 0.1 and len(found) < 4:
+        if random.random() < 0.1 and len(found) < most:
             found.append({})
         found[-1].setdefault(name, []).append(row)
     return found
