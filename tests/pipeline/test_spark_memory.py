@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 import tidelog
 from tidelog.evaluation.spark import handles
+from tidelog.evaluation.spark.catalyst import as_a_table
 from tidelog.pipeline import loop
 from tidelog.spark import query, stream
 
@@ -142,3 +143,17 @@ def test_plans_of_what_was_run_are_not_kept(spark: SparkSession) -> None:
     while store.executionsCount() > 12 and time.monotonic() < end:
         time.sleep(0.1)
     assert store.executionsCount() <= 12
+
+
+def test_stored_rows_do_not_carry_the_plan_that_made_them(spark: SparkSession) -> None:
+    """A chain of stages, each of which looks at the one before several times."""
+    rows, stored = spark.range(3), []
+    for _ in range(4):
+        stored.append(rows.persist())
+        table = as_a_table(stored[-1])
+        assert sorted(row.id for row in table.collect()) == sorted(r.id for r in rows.collect())
+        rows = table.join(table, "id").union(table.filter("id > 1")).distinct()
+    assert not table._jdf.queryExecution().analyzed().children().nonEmpty()
+    assert sorted(row.id for row in rows.collect()) == [0, 1, 2]
+    for each in stored:
+        each.unpersist()
