@@ -44,6 +44,7 @@ from tidelog.evaluation.spark.session import session
 from tidelog.language.program import Program
 from tidelog.pipeline.commit import Checkpoint, Commit
 from tidelog.pipeline.handover import Live
+from tidelog.pipeline.listed import listed
 from tidelog.pipeline.metrics import Board
 from tidelog.pipeline.plan import OnlineWork, PipelinePlan, pipeline_plan
 from tidelog.pipeline.publishing import Publisher, publisher
@@ -324,7 +325,7 @@ class Running:
         first: int = 0,
     ) -> None:
         """Have Spark call us with batches, which are numbered from `first` on."""
-        self._source, self._first = source, first
+        self._source, self._place, self._first = source, place, first
         writer = arriving.writeStream.foreachBatch(self._called)
         folder = self._pipeline.checkpoint.store.path(place)
         writer = writer.option("checkpointLocation", folder)
@@ -390,10 +391,13 @@ class Running:
             self._listener = None
 
     def _batch(self, frame: DataFrame, number: int) -> None:
+        def files_of_the_batch() -> set[str]:
+            return listed(self._pipeline.checkpoint.store, self._place, number)
+
         try:
             with self._one_at_a_time:
                 self._pipeline.go_on()
-                rows = self._source.batch(frame, self._pipeline.limits)
+                rows = self._source.batch(frame, self._pipeline.limits, files_of_the_batch)
                 self._pipeline.of_spark(rows, self._first + number)
             release_handles()
         except BaseException as error:
