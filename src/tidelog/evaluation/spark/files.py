@@ -201,13 +201,11 @@ class RemoteFiles(Files):
         self._all()
         return reduce(DataFrame.union, [self._new(remote.address) for remote in self.remotes])
 
-    def batch(self, frame: DataFrame, _: TimeLimits, listed: Callable[[], set[str]]) -> FileBatch:
+    def batch(self, frame: DataFrame, _: TimeLimits, __: Callable[[], set[str]]) -> FileBatch:
         for path in self._copied:  # of the batch before
             path.unlink(missing_ok=True)
         self._copied = []
-        addresses = sorted({address for (address,) in frame.collect()})
-        expect_all(listed(), addresses)
-        for address in addresses:
+        for address in sorted({address for (address,) in frame.collect()}):
             path = copy_of(address)
             if self._input(path) != (None, False):
                 remote = next(r for r in self.remotes if path.is_relative_to(r.copied.root))
@@ -215,11 +213,12 @@ class RemoteFiles(Files):
         return FileBatch(frame.sparkSession, self.reader, self.splits(self._copied))
 
 
-def expect_all(listed: Iterable[Path | str], there: Iterable[Path | str]) -> None:
-    """DataError for a file of a batch that Spark has listed and did not see when it opened it."""
-    gone = sorted(map(str, set(listed) - set(there)))
+def expect_all(listed: Iterable[Path], opened: Iterable[Path]) -> None:
+    """DataError for a file that Spark has listed and not opened, unless it is empty."""
+    left_out = sorted(set(listed) - set(opened))
+    gone = [path for path in left_out if not path.exists() or path.stat().st_size > 0]
     if gone:
-        raise DataError(*map(missing, gone))
+        raise DataError(*(missing(str(path)) for path in gone))
 
 
 def local(file: str) -> Path:
