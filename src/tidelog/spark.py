@@ -243,13 +243,15 @@ def query(
     partitions: int | None = None,
     memory: str = "1GB",
     budget: float = 60.0,
+    intervals: bool = False,
 ) -> DataFrame:
     """The answers of a query over finite facts, as a DataFrame that is computed when it is used.
 
     `inputs` are DataFrames by input, rigid ones also as rows, or a folder of facts. One job finds
     the first and the last tick; nothing else runs. Rows with a NULL or NaN in a column are left
     out. What bulk evaluation cannot answer exactly goes to the timeline, in this process and at
-    once, within a budget of seconds.
+    once, within a budget of seconds. With `intervals` answers have `from` and `to`, a row for each
+    stretch at which they hold.
     """
     _expect_session(spark)
     expect_program(program)
@@ -257,7 +259,7 @@ def query(
     ticks = Ticks.given(program, tick, origin)
     low, high = as_tick(from_, ticks), as_tick(to, ticks)
     question = Question(
-        program, (query,), inputs, low, high, ticks, timestamps, budget, lambda _: None
+        program, (query,), inputs, low, high, ticks, timestamps, budget, lambda _: None, intervals
     )
     return answer_frame(spark, question, query, partitions, memory)
 

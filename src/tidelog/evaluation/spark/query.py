@@ -31,7 +31,13 @@ from tidelog.evaluation.one_pass import united
 from tidelog.evaluation.plan import Unbounded, plan
 from tidelog.evaluation.ranges import times_in_rules
 from tidelog.evaluation.rows import Relation
-from tidelog.evaluation.spark.answers import answers_of, stretches_table, unpacked, unpacked_table
+from tidelog.evaluation.spark.answers import (
+    answers_of,
+    stretched,
+    stretches_table,
+    unpacked,
+    unpacked_table,
+)
 from tidelog.evaluation.spark.chain import Chain
 from tidelog.evaluation.spark.failures import clear_errors
 from tidelog.evaluation.spark.files import Files
@@ -86,7 +92,11 @@ def answer_frame(
 ) -> DataFrame:
     """The answers of one query as a DataFrame; see `tidelog.spark.query`."""
     rows = _answer_rows(spark, _here(spark, question), name, partitions, memory)
-    return rows.frame() if isinstance(rows, _PackedAnswers) else spark.createDataFrame(rows)
+    if isinstance(rows, _PackedAnswers):
+        return rows.frame(intervals=question.intervals)
+    if question.intervals:
+        rows = as_intervals({name: rows}, question.ticks)[name]
+    return spark.createDataFrame(rows)
 
 
 @dataclass(frozen=True)
@@ -98,8 +108,9 @@ class _PackedAnswers:
     names: tuple[str, ...]
     ticks: Ticks | None
 
-    def frame(self) -> DataFrame:
-        return unpacked(self.rows, self.relation, self.names, self.ticks)
+    def frame(self, *, intervals: bool) -> DataFrame:
+        shown = stretched if intervals else unpacked
+        return shown(self.rows, self.relation, self.names, self.ticks)
 
     def table(self, *, intervals: bool) -> pa.Table:
         """In this process, by time and arguments, or from when to when."""
