@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 import tidelog
 from tidelog.evaluation.spark import handles
 from tidelog.evaluation.spark.catalyst import as_a_table
+from tidelog.evaluation.spark.handles import release_handles
 from tidelog.pipeline import loop
 from tidelog.spark import query, stream
 
@@ -121,6 +122,7 @@ def test_nothing_of_a_stream_stays(spark: SparkSession, tmp_path: Path, mode: st
     end = time.monotonic() + 120
     while True:
         gc.collect()
+        release_handles()
         jvm: Any = spark._jvm
         jvm.System.gc()
         left = [ref for ref in weak if ref.get() is not None]
@@ -157,3 +159,25 @@ def test_stored_rows_do_not_carry_the_plan_that_made_them(spark: SparkSession) -
     assert sorted(row.id for row in rows.collect()) == [0, 1, 2]
     for each in stored:
         each.unpersist()
+
+
+def test_what_is_stored_for_a_query_goes_with_its_answers(spark: SparkSession) -> None:
+    """Two joins that no key splits: the second looks at what the first one has stored."""
+    rules = tidelog.parse(
+        "input E(x: text) @ t. P(X) @ T :- E(X) @ T-1, E(_) @ T. P(X) @ T+1 :- P(X) @ T.\n"
+        "Q(X) @ T :- P(X) @ T-1, P(_) @ T-3."
+    )
+    facts = spark.createDataFrame([("a", 0), ("b", 1)], "x string, t bigint")
+    shared: Any = spark._jsparkSession.sharedState()
+    gc.collect()
+    release_handles()
+    answers = query(spark, rules, "Q", {"E": facts}, from_=0, to=5)
+    assert not shared.cacheManager().isEmpty()
+    expected = [("a", 4), ("a", 5)]
+    assert sorted(map(tuple, answers.collect())) == expected
+    derived = answers.where("x = 'a'")
+    del answers
+    gc.collect()
+    release_handles()
+    assert shared.cacheManager().isEmpty()
+    assert sorted(map(tuple, derived.collect())) == expected  # computed again

@@ -68,12 +68,14 @@ def test_a_query_over_many_words(spark: SparkSession, stamped: bool) -> None:
     ticks = [*range(-5, 200), 239, 240, 299, 300, 301, 359, 420]
     when = {"tick": "1s", "origin": "2024-01-01T00:00:00Z"} if stamped else {}
     facts = spark.createDataFrame([("a", t) for t in ticks], "x string, time bigint")
+    start = 1704067200
+    if stamped:
+        facts = facts.selectExpr("x", f"timestamp_seconds({start} + time) AS time")
     rules = tidelog.parse("input E(x: text) @ time. P(X) @ T :- E(X) @ T. Q @ T :- E(_) @ T.")
     for asked, args in (("P", ("a",)), ("Q", ())):
         frame = query(spark, rules, asked, {"E": facts}, intervals=True, **when)
         assert frame.columns[-2:] == ["from", "to"]
         if stamped:
-            start = 1704067200
             frame = frame.selectExpr(
                 *frame.columns[:-2],
                 f"unix_timestamp(`from`) - {start}",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from os import PathLike
@@ -42,7 +42,7 @@ from tidelog.evaluation.spark.chain import Chain
 from tidelog.evaluation.spark.failures import clear_errors
 from tidelog.evaluation.spark.files import Files
 from tidelog.evaluation.spark.given import Given
-from tidelog.evaluation.spark.handles import release_handles
+from tidelog.evaluation.spark.handles import release_after, release_handles
 from tidelog.evaluation.spark.kernel import Kernel
 from tidelog.evaluation.spark.packing import Packing
 from tidelog.evaluation.spark.plain import plain_splits
@@ -107,14 +107,18 @@ class _PackedAnswers:
     relation: Relation
     names: tuple[str, ...]
     ticks: Ticks | None
+    release: Callable[[], None]  # what Spark stores for them
 
     def frame(self, *, intervals: bool) -> DataFrame:
         shown = stretched if intervals else unpacked
-        return shown(self.rows, self.relation, self.names, self.ticks)
+        frame = shown(self.rows, self.relation, self.names, self.ticks)
+        release_after(frame, self.release)
+        return frame
 
     def table(self, *, intervals: bool) -> pa.Table:
         """In this process, by time and arguments, or from when to when."""
         packed = answers_of(self.rows, self.relation).toArrow()
+        self.release()
         with duckdb.connect(config=NO_EXTENSIONS) as connection:
             connection.register("packed", packed)
             shown = stretches_table if intervals else unpacked_table
@@ -156,10 +160,11 @@ def _answer_rows(
     count = partitions or (1 if facts.few else spark.sparkContext.defaultParallelism)
     sent = {n: table for n, table in given.rigid.items() if n in job.layout.rigid}
     kernel = Kernel.of(uuid.uuid4().hex, job, sent, count, memory)
-    rows = _chain(spark, job, kernel, given, facts, memory).rows(None)
+    chain = _chain(spark, job, kernel, given, facts, memory)
+    rows = chain.rows(None)
     names = tuple(given.program.output_columns(name))
     ticks = question.ticks if question.timestamps else None
-    return _PackedAnswers(rows, job.layout.answers[name], names, ticks)
+    return _PackedAnswers(rows, job.layout.answers[name], names, ticks, chain.release)
 
 
 def _chain(
