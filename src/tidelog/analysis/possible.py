@@ -288,7 +288,8 @@ def _in_steps(
         second = max(rest, key=lambda p: len(known & {v.name for v in p.variables}))
         rest.remove(second)
         bound = known | {v.name for v in second.variables}
-        due = [test for test in tests if {v.name for v in test.variables} <= bound]
+        # What is calculated gets its value, and is tested, in the last step.
+        due = [t for t in tests if not rest or {v.name for v in t.variables} <= bound]
         tests = [test for test in tests if test not in due]
         head, absent = clause.head, clause.negative
         if rest:
