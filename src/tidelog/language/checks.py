@@ -351,6 +351,7 @@ def check_rule(rule: Rule) -> Iterator[Diagnostic]:
             hint="say what must be there: absence alone is true of everything",
         )
     yield from _long_expressions(rule)
+    yield from _aggregates(rule, uses)
     count = Counter(variable.name for variable in uses.order)
     for variable in uses.order:
         name = variable.name
@@ -407,6 +408,37 @@ def _unsafe_comparisons(rule: Rule, uses: _Uses) -> Iterator[tuple[Diagnostic, V
                     ),
                     variable,
                 )
+
+
+def _aggregates(rule: Rule, uses: _Uses) -> Iterator[Diagnostic]:
+    for aggregate in rule.aggregates:
+        atom, of = aggregate.atom, aggregate.of
+        if of is not None and of not in atom.variables:
+            yield Diagnostic(
+                Code.AGGREGATE,
+                f"`{of.name}` is no argument of `{print_literal(atom)}`",
+                of.origin,
+                hint="name the argument that is meant, and put the name before the colon",
+            )
+        if of is not None and of.name in uses.objects:
+            yield Diagnostic(
+                Code.AGGREGATE,
+                f"`{of.name}` stands for the values of many facts, and outside for one",
+                of.origin,
+                (Note("here it stands outside", uses.objects[of.name].origin),),
+                "give the aggregate a variable of its own",
+            )
+        unbound = [v for v in rule.groups(aggregate) if v.name not in uses.bound]
+        time = time_variable_of(atom.time)
+        if time is not None and time.name not in uses.bound:
+            unbound.append(time)
+        for variable in unbound:
+            yield Diagnostic(
+                Code.AGGREGATE,
+                f"`{print_term(variable)}` stands in an aggregate, which gives it no value",
+                variable.origin,
+                hint=_bind(variable),
+            )
 
 
 def _long_expressions(rule: Rule) -> Iterator[Diagnostic]:

@@ -34,6 +34,7 @@ class Code(Enum):
     UNSAFE_NEGATION = ("E104", "variable only under `not`")
     INTERVAL = ("E105", "interval that says nothing")
     LONG_EXPRESSION = ("E106", "expression too long")
+    AGGREGATE = ("E107", "aggregate that says nothing")
     ARITY = ("E201", "arity clash")
     SORT = ("E202", "temporal and rigid")
     TYPE = ("E203", "type clash")

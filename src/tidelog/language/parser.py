@@ -16,6 +16,8 @@ from tidelog.language.program import (
     INT_MAX,
     INT_MIN,
     TIME_MAX,
+    Aggregate,
+    AggregateFunction,
     Atom,
     Calculation,
     Clock,
@@ -63,6 +65,7 @@ _OPERATORS = {**{o.value: o for o in Operator}, "==": Operator.EQ}
 _SUMS = {f.value: f for f in (Function.PLUS, Function.MINUS)}
 _PRODUCTS = {f.value: f for f in (Function.TIMES, Function.DIVIDED)}
 _NAMED = {f.value: f for f in (Function.ABS, Function.LEAST, Function.GREATEST)}
+_AGGREGATES = {f.value: f for f in AggregateFunction}
 _FUNCTIONS = "the functions of numbers are `+`, `-`, `*`, `/`, `abs`, `least` and `greatest`"
 # How many operations of an expression may lie within one another.
 DEEPEST = 30
@@ -432,8 +435,10 @@ class _Parser:
             return self.call()
         return self.term(wanted)
 
-    def call(self) -> Calculation:
+    def call(self) -> Calculation | Aggregate:
         name = self.token
+        if name.text in _AGGREGATES:
+            return self.aggregate()
         if name.text not in _NAMED:
             raise self.unexpected("a variable, a constant or a function", _FUNCTIONS)
         self.advance()
@@ -450,6 +455,30 @@ class _Parser:
             many = "one number" if function is Function.ABS else "two numbers or more"
             self.report(Code.SYNTAX, f"`{function}` is of {many}", place, None)
         return Calculation(function, tuple(args), place)
+
+    def aggregate(self) -> Aggregate:
+        name = self.advance()
+        self.advance()
+        function = _AGGREGATES[name.text]
+        of: Variable | None = None
+        nxt = self.peek()
+        named = self.token.kind is Kind.NAME and nxt.kind is Kind.SYMBOL and nxt.text == ":"
+        if named and is_variable_name(self.token.text) and self.token.text != "_":
+            of = self.variable()
+            self.advance()
+        wrong = (of is None) is not (function is AggregateFunction.COUNT)
+        atom = self.atom("an atom")
+        self.expect(")", "`)`", f"`{name.text}(..)` is of one atom")
+        place = self.origin(name.start)
+        if wrong:
+            said = "counts facts" if of is not None else "needs a value of each fact"
+            hint = "as in `count(Trip(X) @ [T-59, T])`"
+            if function is not AggregateFunction.COUNT:
+                hint = f"as in `{function}(V : Temp(X, V) @ [T-59, T])`"
+            self.report(Code.AGGREGATE, f"`{function}` {said}", place, hint)
+        if isinstance(atom.time, Interval):
+            self.ordered(atom.time)
+        return Aggregate(function, of, atom, place)
 
     def not_too_deep(self, depth: int) -> None:
         if depth > DEEPEST:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from tidelog.language.program import (
+    Aggregate,
     Atom,
     Calculation,
     Clock,
@@ -109,6 +110,9 @@ def print_expression(operand: Expression) -> str:
     >>> print_expression(Calculation(Function.MINUS, (v, Calculation(Function.PLUS, (v, w)))))
     'V - (V + W)'
     """
+    if isinstance(operand, Aggregate):
+        of = "" if operand.of is None else f"{print_term(operand.of)} : "
+        return f"{operand.function}({of}{print_literal(operand.atom)})"
     if not isinstance(operand, Calculation):
         return print_term(operand)
     binding = _BINDING.get(operand.function)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from tidelog.language.program import (
+    Aggregate,
     Atom,
     Calculation,
     Comparison,
@@ -81,10 +82,15 @@ class Profile:
 def canonical(rule: Rule) -> object:
     """Equal for rules that differ in names of variables and, mostly, in the order of the body."""
     names: dict[str, int] = {}
+    shift: dict[str, int] = {}
 
     def term(t: Expression) -> object:
         if isinstance(t, Calculation):
             return (t.function, *map(term, t.args))
+        if isinstance(t, Aggregate):
+            of = None if t.of is None else term(t.of)
+            args = tuple(map(term, t.atom.args))
+            return (t.function, of, t.atom.predicate, args, time(t.atom.time, shift))
         return names.setdefault(t.name, len(names)) if isinstance(t, Variable) else t
 
     def time(t: Time | None, shift: dict[str, int]) -> object:
@@ -105,7 +111,6 @@ def canonical(rule: Rule) -> object:
         constants = tuple(repr(t) if isinstance(t, Constant) else "" for t in atom.args)
         return ("not" if atom is not literal else "", atom.predicate, offset, constants)
 
-    shift: dict[str, int] = {}
     parts: list[object] = []
     for literal in (rule.head, *sorted(rule.body, key=shape)):
         if isinstance(literal, Comparison):

@@ -250,20 +250,63 @@ class Calculation:
     type: Type | None = field(default=None, compare=False, repr=False)
 
 
+class AggregateFunction(StrEnum):
+    """What can be made of many facts."""
+
+    COUNT = "count"
+    SUM = "sum"
+    MIN = "min"
+    MAX = "max"
+    AVG = "avg"
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """`avg(V : Pulse(P, V) @ [T-4, T])`: of all facts that an atom matches at its ticks.
+
+    They are taken apart by the variables that stand outside, too; those that stand inside only, `of`
+    among them, are its own. A count is of no variable.
+    """
+
+    function: AggregateFunction
+    of: Variable | None
+    atom: Atom
+    origin: Origin = field(default=NOWHERE, compare=False, repr=False)
+
+
 # What stands on the sides of a comparison.
-Expression: TypeAlias = Variable | Constant | Calculation
+Expression: TypeAlias = Variable | Constant | Calculation | Aggregate
 
 
 def terms_of(operand: Expression) -> Iterator[Term]:
-    """The variables and constants of an expression, in order, repeated as written."""
+    """The variables and constants of an expression, in order, repeated as written.
+
+    Those within an aggregate are not among them.
+    """
     match operand:
         case Variable() | Constant():
             yield operand
         case Calculation(_, args):
             for arg in args:
                 yield from terms_of(arg)
+        case Aggregate():
+            return
         case _:
             assert_never(operand)
+
+
+def aggregates_of(expression: Expression) -> Iterator[Aggregate]:
+    """The aggregates of an expression, in order."""
+    match expression:
+        case Variable() | Constant():
+            return
+        case Calculation(_, args):
+            for arg in args:
+                yield from aggregates_of(arg)
+        case Aggregate():
+            yield expression
+        case _:
+            assert_never(expression)
 
 
 def variable_names(operand: Expression) -> set[str]:
@@ -281,7 +324,7 @@ def substituted(operand: Expression, values: Mapping[str, Expression]) -> Expres
     match operand:
         case Variable(name):
             return values.get(name, operand)
-        case Constant():
+        case Constant() | Aggregate():
             return operand
         case Calculation(_, args):
             return replace(operand, args=tuple(substituted(arg, values) for arg in args))
@@ -329,8 +372,20 @@ class Rule:
 
     @property
     def atoms(self) -> tuple[Atom, ...]:
-        """The atoms of the body, also those after `not`."""
-        return tuple(atom for atom in map(atom_of, self.body) if atom is not None)
+        """The atoms of the body, also those after `not` and within aggregates."""
+        literals = (atom for atom in map(atom_of, self.body) if atom is not None)
+        return (*literals, *(aggregate.atom for aggregate in self.aggregates))
+
+    @property
+    def aggregates(self) -> tuple[Aggregate, ...]:
+        sides = (side for c in self.comparisons for side in (c.left, c.right))
+        return tuple(aggregate for side in sides for aggregate in aggregates_of(side))
+
+    def groups(self, aggregate: Aggregate) -> tuple[Variable, ...]:
+        """The variables by which the facts of an aggregate are taken apart: those outside, too."""
+        outside = {v.name for literal in (self.head, *self.body) for v in literal.variables}
+        own = dict.fromkeys(aggregate.atom.variables)
+        return tuple(v for v in own if v.name in outside and v != aggregate.of)
 
     @property
     def positive(self) -> tuple[Atom, ...]:

@@ -66,6 +66,11 @@ def uses(rule: Rule) -> Iterator[Use]:
             offset = _offset(rule.head.time, atom.time)
             names = rule.head.predicate, atom.predicate
             yield Use(rule, atom, isinstance(literal, Negated), offset, *names)
+    for aggregate in rule.aggregates:
+        # What is counted or summed changes when a fact comes, as what is absent does.
+        atom = aggregate.atom
+        offset = _offset(rule.head.time, atom.time)
+        yield Use(rule, atom, True, offset, rule.head.predicate, atom.predicate)
 
 
 def _offset(head: Time | None, body: Time | None) -> int | None:
