@@ -13,7 +13,10 @@ from oracle.numbers import programs_with_numbers
 from support.batch import agree
 from support.deep import examples
 
+import tidelog
 from tidelog.evaluation.duckdb import Engine
+from tidelog.language.checks import check
+from tidelog.language.program import Value
 
 
 @given(programs_with_numbers())
@@ -40,3 +43,12 @@ def test_programs_whose_inputs_are_not_packed(case: Case) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Engine, "_sparse", lambda *_: True)
         agree(case)
+
+
+def test_a_variable_that_only_an_equation_gives_a_value() -> None:
+    """One atom is enough for both names, and is all that is left of the rule."""
+    program = check("input E(a: int) @ t. G(I) @ T :- I = J, E(I) @ T, E(J) @ T, 0 + 0 = 0.")
+    facts: dict[str, list[tuple[Value, ...]]] = {"E": [(3, 1)]}
+    agree(Case("", program.accepted(), facts, ("G",), 0, 2))
+    stream = tidelog.Stream(tidelog.parse("input E(a: int) @ t. G(I) @ T :- E(J) @ T, I = J."), "G")
+    assert stream.push(1, {"E": [(3,)]}).answers["G"].to_pylist() == [{"i": 3, "time": 1}]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from oracle import arithmetic
@@ -66,6 +66,8 @@ def unify(atom: Atom, fact: Fact, binding: dict[str, Any]) -> bool:
                 return False
             base = time - offset
             return bool(binding.setdefault(f"time {variable.name}", base) == base)
+        case Interval(low, high) if low == high:
+            return unify(replace(atom, time=low), fact, binding)
         case Interval():
             return time is not None and time in _ticks(atom.time, binding)
 

@@ -301,7 +301,8 @@ class Writer:
         if not isinstance(left, Variable) or left.name in bound:
             return self.compare(test, bound)
         bound[left.name] = self.expression(test.right, bound)
-        return " AND ".join(dict.fromkeys(self._checks(replace(test, left=test.right), bound)))
+        checks = dict.fromkeys(self._checks(replace(test, left=test.right), bound))
+        return " AND ".join(checks) or "TRUE"
 
     def _tick(
         self, join: Join, members: Sequence[int], by_time: Mapping[str | None, list[int]]

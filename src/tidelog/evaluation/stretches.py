@@ -10,6 +10,7 @@ import pyarrow as pa
 from tidelog.data.ticks import Ticks
 from tidelog.data.writers import stamped
 from tidelog.errors import DataError
+from tidelog.evaluation.database import NO_EXTENSIONS
 from tidelog.language.program import TIME_COLUMN
 
 
@@ -63,7 +64,7 @@ def stretches(answers: pa.Table, ticks: Ticks | None) -> pa.Table:
     by = f"PARTITION BY {', '.join(args)} " if args else ""
     groups = ", ".join([*args, "g"])
     rows = answers.rename_columns([*args, "t"])
-    with duckdb.connect() as connection:
+    with duckdb.connect(config=NO_EXTENSIONS) as connection:
         connection.register("answers", rows)
         run = f"SELECT *, {at} - row_number() OVER ({by}ORDER BY t) AS g FROM answers"
         table: pa.Table = connection.sql(

@@ -44,10 +44,10 @@ def _copies() -> Path:
 def as_addressed(text: str) -> str:
     """A text with the addresses of what was copied in the place of the copies.
 
-    >>> as_addressed("/tmp/tidelog-copies-x_1/s3a/readings/E.csv: no header")
+    >>> as_addressed("/scratch/tidelog-copies-x_1/s3a/readings/E.csv: no header")
     's3a://readings/E.csv: no header'
-    >>> as_addressed("/tmp/E.csv: no header")
-    '/tmp/E.csv: no header'
+    >>> as_addressed("/scratch/E.csv: no header")
+    '/scratch/E.csv: no header'
     """
     return _COPY.sub(r"\1://", text)
 
