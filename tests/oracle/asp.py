@@ -46,7 +46,8 @@ def fits(program: Program, facts: Facts, low: int, high: int, margin: int | None
     compared = [c for rule in program.rules for c in rule.comparisons]
     if any(isinstance(s, Calculation) for c in compared for s in (c.left, c.right)):
         return False  # clingo's integers are small, and it has no floats
-
+    if any(rule.aggregated for rule in program.rules):
+        return False
     times = [*horizon(program, facts, low, high, margin)]
     atoms = (atom for rule in program.rules for atom in (rule.head, *rule.atoms))
     ticks = (end for atom in atoms for end in ends(atom.time))

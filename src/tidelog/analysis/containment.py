@@ -134,6 +134,7 @@ class Searcher:
         there, known = self.target.core.predicates, set(absent_there)
         for name, absence in self.unfolder.absences.items():
             self._there[name] = there.get(name) if absence.predicate in known else None
+        self._there.update(dict.fromkeys(self.unfolder.opaque.gathered))
 
     @cached_property
     def _own(self) -> Canonical:
@@ -146,7 +147,8 @@ class Searcher:
         stack = [start]
         unknown = False
         # Without `not` only the budget, or work beyond one evaluation's, leaves anything unknown.
-        spent = not (self.unfolder.absences or self.other.unfolder.absences)
+        sides = (self.unfolder, self.other.unfolder)
+        spent = not any(side.absences or side.opaque.gathered for side in sides)
         try:
             while stack:
                 budget.spend()
@@ -325,7 +327,10 @@ class Searcher:
         """The frozen facts with concrete values, if the whole program really tells them apart.
 
         Where there are too few values to keep all symbols distinct: the cases to look at instead.
+        Nothing is known of facts that give an aggregate a value.
         """
+        if self.source.gathered is not None or self.other.deps.gathered is not None:
+            return None
         constants = constants_of(self.source.core) | constants_of(self.other.deps.core)
         try:
             values = unfolded.order.model(unfolded.symbols(), constants)

@@ -283,7 +283,7 @@ class Dependencies:
         start: dict[str, int] = {}
         endless: set[str] = set()
         for edge in self.edges:
-            if edge.sign is Sign.NEGATIVE and edge.point is None:
+            if edge.sign is not Sign.POSITIVE and edge.point is None:
                 settled = self.phi[edge.body] + (edge.offset or 0)
                 if settled == math.inf or isinstance(edge.premise.when, Free):
                     endless.add(edge.head)
@@ -317,8 +317,14 @@ class Dependencies:
 
     @cached_property
     def negated(self) -> frozenset[str]:
-        """Predicates whose absence is asked for somewhere below the queries."""
-        return frozenset(edge.body for edge in self.edges if edge.sign is Sign.NEGATIVE)
+        """Predicates of which more facts may mean fewer answers: their absence is asked for
+        somewhere below the queries, or what all of them come to."""
+        return frozenset(edge.body for edge in self.edges if edge.sign is not Sign.POSITIVE)
+
+    @cached_property
+    def gathered(self) -> Clause | None:
+        """A clause that gathers facts for an aggregate, if there is one."""
+        return next((c for c in self.core.clauses if c.gathered is not None), None)
 
     @cached_property
     def _drawing_on_any_time(self) -> set[str]:
@@ -362,7 +368,7 @@ class Dependencies:
     def safe_at(self, query: str, at: int | None) -> Bound:
         """The least input time after which an answer derived at a time cannot be withdrawn."""
         points = [
-            edge.point + (self.phi if edge.sign is Sign.NEGATIVE else self.psi)[edge.body]
+            edge.point + (self.psi if edge.sign is Sign.POSITIVE else self.phi)[edge.body]
             for edge in self.edges
             if edge.point is not None
         ]
@@ -383,7 +389,9 @@ class Dependencies:
         for component in self.components:
             uses = (e for name in component for e in self._uses.get(name, ()))
             own = [e for e in uses if e.body not in component]
-            below = [layer[e.body] + (e.negated and e.body not in inputs) for e in own]
+            below = [
+                layer[e.body] + (e.sign is not Sign.POSITIVE and e.body not in inputs) for e in own
+            ]
             layer.update(dict.fromkeys(component, max(below, default=0)))
         derived = [name for name in layer if name not in inputs]
         count = 1 + max((layer[name] for name in derived), default=-1)

@@ -41,7 +41,7 @@ class Code(Enum):
     DECLARED_TWICE = ("E204", "declared twice")
     NO_SUCH_OUTPUT = ("E205", "output does not exist")
     NEGATED_UNKNOWN = ("E206", "negated predicate does not exist")
-    NOT_STRATIFIED = ("E207", "cycle through `not`")
+    NOT_STRATIFIED = ("E207", "cycle through `not` or an aggregate")
     MADE_AROUND_A_CYCLE = ("E208", "number made around a cycle")
     UNDECLARED = ("W301", "undeclared predicate")
     UNDERIVABLE = ("W302", "nothing can derive it")

@@ -17,7 +17,7 @@ from tidelog.language.program import (
     INT_MIN,
     TIME_MAX,
     Aggregate,
-    AggregateFunction,
+    Aggregated,
     Atom,
     Calculation,
     Clock,
@@ -30,6 +30,7 @@ from tidelog.language.program import (
     Instant,
     Interval,
     Literal,
+    Measure,
     Negated,
     Operator,
     Origin,
@@ -65,8 +66,9 @@ _OPERATORS = {**{o.value: o for o in Operator}, "==": Operator.EQ}
 _SUMS = {f.value: f for f in (Function.PLUS, Function.MINUS)}
 _PRODUCTS = {f.value: f for f in (Function.TIMES, Function.DIVIDED)}
 _NAMED = {f.value: f for f in (Function.ABS, Function.LEAST, Function.GREATEST)}
-_AGGREGATES = {f.value: f for f in AggregateFunction}
+_MEASURES = {m.value: m for m in Measure}
 _FUNCTIONS = "the functions of numbers are `+`, `-`, `*`, `/`, `abs`, `least` and `greatest`"
+_NAME_IT = "an aggregate is one side of a comparison: name it, as in `A = avg(..)`, and use the name"
 # How many operations of an expression may lie within one another.
 DEEPEST = 30
 
@@ -376,12 +378,56 @@ class _Parser:
             if self.token.text == "not" and self.peek().kind in _AFTER_NOT:
                 return self.negated()
             return self.asked("an atom or a comparison")
+        if self.at_aggregate():
+            aggregate = self.aggregate()
+            operator = self.operator(_NAME_IT)
+            value = self.expression("a variable, a constant or an expression")
+            return Aggregated(aggregate, operator, value, True, self.origin(start))
         left = self.expression("an atom or a comparison")
-        if not (self.token.kind is Kind.SYMBOL and self.token.text in _OPERATORS):
-            raise self.unexpected("a comparison such as `<=`")
-        operator = _OPERATORS[self.advance().text]
+        operator = self.operator()
+        if self.at_aggregate():
+            aggregate = self.aggregate()
+            if self.is_symbol(*_SUMS, *_PRODUCTS):
+                raise self.unexpected("`,` or `.`", _NAME_IT)
+            return Aggregated(aggregate, operator, left, False, self.origin(start))
         right = self.expression("a variable, a constant or an expression")
         return Comparison(left, operator, right, self.origin(start))
+
+    def operator(self, hint: str | None = None) -> Operator:
+        if not (self.token.kind is Kind.SYMBOL and self.token.text in _OPERATORS):
+            raise self.unexpected("a comparison such as `<=`", hint)
+        return _OPERATORS[self.advance().text]
+
+    def at_aggregate(self) -> bool:
+        """Whether `count(`, `sum(` and so on follows; the words are names everywhere else."""
+        nxt = self.peek()
+        opens = nxt.kind is Kind.SYMBOL and nxt.text == "("
+        return opens and self.token.kind is Kind.NAME and self.token.text in _MEASURES
+
+    def aggregate(self) -> Aggregate:
+        name = self.advance()
+        self.advance()
+        measure, of = _MEASURES[name.text], None
+        nxt = self.peek()
+        if self.token.kind is Kind.NAME and nxt.kind is Kind.SYMBOL and nxt.text == ":":
+            if not is_variable_name(self.token.text) or self.token.text == "_":
+                raise self.unexpected("a variable", "name the argument that is meant: `V : P(V)`")
+            of = self.variable()
+            self.advance()
+        if self.token.text in (*_QUANTIFIERS, "not") and self.peek().kind is Kind.NAME:
+            hint = f"`{measure}` looks at every fact; for more than an atom have a rule of its own"
+            raise self.unexpected("an atom", hint)
+        atom = self.atom("an atom")
+        self.expect(")", "`)`", f"`{measure}(..)` is of one atom: for more have a rule of its own")
+        place = self.origin(name.start)
+        if (of is None) is not (measure is Measure.COUNT):
+            said = "counts facts" if of is not None else "needs a value of each fact"
+            example = "count(" if of is not None else f"{measure}(V : "
+            hint = f"as in `{example}{atom.predicate}(..) @ [T-59, T])`"
+            self.report(Code.AGGREGATE, f"`{measure}` {said}", place, hint)
+        if isinstance(atom.time, Interval):
+            self.ordered(atom.time)
+        return Aggregate(measure, of, atom, place)
 
     def is_value(self) -> bool:
         """Whether a name begins a comparison and not an atom: what follows it, or its closing
@@ -435,10 +481,10 @@ class _Parser:
             return self.call()
         return self.term(wanted)
 
-    def call(self) -> Calculation | Aggregate:
+    def call(self) -> Calculation:
         name = self.token
-        if name.text in _AGGREGATES:
-            return self.aggregate()
+        if name.text in _MEASURES:
+            raise self.unexpected("a variable, a constant or a function", _NAME_IT)
         if name.text not in _NAMED:
             raise self.unexpected("a variable, a constant or a function", _FUNCTIONS)
         self.advance()
@@ -455,30 +501,6 @@ class _Parser:
             many = "one number" if function is Function.ABS else "two numbers or more"
             self.report(Code.SYNTAX, f"`{function}` is of {many}", place, None)
         return Calculation(function, tuple(args), place)
-
-    def aggregate(self) -> Aggregate:
-        name = self.advance()
-        self.advance()
-        function = _AGGREGATES[name.text]
-        of: Variable | None = None
-        nxt = self.peek()
-        named = self.token.kind is Kind.NAME and nxt.kind is Kind.SYMBOL and nxt.text == ":"
-        if named and is_variable_name(self.token.text) and self.token.text != "_":
-            of = self.variable()
-            self.advance()
-        wrong = (of is None) is not (function is AggregateFunction.COUNT)
-        atom = self.atom("an atom")
-        self.expect(")", "`)`", f"`{name.text}(..)` is of one atom")
-        place = self.origin(name.start)
-        if wrong:
-            said = "counts facts" if of is not None else "needs a value of each fact"
-            hint = "as in `count(Trip(X) @ [T-59, T])`"
-            if function is not AggregateFunction.COUNT:
-                hint = f"as in `{function}(V : Temp(X, V) @ [T-59, T])`"
-            self.report(Code.AGGREGATE, f"`{function}` {said}", place, hint)
-        if isinstance(atom.time, Interval):
-            self.ordered(atom.time)
-        return Aggregate(function, of, atom, place)
 
     def not_too_deep(self, depth: int) -> None:
         if depth > DEEPEST:

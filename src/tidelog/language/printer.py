@@ -6,6 +6,7 @@ from typing import assert_never
 
 from tidelog.language.program import (
     Aggregate,
+    Aggregated,
     Atom,
     Calculation,
     Clock,
@@ -16,6 +17,7 @@ from tidelog.language.program import (
     Input,
     Interval,
     Literal,
+    Measure,
     Negated,
     Outputs,
     Program,
@@ -86,8 +88,20 @@ def print_literal(literal: Literal) -> str:
         case Comparison():
             left, right = print_expression(literal.left), print_expression(literal.right)
             return f"{left} {literal.operator} {right}"
+        case Aggregated(aggregate, operator, value):
+            sides = (print_expression(value), print_aggregate(aggregate))
+            return f" {operator} ".join(sides[::-1] if literal.leads else sides)
         case _:
             assert_never(literal)
+
+
+def print_aggregate(aggregate: Aggregate) -> str:
+    """
+    >>> print_aggregate(Aggregate(Measure.MAX, Variable("V"), Atom("Load", (Variable("V"),))))
+    'max(V : Load(V))'
+    """
+    of = "" if aggregate.of is None else f"{print_term(aggregate.of)} : "
+    return f"{aggregate.measure}({of}{print_literal(aggregate.atom)})"
 
 
 def print_term(term: Term) -> str:
@@ -110,9 +124,6 @@ def print_expression(operand: Expression) -> str:
     >>> print_expression(Calculation(Function.MINUS, (v, Calculation(Function.PLUS, (v, w)))))
     'V - (V + W)'
     """
-    if isinstance(operand, Aggregate):
-        of = "" if operand.of is None else f"{print_term(operand.of)} : "
-        return f"{operand.function}({of}{print_literal(operand.atom)})"
     if not isinstance(operand, Calculation):
         return print_term(operand)
     binding = _BINDING.get(operand.function)

@@ -169,7 +169,7 @@ def _state(work: OfflineWork) -> list[dict[str, str]]:
 
 def _first_use(schedule: Schedule, core: Core, table: str, source: str) -> str:
     """The rule that looks back furthest."""
-    head, offset = min(
+    head, offset, _ = min(
         schedule.uses[table], key=lambda use: schedule.frontier(use[0], 0, -1) + use[1]
     )
     at = "T" if offset == 0 else f"T{offset:+}"
