@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from tidelog.data.aggregates import WHOLE, Limbs
-from tidelog.evaluation.engine import SqlEngine
+from tidelog.errors import DataError
+from tidelog.evaluation.engine import Feature, SqlEngine
 from tidelog.evaluation.one_pass import ScanGroup, scan_groups
 from tidelog.evaluation.plan import (
     Derive,
@@ -151,6 +152,9 @@ class StepRunner:
 
     def _gather(self, step: Gather, writer: Writer, state: Mapping[str, str]) -> None:
         self.progress(f"gathering {step.predicate.name}")
+        reason = self.engine.limits.get(Feature.AGGREGATES)
+        if reason is not None:
+            raise DataError(f"`{step.predicate.name}` is an aggregate: {reason}")
         limbs = WHOLE
         if step.adds_floats:
             ((lowest, highest),) = self.engine.all(writer.exponents(step))
