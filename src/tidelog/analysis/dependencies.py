@@ -470,6 +470,13 @@ def refuse_blocking_cycles(deps: Dependencies) -> None:
             )
 
 
+def refuse_aggregates(deps: Dependencies, message: str) -> None:
+    """Say that something cannot be had of rules with aggregates, and where there is one."""
+    clause = deps.gathered
+    if clause is not None:
+        raise NoAnswer(f"{clause.origin}: {message}")
+
+
 def dependencies(core: Core, queries: Iterable[str]) -> Dependencies:
     """The dependencies below the queries.
 
