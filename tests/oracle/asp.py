@@ -14,6 +14,7 @@ from typing import assert_never
 import clingo
 
 from tidelog.language.program import (
+    Aggregated,
     Atom,
     Calculation,
     Comparison,
@@ -184,6 +185,8 @@ class _Translation:
                 case Negated(atom):
                     args = [*map(argument, atom.args), *map(tick, ends(atom.time))]
                     return f"not {_call(self.names[atom.predicate], args)}"
+                case Aggregated():
+                    raise AssertionError("programs with aggregates do not fit")
                 case _:
                     assert_never(part)
 
