@@ -403,15 +403,16 @@ def _unsafe_comparisons(rule: Rule, uses: _Uses) -> Iterator[tuple[Diagnostic, V
     for comparison in rule.comparisons:
         for variable in comparison.variables:
             if variable.name not in uses.bound:
-                yield (
-                    Diagnostic(
-                        Code.UNSAFE_COMPARISON,
-                        f"`{print_term(variable)}` is compared but has no value",
-                        variable.origin,
-                        hint=_bind(variable),
-                    ),
-                    variable,
-                )
+                yield _compared_without_value(variable), variable
+
+
+def _compared_without_value(variable: Variable) -> Diagnostic:
+    return Diagnostic(
+        Code.UNSAFE_COMPARISON,
+        f"`{print_term(variable)}` is compared but has no value",
+        variable.origin,
+        hint=_bind(variable),
+    )
 
 
 def _unsafe_aggregates(rule: Rule, uses: _Uses) -> Iterator[tuple[Diagnostic, Variable]]:
@@ -419,10 +420,11 @@ def _unsafe_aggregates(rule: Rule, uses: _Uses) -> Iterator[tuple[Diagnostic, Va
     given = {v.name for atom in rule.positive for v in atom.variables}
     outside = rule.outside
     for literal in rule.aggregated:
-        compared = [t for t in terms_of(literal.value) if isinstance(t, Variable)]
-        unbound = [v for v in compared if v.name not in uses.bound]
+        for term in terms_of(literal.value):
+            if isinstance(term, Variable) and term.name not in uses.bound:
+                yield _compared_without_value(term), term
         groups = [v for v in literal.atom.variables if v.name in outside]
-        unbound += [v for v in groups if v.name not in given]
+        unbound = [v for v in groups if v.name not in given]
         time = time_variable_of(literal.atom.time)
         if time is not None and time.name not in uses.bound:
             unbound.append(time)

@@ -184,7 +184,8 @@ class _Parser:
         begins = self.source.text[token.start : token.start + 2]
         ends = self.source.text[max(0, token.start - 1) : token.start + 1]
         hint = habit(begins) or habit(ends) or self.foreign_word() or hint
-        if token.kind is Kind.SYMBOL and token.text in {**_SUMS, **_PRODUCTS} and not habit(begins):
+        calculates = token.kind is Kind.SYMBOL and token.text in {**_SUMS, **_PRODUCTS}
+        if calculates and not habit(begins) and hint is not _NAME_IT:
             hint = _DEFINE
         self.report(Code.SYNTAX, f"expected {wanted}, found {there}", origin, hint)
         return _GiveUp()

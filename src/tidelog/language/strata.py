@@ -26,7 +26,10 @@ from tidelog.language.program import (
     time_variable_of,
 )
 
-_NO_WAY = "what is gathered must not need what is made of it: aggregate another predicate"
+_NO_WAY = (
+    "facts are gathered before anything is made of them; ticks before the head's can be counted"
+    " by `at least`, as in `not at least 3 P @ [T-30, T-1]`"
+)
 _EVERY_WAY = "a cycle through `not` must look strictly back, as in `not P @ T-1`"
 
 
