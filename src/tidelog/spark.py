@@ -36,6 +36,7 @@ from tidelog.evaluation.engine import Moment, Question, as_tick
 from tidelog.evaluation.spark.failures import SPARK_ERRORS, clear
 from tidelog.evaluation.spark.files import Files
 from tidelog.evaluation.spark.given import Given
+from tidelog.evaluation.spark.handles import release_handles
 from tidelog.evaluation.spark.kafka import Messages, is_messages, topics_by_input
 from tidelog.evaluation.spark.query import answer_frame
 from tidelog.evaluation.spark.remote import addressed, fetched, looked_at
@@ -394,6 +395,7 @@ class Running:
                 self._pipeline.go_on()
                 rows = self._source.batch(frame, self._pipeline.limits)
                 self._pipeline.of_spark(rows, self._first + number)
+            release_handles()
         except BaseException as error:
             self._error = error
             # Spark keeps the error: what its frames hold would be with us to the very end.

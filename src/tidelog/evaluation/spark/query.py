@@ -36,6 +36,7 @@ from tidelog.evaluation.spark.chain import Chain
 from tidelog.evaluation.spark.failures import clear_errors
 from tidelog.evaluation.spark.files import Files
 from tidelog.evaluation.spark.given import Given
+from tidelog.evaluation.spark.handles import release_handles
 from tidelog.evaluation.spark.kernel import Kernel
 from tidelog.evaluation.spark.packing import Packing
 from tidelog.evaluation.spark.plain import plain_splits
@@ -118,6 +119,7 @@ def _answer_rows(
 ) -> _PackedAnswers | pa.Table:
     """The answers of one query: packed rows in Spark, or a table where they are made here."""
     prepare(spark)
+    release_handles()
     given, facts = _given(spark, question, name)
     data = facts.ranges()
     span = times_in_rules(given.program)

@@ -40,6 +40,9 @@ def session(
         "spark.ui.retainedStages": "10",
         "spark.ui.retainedTasks": "100",
         "spark.ui.dagGraph.retainedRootRDDs": "10",
+        # A thread keeps the session of the stream that it was made in for a minute or longer.
+        "spark.sql.shuffleExchange.maxThreadThreshold": "128",
+        "spark.sql.resultQueryStage.maxThreadThreshold": "128",
     }
     if master.startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

@@ -1,0 +1,25 @@
+"""Java objects that nobody in Python needs any more.
+
+Spark's process keeps a Java object, with every plan that hangs on it, until Python has collected
+its handle. A handle and its methods refer to each other, so only Python's search for cycles
+collects it. That search counts Python objects, knows nothing of the memory of Spark's process, and
+comes late in a large program: some hundred queries or streams could fill it. So we count handles.
+"""
+
+from __future__ import annotations
+
+import gc
+
+from py4j.finalizer import ThreadSafeFinalizer
+
+MANY = 10_000  # handles since the last search: some 20 queries, or 15 MB in Spark's process
+
+_left = 0  # handles that were still in use after the last search
+
+
+def release_handles() -> None:
+    """Let go of what queries and batches before this one have left, if it is much."""
+    global _left
+    if len(ThreadSafeFinalizer.finalizers) - _left > MANY:
+        gc.collect()
+        _left = len(ThreadSafeFinalizer.finalizers)
