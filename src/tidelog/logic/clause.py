@@ -267,7 +267,9 @@ class Clause:
         return tuple(
             test
             for test in self.tests
-            if isinstance(test.left, Variable) and test.left.name not in matched
+            if test.operator is Operator.EQ
+            and isinstance(test.left, Variable)
+            and test.left.name not in matched
         )
 
     @cached_property

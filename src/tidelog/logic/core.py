@@ -47,7 +47,7 @@ _KEYS = {
     Role.DUE: "[due]",
     Role.WINDOW: "{name}[at {label} ticks]",
     Role.BEGUN: "{name}[for {label} ticks]",
-    Role.GATHERED: "{name}[{label}]",
+    Role.GATHERED: "{name}({label})",
     Role.ABSENT: "not {name}{label}",
 }
 
