@@ -10,6 +10,7 @@ from itertools import product
 from tidelog.language.checks import check
 from tidelog.language.program import Comparison, Constant, Operator, Value, Variable
 from tidelog.logic.clause import Clause, FixedTick, Free, Head, Offset, Premise, Rigid, Sign
+from tidelog.logic.match import VALUES as READING
 from tidelog.logic.match import (
     AnyTick,
     IndexedRows,
@@ -139,7 +140,7 @@ def test_matches_are_those_of_brute_force() -> None:
         some += bool(expected)
         order = JoinOrder(clause)
         start = order.start(lambda c: c.value, {}, 1)
-        all_ways = list(matches(order, facts, start, decide))
+        all_ways = list(matches(order, facts, start, READING))
         assert {order.values(clause.head.args, b) for b in all_ways} == expected
         known = sorted({v.name for v in clause.head.variables})[:1]
         for row in expected:
@@ -148,7 +149,7 @@ def test_matches_are_those_of_brute_force() -> None:
             begin = from_head.start(lambda c: c.value, values, 1)
             rows = {
                 from_head.values(clause.head.args, b)
-                for b in matches(from_head, facts, begin, decide)
+                for b in matches(from_head, facts, begin, READING)
             }
             assert rows == {r for r in expected if r[: len(known)] == row[: len(known)]}
     assert some > 150
@@ -163,7 +164,7 @@ def test_dropping_variables_changes_no_answer() -> None:
         keep = {v.name for v in narrow.head.variables}
         order = JoinOrder(narrow, wanted=keep)
         start = order.start(lambda c: c.value, {}, 1)
-        rows = {order.values(narrow.head.args, b) for b in joined(order, facts, start, decide)}
+        rows = {order.values(narrow.head.args, b) for b in joined(order, facts, start, READING)}
         expected = {row[:1] for row in brute(Clause(clause.head, clause.premises), facts, 1)}
         assert rows == expected
         assert len(wanted) >= len(keep)
@@ -180,7 +181,7 @@ def test_any_premise_can_come_first() -> None:
                 assert order.steps[0].number == first
                 start = order.start(lambda c: c.value, {}, 1)
                 rows = {
-                    order.values(clause.head.args, b) for b in matches(order, facts, start, decide)
+                    order.values(clause.head.args, b) for b in matches(order, facts, start, READING)
                 }
                 assert rows == expected
 
@@ -198,7 +199,7 @@ def test_the_facts_of_one_premise_give_all_matches_one_by_one() -> None:
                     order.values(clause.head.args, binding)
                     for name, tick, row in facts.facts
                     if name == premise.predicate
-                    for binding in matches_of_first(order, facts, start, decide, row, tick)
+                    for binding in matches_of_first(order, facts, start, READING, row, tick)
                 }
                 assert rows == expected
 
@@ -225,7 +226,7 @@ def test_a_given_head_is_where_matches_start() -> None:
         for row in product(VALUES, repeat=len(clause.head.args)):
             start = order.start_from(constant_value, row, 1)
             assert start is not None
-            assert any(True for _ in matches(order, facts, start, decide)) == (row in expected)
+            assert any(True for _ in matches(order, facts, start, READING)) == (row in expected)
 
 
 def test_a_head_that_no_fact_can_be() -> None:
@@ -250,4 +251,4 @@ def test_tests_without_variables_are_looked_at_first() -> None:
     clause = clause_of(check("P @ T :- E @ T, 1 > 2.").program.rules[0])
     order = JoinOrder(clause)
     assert [due.operator for due in order.due] == [Operator.GT]
-    assert list(matches(order, Facts([]), order.start(lambda c: c.value, {}, 0), decide)) == []
+    assert list(matches(order, Facts([]), order.start(lambda c: c.value, {}, 0), READING)) == []

@@ -327,8 +327,10 @@ class _Plan:
             if came_to is None:
                 continue
             whole = arithmetic.defined(self.rule.comparisons, came_to)
-            if all(_compared(a, v, whole) for a, v in self._values(model, matched)) and all(_holds(c, whole) for c in self.rule.comparisons) and not any(
-                absent.holds(believed, whole) for absent in self.absent
+            if (
+                all(_compared(a, v, whole) for a, v in self._values(model, matched))
+                and all(_holds(c, whole) for c in self.rule.comparisons)
+                and not any(absent.holds(believed, whole) for absent in self.absent)
             ):
                 for row in _head_rows(self.rule.head, whole):
                     yield self.rule.head.predicate, row
@@ -343,9 +345,7 @@ class _Plan:
                 whole.setdefault(literal.value.name, value)
         return whole
 
-    def _values(
-        self, model: _Model, binding: Binding
-    ) -> Iterator[tuple[Aggregated, Value | None]]:
+    def _values(self, model: _Model, binding: Binding) -> Iterator[tuple[Aggregated, Value | None]]:
         for literal in self.rule.aggregated:
             rows = model.lookup(literal.atom.predicate, (), ())
             whole = model.whole(literal)

@@ -68,7 +68,9 @@ def forgettable(
     budget: Budget,
 ) -> Forgettable:
     """The decision for a class-1 query over a small history."""
-    refuse_aggregates(deps, "what an aggregate needs is not looked into; `window` says how far back")
+    refuse_aggregates(
+        deps, "what an aggregate needs is not looked into; `window` says how far back"
+    )
     (query,) = deps.queries
     check = _Check(deps, query, list(history), tin, tmem)
     low = deps.input_offsets[query].low

@@ -147,8 +147,8 @@ def possible(deps: Dependencies, *, anything: bool = False) -> Possible:
     """
     refuse_aggregates(
         deps,
-        "what may still come of an aggregate is not told before its window has arrived; `delay` says"
-        " when that is",
+        "what may still come of an aggregate is not told before its window has arrived; `delay`"
+        " says when that is",
     )
     deps = _shortened(deps)
     made = Possible(deps, deps.queries[0], [], [], {}, one_sign(deps))

@@ -113,7 +113,9 @@ class Gathered:
             f"SELECT {', '.join([keys, *merged])} FROM (SELECT * FROM at_ticks UNION ALL {left})"
             f" AS u GROUP BY {keys}"
         )
-        running = [f"sum({n}) {over} AS {n}" for n in names if n != "m"] + ([least] if least else [])
+        running = [f"sum({n}) {over} AS {n}" for n in names if n != "m"] + (
+            [least] if least else []
+        )
         following = f"lead(t) {self._over('')} - 1 AS e"
         stretches = f"SELECT {', '.join([keys, *running, following])} FROM ({points}) AS p"
         there = (

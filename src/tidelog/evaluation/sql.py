@@ -269,8 +269,7 @@ class Writer:
             return f"({unpack_sql(names, f'{self._gathered_rows(step)} AS u')})"
         if table in self.unpacked:
             return f"(SELECT DISTINCT {_list(names, 't')} FROM {table})"
-        distinct = " AS u" if table not in self.unmerged else " AS u"
-        rows = unpack_sql(names, f"{table}{distinct}")
+        rows = unpack_sql(names, f"{table} AS u")
         return f"(SELECT DISTINCT * FROM ({rows}) AS d)" if table in self.unmerged else f"({rows})"
 
     def is_copy(self, step: Derive) -> bool:

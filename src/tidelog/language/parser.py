@@ -68,7 +68,9 @@ _PRODUCTS = {f.value: f for f in (Function.TIMES, Function.DIVIDED)}
 _NAMED = {f.value: f for f in (Function.ABS, Function.LEAST, Function.GREATEST)}
 _MEASURES = {m.value: m for m in Measure}
 _FUNCTIONS = "the functions of numbers are `+`, `-`, `*`, `/`, `abs`, `least` and `greatest`"
-_NAME_IT = "an aggregate is one side of a comparison: name it, as in `A = avg(..)`, and use the name"
+_NAME_IT = (
+    "an aggregate is one side of a comparison: name it, as in `A = avg(..)`, and use the name"
+)
 # How many operations of an expression may lie within one another.
 DEEPEST = 30
 

@@ -17,7 +17,6 @@ from tidelog.language.program import (
     Input,
     Interval,
     Literal,
-    Measure,
     Negated,
     Outputs,
     Program,

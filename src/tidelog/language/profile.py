@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
 from tidelog.language.program import (
+    Aggregate,
     Aggregated,
     Atom,
     Calculation,
@@ -101,17 +102,9 @@ def canonical(rule: Rule) -> object:
             return (time(t.low, shift), time(t.high, shift), t.quantifier and t.fewest)
         return t
 
-    def shape(literal: Literal) -> tuple[str, str, int, tuple[str, ...]]:
-        if isinstance(literal, Comparison):
-            return ("~", literal.operator, 0, ())
-        atom = literal if isinstance(literal, Atom) else literal.atom
-        offset = next((e.offset for e in ends(atom.time) if isinstance(e, TimeOffset)), 0)
-        constants = tuple(repr(t) if isinstance(t, Constant) else "" for t in atom.args)
-        return (type(literal).__name__, atom.predicate, offset, constants)
-
     shift: dict[str, int] = {}
     parts: list[object] = []
-    for literal in (rule.head, *sorted(rule.body, key=shape)):
+    for literal in (rule.head, *sorted(rule.body, key=_shape)):
         if isinstance(literal, Comparison):
             parts.append((term(literal.left), literal.operator, term(literal.right)))
             continue
@@ -122,13 +115,22 @@ def canonical(rule: Rule) -> object:
                 parts.append(said)
             case Negated():
                 parts.append(("not", said))
-            case Aggregated(aggregate, operator, value):
-                of = None if aggregate.of is None else term(aggregate.of)
+            case Aggregated(Aggregate(measure, of), operator, value):
                 compared = (literal.leads, operator, term(value))
-                parts.append((aggregate.measure, of, said, compared))
+                parts.append((measure, of and term(of), said, compared))
             case _:
                 assert_never(literal)
     return (parts[0], frozenset(parts[1:]))
+
+
+def _shape(literal: Literal) -> tuple[str, str, int, tuple[str, ...]]:
+    """What literals are sorted by, whatever their variables are called."""
+    if isinstance(literal, Comparison):
+        return ("~", literal.operator, 0, ())
+    atom = literal if isinstance(literal, Atom) else literal.atom
+    offset = next((e.offset for e in ends(atom.time) if isinstance(e, TimeOffset)), 0)
+    constants = tuple(repr(t) if isinstance(t, Constant) else "" for t in atom.args)
+    return (type(literal).__name__, atom.predicate, offset, constants)
 
 
 def _lower_case(rule: Rule, atoms: tuple[Atom, ...]) -> list[LowerCase]:

@@ -94,7 +94,9 @@ def _component(names: list[str], uses: list[Use]) -> Iterator[Diagnostic]:
     if timeless is not None:
         absent = next(use for use in uses if use.negated)
         cycle = _path(uses, absent, timeless)
-        yield _finding(cycle, absent, "`not` in a cycle needs a time before the head's at every step")
+        yield _finding(
+            cycle, absent, "`not` in a cycle needs a time before the head's at every step"
+        )
         return
     arcs = [
         Arc(use.head, use.body, (use.offset or 0) * (len(names) + 1) + use.negated, i)

@@ -84,6 +84,7 @@ class Gathering:
     of: Variable | None
     value: Term  # what it comes to
 
+
 When: TypeAlias = Offset | FixedTick | Rigid | Free
 HeadTime: TypeAlias = Offset | FixedTick | Rigid
 

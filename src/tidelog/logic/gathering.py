@@ -230,9 +230,7 @@ def _threshold(test: Comparison, value: Term) -> tuple[int, Sign]:
             assert_never(test.operator)
 
 
-def _with(
-    clause: Clause, number: int, premise: Premise, tests: tuple[Comparison, ...]
-) -> Clause:
+def _with(clause: Clause, number: int, premise: Premise, tests: tuple[Comparison, ...]) -> Clause:
     premises = (*clause.premises[:number], premise, *clause.premises[number + 1 :])
     return replace(clause, premises=premises, tests=tests)
 

@@ -246,9 +246,7 @@ def _gathered(
     over = Over(atom.time.ticks, 1) if isinstance(atom.time, Interval) else None
     gathers = Gathering(aggregate.measure, aggregate.of, value)
     when = _when(atom.time, rule.head.time)
-    premise = Premise(
-        atom.predicate, atom.args, when, Sign.GATHERED, literal.origin, over, gathers
-    )
+    premise = Premise(atom.predicate, atom.args, when, Sign.GATHERED, literal.origin, over, gathers)
     return premise, tests
 
 
