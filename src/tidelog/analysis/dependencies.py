@@ -85,6 +85,12 @@ class Edge:
         return self.premise.sign is Sign.NEGATIVE
 
     @property
+    def asks(self) -> str:
+        """What stands before the body where it is not simply asked for: `not` or `all`."""
+        words = {Sign.POSITIVE: "", Sign.NEGATIVE: "not ", Sign.GATHERED: "all "}
+        return words[self.premise.sign]
+
+    @property
     def distance(self) -> str:
         """How far the body lies from the head, for people: `+1`, `0`, `@ 5`, `any` or `rigid`."""
         when = self.premise.when

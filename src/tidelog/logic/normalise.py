@@ -217,7 +217,7 @@ def clause_of(rule: Rule) -> Clause:
             case Comparison():
                 tests.append(literal)
             case Aggregated():
-                premise, more = _gathered(literal, rule, len(premises))
+                premise, more = _gathered(literal, rule)
                 premises.append(premise)
                 tests += more
             case _:
@@ -228,18 +228,18 @@ def clause_of(rule: Rule) -> Clause:
     return _defined(Clause(made, tuple(premises), tuple(tests), rule.origin, rule), rule)
 
 
-def _gathered(
-    literal: Aggregated, rule: Rule, number: int
-) -> tuple[Premise, tuple[Comparison, ...]]:
+def _gathered(literal: Aggregated, rule: Rule) -> tuple[Premise, tuple[Comparison, ...]]:
     """What an aggregate gathers, with a test of what it comes to unless the two are equal."""
     atom, value, aggregate = literal.atom, literal.value, literal.aggregate
     tests: tuple[Comparison, ...] = ()
     if literal.operator is not Operator.EQ or isinstance(value, Calculation):
         names = {v.name for x in (rule.head, *rule.body) for v in x.variables}
-        made = aggregate.measure.capitalize()
+        before = rule.aggregated[: next(i for i, x in enumerate(rule.aggregated) if x is literal)]
+        same = sum(x.aggregate.measure is aggregate.measure for x in before)
+        made = aggregate.measure.capitalize() + (str(same + 1) if same else "")
         while made in names:
             made += "_"
-        result = Variable(f"{made}{number}" if number else made, aggregate.origin)
+        result = Variable(made, aggregate.origin)
         sides = (result, value) if literal.leads else (value, result)
         tests = (Comparison(sides[0], literal.operator, sides[1], literal.origin),)
         value = result
