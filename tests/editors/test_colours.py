@@ -66,7 +66,8 @@ def test_calculations_are_coloured() -> None:
 
 def test_aggregates_are_coloured() -> None:
     coloured = kinds(
-        "Q(A) @ T :- E(X) @ T, A = avg(V : F(X, V) @ [T-4, T]), count(F(X, b) @ T) > 2, sum(X) @ T.\n"
+        "Q(A) @ T :- E(X) @ T, A = avg(V : F(X, V) @ [T-4, T]),"
+        " count(F(X, b) @ T) > 2, sum(X) @ T.\n"
     )
     assert [text for kind, text in coloured if kind is Keyword.Declaration] == ["avg", "count"]
     assert [text for kind, text in coloured if kind is Name.Class] == [*"QEFF", "sum"]

@@ -134,7 +134,15 @@ class Searcher:
         there, known = self.target.core.predicates, set(absent_there)
         for name, absence in self.unfolder.absences.items():
             self._there[name] = there.get(name) if absence.predicate in known else None
-        self._there.update(dict.fromkeys(self.unfolder.opaque.gathered))
+        for name in self.unfolder.opaque.gathered:
+            self._there[name] = there.get(name) if self._gathered_alike(name, target) else None
+
+    def _gathered_alike(self, name: str, target: Dependencies) -> bool:
+        """Whether an aggregate, named after what it gathers, is of the same input in both."""
+        premise = self.source.core.clauses_for[name][0].gathered
+        assert premise is not None, "an aggregate gathers something"
+        both = (core.predicates.get(premise.predicate) for core in (self.source.core, target.core))
+        return all(predicate is not None and predicate.input for predicate in both)
 
     @cached_property
     def _own(self) -> Canonical:
@@ -420,10 +428,12 @@ def _absent_there(one: Dependencies, other: Dependencies, name: str, budget: Bud
 
 def _agreed(one: Dependencies, other: Dependencies, query: str) -> Dependencies:
     """One program, its inputs typed as in the other where only that says how."""
-    there = {p.base: p for p in other.core.predicates.values() if p.input or p.name == query}
+    there = {p.base: p for p in other.core.inputs}
     predicates = dict(one.core.predicates)
     for name, mine in one.core.predicates.items():
-        theirs = there.get(mine.base) if mine.input or name == query else None
+        theirs = other.core.predicates.get(query) if name == query else None
+        if theirs is None and (mine.input or name == query):
+            theirs = there.get(mine.base)
         if theirs is None:
             continue
         if (mine.temporal, len(mine.types)) != (theirs.temporal, len(theirs.types)):
