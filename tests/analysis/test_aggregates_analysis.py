@@ -48,7 +48,11 @@ def asked(case: Case, random: Random) -> tuple[str, int] | None:
     ]
     if not queries or not ticks:
         return None
-    return random.choice(queries), random.choice(ticks) + random.randint(-2, 2)
+    query, low, high = random.choice(queries), min(ticks) - 3, max(ticks) + 3
+    there = naive.evaluate(case.program, case.facts, [query], low, high)[query]
+    if there and random.random() < 0.8:
+        return query, int(random.choice(sorted(there, key=str))[-1])
+    return query, random.choice(ticks) + random.randint(-2, 2)
 
 
 @examples(40, deep=600)

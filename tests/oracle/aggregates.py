@@ -168,14 +168,15 @@ class _WithAggregates(WithNumbers):
     def compared(
         self, aggregate: Aggregate, type_: Type, bound: dict[Type, list[str]], number: int
     ) -> Aggregated:
-        if self.chance(1, 2):
+        if self.chance(2, 3):
             return Aggregated(aggregate, Operator.EQ, Variable(f"M{number}"))
         value: Term = self.constant(type_)
         if aggregate.measure is Measure.COUNT:
             value = Constant.of(self.number(0, 4))
         elif type_ in bound and self.chance(1, 2):
             value = Variable(self.one_of(bound[type_]))
-        operator = self.one_of(tuple(Operator))
+        # Few values are equal to what an aggregate comes to.
+        operator = self.one_of([o for o in Operator if o is not Operator.EQ or self.chance(1, 3)])
         return Aggregated(aggregate, operator, value, leads=self.chance(1, 2))
 
     def shown(self, rule: Rule, literal: Aggregated, bound: dict[Type, list[str]]) -> Rule:
