@@ -114,6 +114,7 @@ def test_a_count_of_one_fact_a_tick_is_a_window() -> None:
     program = tidelog.parse(RULES)
     assert tidelog.window(program, "R").exact
     assert tidelog.window(program, "R").upper == 3
+    assert tidelog.window(program, "S").exact
 
 
 def test_a_program_is_contained_in_itself() -> None:

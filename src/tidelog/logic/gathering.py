@@ -90,6 +90,9 @@ class Gatherings:
         as_window = _as_window(clause, premise, groups)
         if as_window is not None:
             return [_with(clause, number, *as_window)]
+        none = gathers.value in (Constant.of(0), Constant.of(0.0))
+        if gathers.measure is Measure.COUNT and none:
+            return self._of_nothing(clause, number, groups)
         made = self._made(premise, groups)
         args = (*_named(premise, groups), gathers.value)
         asked = Premise(made.name, args, premise.when, origin=premise.origin)
