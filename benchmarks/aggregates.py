@@ -21,8 +21,7 @@ from tidelog.spark import query, session
 
 INPUT = "input Temp(device: text, level: float) @ time.\n"
 RULES = {
-    "avg over 60 ticks": "P(X) @ T :- Temp(X, _) @ T,"
-    " A = avg(V : Temp(X, V) @ [T-59, T]), A > 55.",
+    "avg over 60 ticks": "P(X) @ T :- Temp(X, _) @ T, A = avg(V : Temp(X, V) @ [T-59, T]), A > 55.",
     "count over 1,440 ticks": "P(X) @ T :- Temp(X, _) @ T,"
     " N = count(Temp(X, _) @ [T-1439, T]), N >= 1440.",
     "max over a group": "P(X) @ T :- Temp(X, V) @ T, V = max(W : Temp(_, W) @ T).",

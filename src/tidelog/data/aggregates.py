@@ -22,27 +22,35 @@ from tidelog.language.program import Measure, Type
 SPAN = 40
 # A float of exponent E, as far as a logarithm tells, is a whole number of 2^(E - 54).
 _SLACK = 54
-_BASE = f"CAST({1 << SPAN} AS HUGEINT)"
+# Bits that a float has, and how far from 1 the power of two lies that two of them count easily.
+_DIGITS = 53
+_NEAR = 900
 _INFINITE = "CAST('Infinity' AS DOUBLE)"
 
 
 @dataclass(frozen=True)
 class Limbs:
-    """How floats are written as integers: in limbs, from the exponent of the smallest on."""
+    """How floats are written as integers: in limbs, from the exponent of the smallest on.
+
+    No sum has more than so many `bits`; `infinite` is whether some of the floats are.
+    """
 
     lowest: int = 0
     count: int = 1
+    bits: int = 127
+    infinite: bool = False
 
     @staticmethod
-    def of(lowest: int | None, highest: int | None) -> Limbs:
-        """Limbs for floats between two exponents; None where all are zero.
+    def of(lowest: int | None, highest: int | None, facts: int, infinite: int) -> Limbs:
+        """Limbs for so many floats between two exponents; None where all are zero.
 
-        >>> Limbs.of(-3, 5), Limbs.of(0, 90).count
-        (Limbs(lowest=-3, count=1), 3)
+        >>> Limbs.of(-3, 5, 1000, 0), Limbs.of(0, 90, 1, 0).count
+        (Limbs(lowest=-3, count=1, bits=74, infinite=False), 3)
         """
         if lowest is None or highest is None:
-            return Limbs()
-        return Limbs(lowest, (highest - lowest) // SPAN + 1)
+            return Limbs(infinite=bool(infinite))
+        bits = highest - lowest + _SLACK + 2 + facts.bit_length()
+        return Limbs(lowest, (highest - lowest) // SPAN + 1, bits, bool(infinite))
 
     def power(self, limb: int) -> int:
         """The power of two that a limb counts."""
@@ -57,11 +65,16 @@ def exponent_sql(value: str) -> str:
     return f"CAST(floor(log2(abs({value}))) AS INT)"
 
 
-def exponents_sql(value: str, rows: str) -> str:
-    """The least and the greatest exponent of a column of floats."""
+def exponents_sql(value: str, rows: str, facts_a_row: int = 1) -> str:
+    """Of a column of floats: the least and the greatest exponent, how many facts there are at
+    most, and how many infinite values.
+    """
     finite = f"{value} <> 0 AND abs({value}) < {_INFINITE}"
-    exponent = exponent_sql(value)
-    return f"SELECT min({exponent}), max({exponent}) FROM {rows} AS e WHERE {finite}"
+    exponent = f"CASE WHEN {finite} THEN {exponent_sql(value)} END"
+    return (
+        f"SELECT min({exponent}), max({exponent}), count(*) * {facts_a_row},"
+        f" count(*) FILTER (abs({value}) = {_INFINITE}) FROM {rows} AS e"
+    )
 
 
 @dataclass(frozen=True)
@@ -100,22 +113,16 @@ class Gathered:
         if self.ticks == 1:
             return self._packed(self._made(at_ticks, ["t"]), ())
         names = list(self._parts())
-        over = self._over("ROWS UNBOUNDED PRECEDING")
-        if self.measure in (Measure.MIN, Measure.MAX):
-            # What has left is looked at no more; how many are there is added up as for the others.
-            least = f"{self.measure}(m) {self._over(f'RANGE {self.ticks - 1} PRECEDING')} AS m"
-        else:
-            least = ""
-        gone = [f"-{n} AS {n}" if n != "m" else "NULL AS m" for n in names]
+        # At the tick at which facts leave there may be none that come.
+        gone = [f"NULL AS {n}" for n in names]
         left = f"SELECT {', '.join([*self.groups, f't + {self.ticks} AS t', *gone])} FROM at_ticks"
-        merged = [f"sum({n}) AS {n}" if n != "m" else f"{self.measure}(m) AS m" for n in names]
+        merged = [f"any_value({n}) AS {n}" for n in names]
         points = (
             f"SELECT {', '.join([keys, *merged])} FROM (SELECT * FROM at_ticks UNION ALL {left})"
             f" AS u GROUP BY {keys}"
         )
-        running = [f"sum({n}) {over} AS {n}" for n in names if n != "m"] + (
-            [least] if least else []
-        )
+        over = self._over(f"RANGE {self.ticks - 1} PRECEDING")
+        running = [f"{self.measure if n == 'm' else 'sum'}({n}) {over} AS {n}" for n in names]
         following = f"lead(t) {self._over('')} - 1 AS e"
         stretches = f"SELECT {', '.join([keys, *running, following])} FROM ({points}) AS p"
         there = (
@@ -137,7 +144,8 @@ class Gathered:
         elif self.adds and self.type is not Type.FLOAT:
             parts["s0"] = f"sum({self.value})"
         elif self.adds:
-            parts["i"] = f"count(*) FILTER (abs({self.value}) = {_INFINITE})"
+            if self.limbs.infinite:
+                parts["i"] = f"count(*) FILTER (abs({self.value}) = {_INFINITE})"
             parts |= {f"s{i}": f"sum({self._limb(i)})" for i in range(self.limbs.count)}
         return parts
 
@@ -170,7 +178,7 @@ class Gathered:
         if self.type is not Type.FLOAT and self.measure is Measure.SUM:
             made = f"SELECT {', '.join([*named, 'TRY_CAST(s0 AS BIGINT) AS v'])} FROM ({rows}) AS r"
             return f"SELECT * FROM ({made}) AS v WHERE v IS NOT NULL"
-        finite = " WHERE i = 0" if self.type is Type.FLOAT else ""
+        finite = " WHERE i = 0" if self.type is Type.FLOAT and self.limbs.infinite else ""
         limbs = [f"s{i}" for i in range(self.limbs.count)]
         kept = [*named, "n", *limbs]
         made = _rounded(f"SELECT {', '.join(kept)} FROM ({rows}) AS r{finite}", self.limbs)
@@ -224,6 +232,12 @@ def _rounded(rows: str, limbs: Limbs) -> str:
     A number is told by its sign, an integer `a` of 120 bits at most, the power `x` of two that it
     counts, and whether there is a rest below that.
     """
+    power = limbs.power(0)
+    if limbs.count == 1 and limbs.bits <= 2 * _DIGITS and -_NEAR < power < _NEAR:
+        # Two floats that are exact have a sum that is rounded once.
+        high, low = f"s0 >> {_DIGITS}", f"s0 & CAST({(1 << _DIGITS) - 1} AS HUGEINT)"
+        one, other = (_power(power + _DIGITS), _power(power))
+        return _let(rows, v=f"CAST({high} AS DOUBLE) * {one} + CAST({low} AS DOUBLE) * {other}")
     if limbs.count == 1:
         sql = _let(
             rows, a="abs(s0)", sign="sign(s0)", x=f"CAST({limbs.power(0)} AS INT)", rest="FALSE"
@@ -234,8 +248,8 @@ def _rounded(rows: str, limbs: Limbs) -> str:
     bits = "CASE WHEN a = 0 THEN 0 ELSE CAST(floor(log2(CAST(a AS DOUBLE))) AS INT) - 60 END"
     sql = _let(sql, cut=f"greatest(0, {bits})")
     sql = _let(sql, unit="CAST(1 AS HUGEINT) << cut")
-    odd = "CASE WHEN rest OR a % unit <> 0 THEN 1 ELSE 0 END"
-    sql = _let(sql, q=f"CAST(a // unit AS BIGINT) | CAST({odd} AS BIGINT)", h="(x + cut) // 2")
+    odd = "CASE WHEN rest OR (a & (unit - 1)) <> 0 THEN 1 ELSE 0 END"
+    sql = _let(sql, q=f"CAST(a >> cut AS BIGINT) | CAST({odd} AS BIGINT)", h="(x + cut) // 2")
     return _let(sql, v="sign * CAST(q AS DOUBLE) * pow(2e0, h) * pow(2e0, x + cut - h)")
 
 
@@ -255,7 +269,7 @@ def _digits(rows: str, limbs: Limbs) -> str:
     sql = _let(sql, k=f"CAST({first} AS INT)")
     return _let(
         sql,
-        a=f"(d[k] * {_BASE} + d[k - 1]) * {_BASE} + d[k - 2]",
+        a=f"(d[k] << {2 * SPAN}) + (d[k - 1] << {SPAN}) + d[k - 2]",
         x=f"{limbs.power(0)} + {SPAN} * (k - 5)",
         rest="list_max(list_transform(d, lambda y, j: j < k - 2 AND y <> 0))",
     )
@@ -263,8 +277,8 @@ def _digits(rows: str, limbs: Limbs) -> str:
 
 def _carried(limbs: str) -> str:
     """Limbs, all but the last one between 0 and the next one's unit."""
-    own = f"((y[-1] % {_BASE} + {_BASE}) % {_BASE})"
-    step = f"list_concat(y[:-2], [{own}, z[1] + (y[-1] - {own}) // {_BASE}])"
+    own = f"y[-1] & CAST({(1 << SPAN) - 1} AS HUGEINT)"
+    step = f"list_concat(y[:-2], [{own}, z[1] + (y[-1] >> {SPAN})])"
     return f"list_reduce(list_transform({limbs}, lambda y: [y]), lambda y, z: {step})"
 
 

@@ -17,6 +17,7 @@ from typing import TypeAlias, assert_never
 
 from tidelog.data.aggregates import Gathered, Limbs, exponents_sql
 from tidelog.data.packed import (
+    CHUNK,
     COUNT,
     bit,
     bit_sql,
@@ -230,8 +231,10 @@ class Writer:
     # Aggregates
 
     def exponents(self, step: Gather) -> str:
-        """The least and the greatest exponent of the floats that an aggregate adds up."""
-        return exponents_sql(f"a{(step.of or 0) + 1}", self._gathered_rows(step))
+        """How large the floats are that an aggregate adds up, for `Limbs.of`."""
+        one = not step.facts.temporal or step.join.operands[0].table in self.unpacked
+        column, rows = f"a{(step.of or 0) + 1}", self._gathered_rows(step)
+        return exponents_sql(column, rows, 1 if one and rows[0] != "(" else CHUNK)
 
     def gather(self, step: Gather, limbs: Limbs) -> str:
         """What facts come to; of floats that are added up, written in limbs."""

@@ -157,8 +157,8 @@ class StepRunner:
             raise DataError(f"`{step.predicate.name}` is an aggregate: {reason}")
         limbs = WHOLE
         if step.adds_floats:
-            ((lowest, highest),) = self.engine.all(writer.exponents(step))
-            limbs = Limbs.of(lowest, highest)
+            (told,) = self.engine.all(writer.exponents(step))
+            limbs = Limbs.of(*told)
         if step.predicate.temporal:
             writer.unmerged.add(step.table)
         self._with_kept(step, writer.gather(step, limbs), writer, state)

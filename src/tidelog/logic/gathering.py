@@ -108,20 +108,21 @@ class Gatherings:
         assert gathers is not None, "what is gathered is made something of"
         of = measured_type(gathers, premise.args, self.predicates[premise.predicate].types)
         zero = Constant.of(0.0 if of is Type.FLOAT else 0)
-        clause = _with(clause, number, self._nothing(premise, groups), clause.tests)
+        clause = _with(clause, number, self._nothing(premise, groups, number), clause.tests)
         value = gathers.value
         if isinstance(value, Variable) and value.name not in groups:
             return _folded(_put(clause, {value.name: zero}))
         test = Comparison(value, Operator.EQ, zero, premise.origin)
         return _folded(replace(clause, tests=(*clause.tests, test)))
 
-    def _nothing(self, premise: Premise, groups: set[str]) -> Premise:
-        """That a premise matches nothing."""
+    def _nothing(self, premise: Premise, groups: set[str], number: int) -> Premise:
+        """That a premise, the one of this number in its clause, matches nothing."""
         if premise.temporal:
             return replace(_quantified(premise, groups, 1), sign=Sign.NEGATIVE)
-        counted = replace(premise, gathers=Gathering(Measure.COUNT, None, Variable("_#0")))
+        any_ = Variable(f"_#n{number}")
+        counted = replace(premise, gathers=Gathering(Measure.COUNT, None, any_))
         made = self._made(counted, groups)
-        args = (*_named(premise, groups), Variable("_#0"))
+        args = (*_named(premise, groups), any_)
         return Premise(made.name, args, premise.when, Sign.NEGATIVE, premise.origin)
 
     def _made(self, premise: Premise, groups: set[str]) -> Predicate:
