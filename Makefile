@@ -4,6 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
+# Tests start many processes, each of which would compile the source anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help setup demo test whole-suite test-fast test-deep test-crash test-chaos test-cluster test-connectors test-browser test-editors vsix bench bench-flink lint clean
 
 # An environment knows its own place: after the folder was moved or copied, or its Python is gone, it is built anew.

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from random import Random
+from time import perf_counter
 
 from pyspark.sql import SparkSession
 
@@ -16,6 +19,7 @@ import tidelog
 from benchmarks.evaluate import by_hand, engine, made, timed
 from benchmarks.harness import Result, best_of_each, cost, faster, print_table
 from benchmarks.spark_stream import median, ours, readings
+from benchmarks.streams import percentile
 from tidelog.spark import query, session
 
 INPUT = "input Temp(device: text, level: text) @ time.\n"
@@ -80,7 +84,7 @@ def on_spark(spark: SparkSession, quick: bool) -> list[Result]:
     devices, ticks = (20, 6_000) if quick else (1_000, 10_000)
     folder = spells(devices, ticks)
     results: list[Result] = []
-    for words in ("always", COUNTED):
+    for words in ("some", "always", COUNTED):
         program = tidelog.parse(rule(words, 60))
 
         def mine(program: tidelog.Program = program) -> int:
@@ -100,8 +104,9 @@ def on_spark(spark: SparkSession, quick: bool) -> list[Result]:
 
 
 def streams(spark: SparkSession, root: Path, quick: bool) -> list[Result]:
-    facts, batches = (5_000, 8) if quick else (50_000, 14)
-    readings(root / "facts", facts, batches, min(1_000, facts // 2))
+    # So few devices that the batches go on for longer than the window.
+    facts, batches, devices = (5_000, 10, 4) if quick else (50_000, 14, 50)
+    readings(root / "facts", facts, batches, devices)
 
     def run(ticks: int) -> float:
         rules = rule("some", ticks)
@@ -112,8 +117,52 @@ def streams(spark: SparkSession, root: Path, quick: bool) -> list[Result]:
     return [cost(name, long, "a window of 10", short, None if quick else "<= 1.3x")]
 
 
+def online(quick: bool) -> Iterator[Result]:
+    """A tick costs the same however long the window is, once it is full.
+
+    A window of 100 is the peer of long ones up to now: up to 64 ticks, a stream follows what may
+    come of each window, and costs more. Windows to come are followed whatever their length.
+    """
+    long, after = (200, 20) if quick else (10_000, 100)
+    target = None if quick else "<= 1.3x"
+    for words in ("some", "always", COUNTED):
+        few, near, far = (typical_tick(rule(words, n), n, after) for n in (10, 100, long))
+        name = f"windows/online, a tick, {words} of "
+        yield Result(f"{name}10", few)
+        yield cost(f"{name}{long:,}", far, "a window of 100", near, target)
+    ahead = 100 if quick else 1_000
+    for words in ("some", "always", COUNTED):
+        near, far = (typical_tick(rule_ahead(words, n), n, after) for n in (10, ahead))
+        name = f"windows/online, a tick, {words} of {ahead:,} to come"
+        yield cost(name, far, "a window of 10", near, target)
+
+
+def rule_ahead(words: str, ticks: int) -> str:
+    return f"{INPUT}P(X) @ T :- {words} Temp(X, high) @ [T+1, T+{ticks}]. output P."
+
+
+def typical_tick(rules: str, length: int, ticks: int) -> float:
+    """The median of the seconds of some ticks, after a push that has filled the window."""
+    stream = tidelog.Stream(tidelog.parse(rules), ["P"], mode="online")
+    random, start = Random(1), 2 * length
+
+    def levels(tick: int) -> list[tuple[str, str, int]]:
+        """Five devices that are high at all times, and five that are at half of them."""
+        high = [d < 5 or random.random() < 0.5 for d in range(10)]
+        return [(f"device{d}", "high" if h else "low", tick) for d, h in enumerate(high)]
+
+    stream.push(start - 1, {"Temp": [row for t in range(start) for row in levels(t)]})
+    seconds = []
+    for tick in range(start, start + ticks):
+        facts = levels(tick)
+        before = perf_counter()
+        stream.push(tick, {"Temp": facts})
+        seconds.append(perf_counter() - before)
+    return percentile(seconds, 0.5)
+
+
 def run(quick: bool = False) -> list[Result]:
-    results = in_process(quick)
+    results = [*in_process(quick), *online(quick)]
     spark = session("local[2]", **{"spark.sql.shuffle.partitions": "2"})
     root = Path(tempfile.mkdtemp(prefix="tidelog-bench-"))
     try:

@@ -53,9 +53,11 @@ def test_explain(case: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def known(run: answers.Run) -> ParameterSet:
     """A run, with what is known of it."""
-    large = run.folder.name == "la_haute_borne"
-    # Tick by tick it is also in tests/streaming/test_online.py.
-    marks = [pytest.mark.deep if run.way == "online" else pytest.mark.slow] if large else []
+    name, large = run.folder.name, run.folder.name == "la_haute_borne"
+    # Tick by tick it is also in tests/streaming/test_online.py; tests/evaluation asks Spark, too.
+    more = {("la_haute_borne", "online"), ("window", "spark query"), ("always", "spark query")}
+    deep = (name, run.way) in more
+    marks = [pytest.mark.deep if deep else pytest.mark.slow] if deep or large else []
     return pytest.param(run, id=str(run), marks=marks)
 
 

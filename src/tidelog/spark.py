@@ -44,6 +44,7 @@ from tidelog.evaluation.spark.session import session
 from tidelog.language.program import Program
 from tidelog.pipeline.commit import Checkpoint, Commit
 from tidelog.pipeline.handover import Live
+from tidelog.pipeline.listed import listed
 from tidelog.pipeline.metrics import Board
 from tidelog.pipeline.plan import OnlineWork, PipelinePlan, pipeline_plan
 from tidelog.pipeline.publishing import Publisher, publisher
@@ -242,13 +243,15 @@ def query(
     partitions: int | None = None,
     memory: str = "1GB",
     budget: float = 60.0,
+    intervals: bool = False,
 ) -> DataFrame:
     """The answers of a query over finite facts, as a DataFrame that is computed when it is used.
 
     `inputs` are DataFrames by input, rigid ones also as rows, or a folder of facts. One job finds
     the first and the last tick; nothing else runs. Rows with a NULL or NaN in a column are left
     out. What bulk evaluation cannot answer exactly goes to the timeline, in this process and at
-    once, within a budget of seconds.
+    once, within a budget of seconds. With `intervals` answers have `from` and `to`, a row for each
+    stretch at which they hold.
     """
     _expect_session(spark)
     expect_program(program)
@@ -256,7 +259,7 @@ def query(
     ticks = Ticks.given(program, tick, origin)
     low, high = as_tick(from_, ticks), as_tick(to, ticks)
     question = Question(
-        program, (query,), inputs, low, high, ticks, timestamps, budget, lambda _: None
+        program, (query,), inputs, low, high, ticks, timestamps, budget, lambda _: None, intervals
     )
     return answer_frame(spark, question, query, partitions, memory)
 
@@ -324,7 +327,7 @@ class Running:
         first: int = 0,
     ) -> None:
         """Have Spark call us with batches, which are numbered from `first` on."""
-        self._source, self._first = source, first
+        self._source, self._place, self._first = source, place, first
         writer = arriving.writeStream.foreachBatch(self._called)
         folder = self._pipeline.checkpoint.store.path(place)
         writer = writer.option("checkpointLocation", folder)
@@ -390,10 +393,13 @@ class Running:
             self._listener = None
 
     def _batch(self, frame: DataFrame, number: int) -> None:
+        def files_of_the_batch() -> set[str]:
+            return listed(self._pipeline.checkpoint.store, self._place, number)
+
         try:
             with self._one_at_a_time:
                 self._pipeline.go_on()
-                rows = self._source.batch(frame, self._pipeline.limits)
+                rows = self._source.batch(frame, self._pipeline.limits, files_of_the_batch)
                 self._pipeline.of_spark(rows, self._first + number)
             release_handles()
         except BaseException as error:

@@ -16,9 +16,10 @@ from support import brute, truth
 from support.brute import Fact, Row
 from support.deep import examples
 from support.programs import NEGATED, Case, Facts, Shape, histories, programs
+from support.replays import updates_replay
 
 import tidelog
-from tidelog.analysis.definitive import Awaited, Definitive
+from tidelog.analysis.definitive import Awaited
 from tidelog.analysis.dependencies import Class, Dependencies, dependencies
 from tidelog.analysis.possible import Pattern, one_sign
 from tidelog.cli import cli
@@ -26,7 +27,7 @@ from tidelog.data.packed import ticks_of
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.open_answers import OpenAnswers
 from tidelog.evaluation.ranges import Range
-from tidelog.language.program import Type, Value
+from tidelog.language.program import Value
 from tidelog.logic.normalise import core
 
 PAIRS = Shape(types=("text",), rules=3, atoms=2, negated=2)
@@ -218,32 +219,6 @@ def test_forgettable_on_the_command_line(tmp_path: Path) -> None:
 
 
 # Definitive, for generated programs
-
-
-def fresh(type_: Type | None) -> Value:
-    return {Type.INT: 77, Type.FLOAT: 77.5, Type.BOOL: True}.get(type_, "fresh")
-
-
-def fact(case: Case, awaited: Awaited) -> Fact:
-    """One fresh object for every arbitrary value."""
-    types = brute.Shapes.of(case.program).types[awaited.predicate]
-    args = (fresh(t) if a is None else a for a, t in zip(awaited.args, types, strict=True))
-    return Fact(awaited.predicate, tuple(args), awaited.time)
-
-
-def updates_replay(case: Case, known: set[Fact], verdict: Definitive, tin: int) -> None:
-    """After one update the answer is there, after the other it is not."""
-    assert verdict.updates is not None
-    answer = fact(case, verdict.updates.answer)
-    assert answer.time is not None
-    for update, holds in (
-        (verdict.updates.with_it, True),
-        (verdict.updates.without_it, False),
-    ):
-        facts = {fact(case, f) for f in update}
-        assert all(f.time is not None and f.time > tin for f in facts)
-        rows = brute.answers_at(case.program, case.query, known | facts, answer.time)
-        assert (answer.args in rows) == holds
 
 
 def compared(case: Case, facts: Facts, tout: int, *, theory: bool = True) -> None:

@@ -132,7 +132,7 @@ def test_what_an_answer_waits_for_is_a_fact_of_an_input() -> None:
     assert list(map(str, verdict.pending)) == ["Q(b) @ 0 holds unless F(a) @ 1 arrives"]
 
 
-@examples(15)
+@examples(10, deep=150)
 @given(asked(SMALL) | asked(NEGATED) | asked(RECURSIVE), st.integers(0, TIN))
 def test_definitive(given_: tuple[Case, Facts], tout: int) -> None:
     case, facts = given_
@@ -154,7 +154,7 @@ def test_definitive(given_: tuple[Case, Facts], tout: int) -> None:
     assert not own.exact or own.holds == expected.definitive
 
 
-@examples(8)
+@examples(5, deep=80)
 @given(asked(SMALL) | asked(NEGATED), st.integers(-1, TIN), st.integers(0, 2))
 def test_forgettable(given_: tuple[Case, Facts], tmem: int, ahead: int) -> None:
     case, facts = given_

@@ -12,6 +12,7 @@ import random
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +25,7 @@ SEED = int(os.environ.get("CHAOS_SEED", str(time.time_ns() % 2**32)))
 KIND = os.environ.get("CHAOS_KIND", "")
 # Seconds into a start at which something happens: it takes some ten to come to its first batch.
 EARLY, LATE = 1.0, 30.0
+JUMPS = (1, 60, 3600, 86_400, 20 * 365 * 86_400)  # seconds
 
 pytestmark = pytest.mark.skipif(
     not os.environ.get("TIDELOG_CHAOS"), reason="make test-chaos runs these"
@@ -104,6 +106,24 @@ def file_replaced(world: World, process: subprocess.Popen[bytes]) -> bool:
     return True
 
 
+def file_renamed(world: World, process: subprocess.Popen[bytes]) -> bool:
+    """Files that an earlier start has read get other names while this one runs."""
+    if wait_for(process, "JVM", world.dice) is None:
+        return False
+    renamed = [world.rename_one() for _ in range(3)]
+    return any(renamed)
+
+
+def clock_jumped(world: World, process: subprocess.Popen[bytes]) -> bool:
+    """The time of day goes to and fro, by a second or by years."""
+    if wait_for(process, "JVM", world.dice) is None:
+        return False
+    for _ in range(world.dice.randint(1, 4)):
+        world.move_clock(world.dice.choice((-1, 1)) * world.dice.choice(JUMPS))
+        time.sleep(world.dice.uniform(0, 3))
+    return True
+
+
 def sent(pid: int, number: int) -> bool:
     try:
         os.kill(pid, number)
@@ -122,7 +142,11 @@ ACCIDENTS = {
     "started twice": started_twice,
     "disk full": disk_filled,
     "files replaced": file_replaced,
+    "files renamed": file_renamed,
+    "clock jumps": clock_jumped,
 }
+# What must not end a start.
+HARMLESS = ("files replaced", "files renamed", "stopped for a while", "clock jumps")
 
 
 def run_out(world: World, accidents: list[str]) -> None:
@@ -130,19 +154,23 @@ def run_out(world: World, accidents: list[str]) -> None:
     for name in accidents:
         for _ in range(4):  # so that there is something to do when it happens
             world.add_file()
+        names = world.names
         process, world.accident = world.start(last=False), name
         since = time.monotonic()
         happened = ACCIDENTS[name](world, process)
         code = world.ended(process, since)
         if world.disk is not None:
             world.empty_disk()
+        if code == 0:
+            world.read |= names
         if happened:
             world.tally.accidents[name] += 1
-            if name in ("files replaced", "stopped for a while") and code:
+            if name in HARMLESS and code:
                 raise Broken(f"{world}: {name} must not end it: {code}")
     for attempt in range(3):
         code = world.ended(world.start(last=False))
         if code == 0:
+            world.read |= world.names
             world.tally.survived.update(accidents)
             return
         if attempt == 2:
@@ -153,7 +181,11 @@ def kinds_for(world: World) -> list[str]:
     """The accidents that a world may meet, the more often named the likelier."""
     if KIND:
         return [KIND]
-    usual = [name for name in ACCIDENTS if name not in ("disk full", "executor killed")]
+    usual = [
+        name for name in ACCIDENTS if name not in ("disk full", "executor killed", "clock jumps")
+    ]
+    if world.clock is not None:
+        usual = [*usual, "clock jumps", "clock jumps", "clock jumps"]
     if world.disk is not None:
         usual = [*usual, "disk full", "disk full", "disk full"]
     if world.options["master"].startswith("local-cluster"):
@@ -206,6 +238,28 @@ def test_a_process_is_killed_under_a_running_batch(what: str, tmp_path: Path) ->
     world.check()
 
 
+def test_the_clock_of_a_process_is_moved_while_it_runs(tmp_path: Path) -> None:
+    world = World(tmp_path / "world", random.Random(22), Tally())
+    if not world.with_clock():
+        pytest.skip("there is no C compiler")
+    asking = "import sys, time\nfor _ in sys.stdin: print(time.time(), flush=True)"
+    with subprocess.Popen(
+        [sys.executable, "-c", asking],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **world.moved_clock()},
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for seconds in (0, 86_400, -86_400):
+            world.move_clock(seconds)
+            print(file=process.stdin, flush=True)
+            moved = float(process.stdout.readline()) - time.time() - seconds
+            assert abs(moved) < 3600
+        process.stdin.close()
+
+
 def test_chaos(tmp_path: Path, told: Callable[[str], None]) -> None:
     dice, tally = random.Random(SEED), Tally()
     end = time.monotonic() + 60 * MINUTES
@@ -219,6 +273,11 @@ def test_chaos(tmp_path: Path, told: Callable[[str], None]) -> None:
             world.options["there"] = "there"
         if KIND == "executor killed" or (not KIND and tally.streams % 5 == 4):
             world.options |= {"master": "local-cluster[2,1,1024]", "there": "there"}
+        if (
+            KIND == "clock jumps" or (not KIND and tally.streams % 3 == 1)
+        ) and not world.with_clock():
+            told("no clock jumps: there is no C compiler")
+            assert KIND != "clock jumps"
         if KIND == "disk full" or (not KIND and small and tally.streams % 4 == 2):
             with world.on_small_disk() as small:
                 if not small:

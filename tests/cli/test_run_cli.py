@@ -68,7 +68,12 @@ def test_an_existing_sink_without_its_checkpoint_is_refused(
 
 @pytest.mark.parametrize(
     "words",
-    [(), ("--mode", "online"), ("--emit", "eager"), ("--mode", "online", "--emit", "eager")],
+    [
+        (),
+        ("--mode", "online", "--emit", "eager"),
+        pytest.param(("--mode", "online"), marks=pytest.mark.deep),
+        pytest.param(("--emit", "eager"), marks=pytest.mark.deep),
+    ],
 )
 def test_all_queries_of_the_example_in_every_mode(
     words: tuple[str, ...], spark: SparkSession

@@ -100,8 +100,12 @@ def test_a_stretch_without_a_stop_is_written_out_in_halves() -> None:
 
 
 @pytest.mark.xdist_group("spark")
+@pytest.mark.deep
 def test_the_same_in_catalyst(spark: SparkSession) -> None:
-    """The SQL is that of every engine, though rounds are not what Spark's own is asked for."""
+    """The SQL is that of every engine, though rounds are not what Spark's own is asked for.
+
+    What Spark is asked to carry is in `cases/answers/carried_across_keys`.
+    """
     from tidelog.evaluation.spark.catalyst import Catalyst
 
     class Rounds(Catalyst):

@@ -106,12 +106,15 @@ def test_answers(name: str, engine: str) -> None:
 
 
 @pytest.mark.xdist_group("spark")
-@pytest.mark.grows
+@pytest.mark.deep
 def test_generated_programs_on_spark(spark: SparkSession) -> None:
-    """Few, since each takes seconds; DuckDB has many of them in `test_generated.py`."""
+    """Each takes seconds: `make test` has some in `pipeline/test_spark_stream.py`.
+
+    DuckDB has many of them in `test_generated.py`.
+    """
 
     @given(programs_and_facts(huge=False, max_rules=5))
-    @examples(2, deep=30)
+    @examples(3)
     def look(case: Case) -> None:
         with Engine(case.program, case.facts) as here:
             try:

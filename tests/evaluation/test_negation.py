@@ -121,12 +121,15 @@ def test_counterexamples(name: str) -> None:
 
 
 @pytest.mark.xdist_group("spark")
-@pytest.mark.grows
+@pytest.mark.deep
 def test_generated_programs_on_spark(spark: SparkSession) -> None:
-    """The same SQL with other hands; partitions where data is merely elsewhere."""
+    """The same SQL with other hands; partitions where data is merely elsewhere.
+
+    `make test` has some in `pipeline/test_spark_negation.py`.
+    """
 
     @given(programs_with_not(connected=True), st.randoms(use_true_random=False))
-    @examples(2, deep=40)
+    @examples(4)
     def look(case: Case, random: Random) -> None:
         case = keyed(case, random)
         spark.conf.set("spark.sql.shuffle.partitions", str(random.randint(1, 8)))

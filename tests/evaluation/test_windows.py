@@ -39,19 +39,19 @@ from tidelog.language.program import (
 
 
 @given(programs_with_windows())
-@examples(40)
+@examples(30, deep=400)
 def test_any_program(case: Case) -> None:
     agree(case)
 
 
 @given(programs_with_windows(connected=True, max_rules=7))
-@examples(25)
+@examples(18, deep=250)
 def test_connected_programs(case: Case) -> None:
     agree(case)
 
 
 @given(programs_with_windows(long=True))
-@examples(20)
+@examples(12, deep=200)
 def test_windows_longer_than_a_word(case: Case) -> None:
     agree(case)
 
@@ -101,7 +101,7 @@ def test_constants_that_look_alike() -> None:
 
 
 @given(programs_with_windows(any_number=True))
-@examples(15)
+@examples(10, deep=150)
 def test_the_unfolding(case: Case) -> None:
     try:
         plain = unfolded(case.program, 100)
@@ -111,7 +111,7 @@ def test_the_unfolding(case: Case) -> None:
 
 
 @given(programs_with_windows(long=True) | programs_with_windows(), st.randoms())
-@examples(20)
+@examples(12, deep=200)
 def test_intervals_in_two_parts(case: Case, random: Random) -> None:
     statements = []
     for statement in case.program.statements:

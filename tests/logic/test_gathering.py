@@ -30,6 +30,10 @@ def bodies(rule: str) -> list[str]:
     [
         ("count(F(X) @ [T-4, T]) >= 2", ["F[at 2 of 5 ticks](X) @ T"]),
         ("2 <= count(F(X) @ [T-4, T])", ["F[at 2 of 5 ticks](X) @ T"]),
+        (
+            "count(F(X) @ [T-1439, T]) >= 700",
+            ["F(count of 1440 ticks: #1)(X, Count) @ T, Count >= 700"],
+        ),
         ("count(F(X) @ [T-4, T]) < 2", ["not F[at 2 of 5 ticks](X) @ T"]),
         ("count(E(X, _) @ [T-4, T]) > 0", ["E[at 1 of 5 (#0,_) ticks](X) @ T"]),
         ("count(E(X, _) @ [T-4, T]) = 0", ["not E[at 1 of 5 (#0,_) ticks](X) @ T"]),

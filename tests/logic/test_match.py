@@ -10,8 +10,8 @@ from itertools import product
 from tidelog.language.checks import check
 from tidelog.language.program import Comparison, Constant, Operator, Value, Variable
 from tidelog.logic.clause import Clause, FixedTick, Free, Head, Offset, Premise, Rigid, Sign
-from tidelog.logic.match import VALUES as READING
 from tidelog.logic.match import (
+    VALUES,
     AnyTick,
     IndexedRows,
     JoinOrder,
@@ -23,7 +23,7 @@ from tidelog.logic.match import (
 from tidelog.logic.normalise import clause_of
 from tidelog.logic.order import decide
 
-VALUES = (0, 1, 2)
+NUMBERS = (0, 1, 2)
 TICKS = range(-3, 6)
 
 
@@ -54,7 +54,7 @@ def brute(clause: Clause, facts: Facts, head: int) -> set[tuple[Value, ...]]:
     """Values of the head's variables for which the body holds, by trying everything."""
     names = sorted({v.name for p in clause.positive for v in p.variables})
     heads = set()
-    for values in product(VALUES, repeat=len(names)):
+    for values in product(NUMBERS, repeat=len(names)):
         bound: dict[str, Value] = dict(zip(names, values, strict=True))
         for times in product(TICKS, repeat=len(clause.free_times)):
             free = dict(zip(clause.free_times, times, strict=True))
@@ -92,7 +92,7 @@ def _holds(
             ),
         )
         in facts.facts
-        for extra in product(VALUES, repeat=len(unknown))
+        for extra in product(NUMBERS, repeat=len(unknown))
     )
     return there is (premise.sign is Sign.POSITIVE)
 
@@ -100,7 +100,7 @@ def _holds(
 def random_case(rng: random.Random) -> tuple[Clause, Facts]:
     def terms(n: int, names: str) -> tuple[Variable | Constant, ...]:
         return tuple(
-            Constant.of(rng.choice(VALUES)) if rng.random() < 0.2 else Variable(rng.choice(names))
+            Constant.of(rng.choice(NUMBERS)) if rng.random() < 0.2 else Variable(rng.choice(names))
             for _ in range(n)
         )
 
@@ -125,7 +125,7 @@ def random_case(rng: random.Random) -> tuple[Clause, Facts]:
     facts = set()
     for premise in premises:
         for _ in range(rng.randint(0, 12)):
-            row = tuple(rng.choice(VALUES) for _ in premise.args)
+            row = tuple(rng.choice(NUMBERS) for _ in premise.args)
             at = None if isinstance(premise.when, Rigid) else rng.choice([-1, 0, 1, 2])
             facts.add((premise.predicate, at, row))
     return clause, Facts(facts)
@@ -140,7 +140,7 @@ def test_matches_are_those_of_brute_force() -> None:
         some += bool(expected)
         order = JoinOrder(clause)
         start = order.start(lambda c: c.value, {}, 1)
-        all_ways = list(matches(order, facts, start, READING))
+        all_ways = list(matches(order, facts, start, VALUES))
         assert {order.values(clause.head.args, b) for b in all_ways} == expected
         known = sorted({v.name for v in clause.head.variables})[:1]
         for row in expected:
@@ -149,7 +149,7 @@ def test_matches_are_those_of_brute_force() -> None:
             begin = from_head.start(lambda c: c.value, values, 1)
             rows = {
                 from_head.values(clause.head.args, b)
-                for b in matches(from_head, facts, begin, READING)
+                for b in matches(from_head, facts, begin, VALUES)
             }
             assert rows == {r for r in expected if r[: len(known)] == row[: len(known)]}
     assert some > 150
@@ -164,7 +164,7 @@ def test_dropping_variables_changes_no_answer() -> None:
         keep = {v.name for v in narrow.head.variables}
         order = JoinOrder(narrow, wanted=keep)
         start = order.start(lambda c: c.value, {}, 1)
-        rows = {order.values(narrow.head.args, b) for b in joined(order, facts, start, READING)}
+        rows = {order.values(narrow.head.args, b) for b in joined(order, facts, start, VALUES)}
         expected = {row[:1] for row in brute(Clause(clause.head, clause.premises), facts, 1)}
         assert rows == expected
         assert len(wanted) >= len(keep)
@@ -181,7 +181,7 @@ def test_any_premise_can_come_first() -> None:
                 assert order.steps[0].number == first
                 start = order.start(lambda c: c.value, {}, 1)
                 rows = {
-                    order.values(clause.head.args, b) for b in matches(order, facts, start, READING)
+                    order.values(clause.head.args, b) for b in matches(order, facts, start, VALUES)
                 }
                 assert rows == expected
 
@@ -199,7 +199,7 @@ def test_the_facts_of_one_premise_give_all_matches_one_by_one() -> None:
                     order.values(clause.head.args, binding)
                     for name, tick, row in facts.facts
                     if name == premise.predicate
-                    for binding in matches_of_first(order, facts, start, READING, row, tick)
+                    for binding in matches_of_first(order, facts, start, VALUES, row, tick)
                 }
                 assert rows == expected
 
@@ -223,10 +223,10 @@ def test_a_given_head_is_where_matches_start() -> None:
         clause, facts = random_case(rng)
         expected = brute(clause, facts, 1)
         order = JoinOrder.from_head(clause)
-        for row in product(VALUES, repeat=len(clause.head.args)):
+        for row in product(NUMBERS, repeat=len(clause.head.args)):
             start = order.start_from(constant_value, row, 1)
             assert start is not None
-            assert any(True for _ in matches(order, facts, start, READING)) == (row in expected)
+            assert any(True for _ in matches(order, facts, start, VALUES)) == (row in expected)
 
 
 def test_a_head_that_no_fact_can_be() -> None:
@@ -251,4 +251,4 @@ def test_tests_without_variables_are_looked_at_first() -> None:
     clause = clause_of(check("P @ T :- E @ T, 1 > 2.").program.rules[0])
     order = JoinOrder(clause)
     assert [due.operator for due in order.due] == [Operator.GT]
-    assert list(matches(order, Facts([]), order.start(lambda c: c.value, {}, 0), READING)) == []
+    assert list(matches(order, Facts([]), order.start(lambda c: c.value, {}, 0), VALUES)) == []

@@ -123,7 +123,7 @@ def test_every_update_with_recursion(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@examples(20, deep=400)
+@examples(10, deep=400)
 def test_programs_without_negation(data: st.DataObject) -> None:
     case = data.draw(programs(PLAIN))
     try:

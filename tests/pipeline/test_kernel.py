@@ -187,7 +187,7 @@ def check(
         assert set(emulated.got[query]) == want[query]
 
 
-@examples(40)
+@examples(16, deep=400)
 @given(
     programs_and_facts(connected=True, huge=False),
     st.integers(0, 3),

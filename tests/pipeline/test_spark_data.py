@@ -212,8 +212,12 @@ def test_a_file_that_cannot_be_read_stops_the_stream_by_name(
     (temp / name).write_bytes(data)
     with pytest.raises(DataError, match=match):
         run(spark, tmp_path, queries=["Hot"])
-    # Repaired, or taken away, it goes on.
+    # Spark has written it down and leaves it out if it has gone: its facts would be lost.
     (temp / name).unlink()
+    gone = rf"{name}: the file is not there any more; put it back"
+    with pytest.raises(DataError, match=gone):
+        run(spark, tmp_path, queries=["Hot"])
+    # Repaired, it goes on.
     if name.endswith("csv"):
         (temp / name).write_text("device,level,time\nx,12,2\n")
     else:
@@ -268,7 +272,7 @@ def test_a_sparse_input_does_not_hold_time_back(spark: SparkSession, tmp_path: P
     running.stop()
 
 
-@pytest.mark.parametrize("little", [-1, 100_000])
+@pytest.mark.parametrize("little", [-1, pytest.param(100_000, marks=pytest.mark.deep)])
 def test_sinks_get_the_same_answers(
     little: int, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

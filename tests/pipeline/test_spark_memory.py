@@ -15,6 +15,8 @@ from pyspark.sql import SparkSession
 
 import tidelog
 from tidelog.evaluation.spark import handles
+from tidelog.evaluation.spark.catalyst import as_a_table
+from tidelog.evaluation.spark.handles import release_handles
 from tidelog.pipeline import loop
 from tidelog.spark import query, stream
 
@@ -120,6 +122,7 @@ def test_nothing_of_a_stream_stays(spark: SparkSession, tmp_path: Path, mode: st
     end = time.monotonic() + 120
     while True:
         gc.collect()
+        release_handles()
         jvm: Any = spark._jvm
         jvm.System.gc()
         left = [ref for ref in weak if ref.get() is not None]
@@ -142,3 +145,39 @@ def test_plans_of_what_was_run_are_not_kept(spark: SparkSession) -> None:
     while store.executionsCount() > 12 and time.monotonic() < end:
         time.sleep(0.1)
     assert store.executionsCount() <= 12
+
+
+def test_stored_rows_do_not_carry_the_plan_that_made_them(spark: SparkSession) -> None:
+    """A chain of stages, each of which looks at the one before several times."""
+    rows, stored = spark.range(3), []
+    for _ in range(4):
+        stored.append(rows.persist())
+        table = as_a_table(stored[-1])
+        assert sorted(row.id for row in table.collect()) == sorted(r.id for r in rows.collect())
+        rows = table.join(table, "id").union(table.filter("id > 1")).distinct()
+    assert not table._jdf.queryExecution().analyzed().children().nonEmpty()
+    assert sorted(row.id for row in rows.collect()) == [0, 1, 2]
+    for each in stored:
+        each.unpersist()
+
+
+def test_what_is_stored_for_a_query_goes_with_its_answers(spark: SparkSession) -> None:
+    """Two joins that no key splits: the second looks at what the first one has stored."""
+    rules = tidelog.parse(
+        "input E(x: text) @ t. P(X) @ T :- E(X) @ T-1, E(_) @ T. P(X) @ T+1 :- P(X) @ T.\n"
+        "Q(X) @ T :- P(X) @ T-1, P(_) @ T-3."
+    )
+    facts = spark.createDataFrame([("a", 0), ("b", 1)], "x string, t bigint")
+    shared: Any = spark._jsparkSession.sharedState()
+    gc.collect()
+    release_handles()
+    answers = query(spark, rules, "Q", {"E": facts}, from_=0, to=5)
+    assert not shared.cacheManager().isEmpty()
+    expected = [("a", 4), ("a", 5)]
+    assert sorted(map(tuple, answers.collect())) == expected
+    derived = answers.where("x = 'a'")
+    del answers
+    gc.collect()
+    release_handles()
+    assert shared.cacheManager().isEmpty()
+    assert sorted(map(tuple, derived.collect())) == expected  # computed again

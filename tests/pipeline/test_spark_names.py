@@ -95,7 +95,7 @@ def test_a_folder_of_any_name(spark: SparkSession, tmp_path: Path, name: str, en
 
 
 @pytest.mark.grows
-@pytest.mark.parametrize("there", [False, True])
+@pytest.mark.parametrize("there", [pytest.param(False, marks=pytest.mark.deep), True])
 def test_a_stream_over_files_of_any_name(spark: SparkSession, tmp_path: Path, there: bool) -> None:
     """In the driver and in the partitions; dead letters name the file as it is called."""
     rows = facts(tmp_path / "facts")

@@ -92,7 +92,7 @@ def test_counterexamples(spark: SparkSession, name: str, partitions: int) -> Non
     check(spark, case, 1, partitions, "offline", False, Random(partitions), little=-1)
 
 
-@pytest.mark.parametrize("mode", ["offline", "online"])
+@pytest.mark.parametrize("mode", ["offline", pytest.param("online", marks=pytest.mark.deep)])
 def test_a_clock_starts_with_an_input_that_no_query_reads(
     spark: SparkSession, mode: StreamMode
 ) -> None:

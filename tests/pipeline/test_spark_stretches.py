@@ -18,14 +18,14 @@ from oracle.generate import Case, programs_and_facts
 from oracle.keyed import keyed
 from pyspark.sql import SparkSession
 from support.deep import examples
-from support.spark_streams import NOW, check
+from support.spark_streams import NOW, check, check_batch
 from support.spells import spells
 
 import tidelog
 from tidelog.errors import Refused
 from tidelog.pipeline import loop
 from tidelog.pipeline.commit import Checkpoint
-from tidelog.spark import Running, stream
+from tidelog.spark import Running, query, stream
 from tidelog.streaming.options import StreamMode
 from tidelog.streaming.sinks.kafka import _AsMessages
 
@@ -54,6 +54,35 @@ def test_streams(
 ) -> None:
     chosen = random.choice((case, keyed(case, random)))
     check(spark, chosen, late, partitions, mode, eager, random, intervals=True)
+
+
+@examples(3, deep=30)
+@given(programs_and_facts(max_rules=4), st.integers(1, 4), st.randoms(use_true_random=False))
+def test_queries(spark: SparkSession, case: Case, partitions: int, random: Random) -> None:
+    check_batch(spark, keyed(case, random), partitions, random, intervals=True)
+
+
+@pytest.mark.parametrize("stamped", [False, True])
+def test_a_query_over_many_words(spark: SparkSession, stamped: bool) -> None:
+    """Stretches over several words, that end and begin at the edges of words, and of one tick."""
+    ticks = [*range(-5, 200), 239, 240, 299, 300, 301, 359, 420]
+    when = {"tick": "1s", "origin": "2024-01-01T00:00:00Z"} if stamped else {}
+    facts = spark.createDataFrame([("a", t) for t in ticks], "x string, time bigint")
+    start = 1704067200
+    if stamped:
+        facts = facts.selectExpr("x", f"timestamp_seconds({start} + time) AS time")
+    rules = tidelog.parse("input E(x: text) @ time. P(X) @ T :- E(X) @ T. Q @ T :- E(_) @ T.")
+    for asked, args in (("P", ("a",)), ("Q", ())):
+        frame = query(spark, rules, asked, {"E": facts}, intervals=True, **when)
+        assert frame.columns[-2:] == ["from", "to"]
+        if stamped:
+            frame = frame.selectExpr(
+                *frame.columns[:-2],
+                f"unix_timestamp(`from`) - {start}",
+                f"unix_timestamp(`to`) - {start}",
+            )
+        ends = [(-5, 199), (239, 240), (299, 301), (359, 359), (420, 420)]
+        assert sorted(tuple(row) for row in frame.collect()) == [(*args, *e) for e in ends]
 
 
 class Files:
@@ -92,7 +121,7 @@ class Files:
         return spells(self.facts, eager=eager)
 
 
-@pytest.mark.parametrize("little", [100_000, -1])
+@pytest.mark.parametrize("little", [pytest.param(100_000, marks=pytest.mark.deep), -1])
 def test_a_stretch_goes_on_after_a_restart(
     spark: SparkSession, tmp_path: Path, little: int
 ) -> None:

@@ -13,9 +13,8 @@ from support.deep import examples
 import tidelog
 from tidelog.language.program import Row, Value
 from tidelog.logic.clause import RIGID, Clause, FixedTick, Offset, Premise, Sign
-from tidelog.logic.match import JoinOrder, constant_value, matches
+from tidelog.logic.match import VALUES, JoinOrder, constant_value, matches
 from tidelog.logic.normalise import clause_of
-from tidelog.logic.order import decide
 from tidelog.streaming.cells import Lookup
 from tidelog.streaming.joins import CompiledClause, IndexedSlice, chosen
 
@@ -52,7 +51,7 @@ def test_compiled_clauses_match_what_the_matcher_does(text: str, data: st.DataOb
     ]
     order = JoinOrder(clause)
     start = order.start(constant_value, {}, 0)
-    found = list(matches(order, Slices(clause, slices), start, decide))
+    found = list(matches(order, Slices(clause, slices), start, VALUES))
     heads = {order.values(clause.head.args, binding) for binding in found}
     compiled = CompiledClause(clause)
     for first in (None, *range(len(slices))):
@@ -113,7 +112,7 @@ def test_compiled_clauses_with_absence_match_what_the_matcher_does(
     start = order.start(constant_value, {}, 0)
     heads = {
         order.values(clause.head.args, binding)
-        for binding in matches(order, Slices(clause, slices), start, decide)
+        for binding in matches(order, Slices(clause, slices), start, VALUES)
     }
     positive = [i for i, p in enumerate(clause.premises) if p.sign is Sign.POSITIVE]
     for first in (None, *positive):

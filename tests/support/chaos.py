@@ -21,7 +21,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -116,12 +116,14 @@ class World:
         self.folder, self.dice, self.tally = folder, dice, tally
         self.facts = folder / dice.choice(("facts", "facts ü%20 [x]", "it's *facts*"))
         self.rows: list[Given] = []
-        self.bad = 0  # rows that cannot be read
+        self.bad: dict[str, int] = {}  # by file, how many rows cannot be read
+        self.read: set[str] = set()  # the files that a start has come to the end of
         self.files = 0
         self.tick = dice.choice((0, -3, 57))
         self.near = [("a", "b"), ("b", "ü 'c'")]
         self.disk: Path | None = None
         self.place = folder
+        self.clock: Path | None = None  # how far the clock of its processes is moved
         self.said: dict[int, Path] = {}  # what each start said on standard error
         self.accident = "nothing"  # what happened last
         self.options = self._options()
@@ -192,19 +194,21 @@ class World:
             age += dice.choice((-(10**9), 10**9, 4 * 10**9))
         os.utime(hidden, (age, age))
         hidden.rename(path)
-        self.bad += bad
+        self.bad[str(path)] = bad
         self.rows += [Given(str(path), name, *row) for row in rows]
 
-    def rename_one(self) -> None:
-        """A file that was read gets another name: it is a new file, and its facts come again."""
-        path = self.dice.choice(sorted({row.file for row in self.rows}))
-        old = [row for row in self.rows if row.file == path]
-        if not Path(path).exists() or path.endswith((".csv", ".jsonl")):
-            return  # their unreadable rows would have to be counted again
-        new = Path(path).with_name(f"renamed {self.files}{Path(path).suffix}")
+    def rename_one(self) -> bool:
+        """A file that was read gets any other name: it is a new file, and its facts come again."""
+        there = sorted(path for path in self.read if Path(path).exists())
+        if not there:
+            return False
+        path = Path(self.dice.choice(there))
+        new = path.with_name(f"{self.dice.choice(NAMES)} again {self.files}{path.suffix}")
         self.files += 1
-        Path(path).rename(new)
-        self.rows += [Given(str(new), r.name, r.device, r.value, r.tick) for r in old]
+        path.rename(new)
+        self.bad[str(new)] = self.bad[str(path)]
+        self.rows += [replace(row, file=str(new)) for row in self.rows if row.file == str(path)]
+        return True
 
     def replace_one(self) -> None:
         """A file is written anew, with the same content."""
@@ -247,10 +251,16 @@ class World:
                     "PYTHONPATH": f"{ROOT / 'src'}",
                     "SPARK_LOCAL_IP": "127.0.0.1",
                     "CHAOS_AT_LENGTH": str(path.with_suffix(".long")),
+                    **self.moved_clock(),
                 },
             )
         self.said[process.pid] = path
         return process
+
+    @property
+    def names(self) -> set[str]:
+        """The files there are, or were before they got another name."""
+        return set(self.bad)
 
     def ended(self, process: subprocess.Popen[bytes], since: float | None = None) -> int:
         """Wait for the end of a start; Broken when it hangs, or says what no user should read."""
@@ -315,7 +325,7 @@ class World:
             for line in path.read_text("utf-8").splitlines()
         ]
         totals = commit["totals"]
-        every = len(self.rows) + self.bad
+        every = len(self.rows) + sum(self.bad.values())
         if (totals["facts"] + totals["late"] + totals["dead"], totals["late"] + totals["dead"]) != (
             every,
             len(letters),
@@ -368,6 +378,33 @@ class World:
                     rows = [json.loads(line, parse_constant=_refused) for line in lines]
                 got[query] += map(_typed, rows)
         return got
+
+    # A clock of its own
+
+    def with_clock(self) -> bool:
+        """Give its processes a clock that can be moved; False if there is no compiler for that."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        compiler, source = shutil.which("cc"), ROOT / "tests" / "support" / "moved_clock.c"
+        if compiler is None:
+            return False
+        library = str(self.folder / "moved_clock.so")
+        subprocess.run([compiler, "-shared", "-fPIC", "-o", library, str(source)], check=True)
+        self.clock = self.folder / "clock"
+        self.move_clock(0)
+        return True
+
+    def moved_clock(self) -> dict[str, str]:
+        if self.clock is None:
+            return {}
+        library = self.folder / "moved_clock.so"
+        return {"LD_PRELOAD": str(library), "CHAOS_CLOCK": str(self.clock)}
+
+    def move_clock(self, seconds: int) -> None:
+        """Processes that run see the time of day so far from what it is."""
+        assert self.clock is not None
+        self.clock.touch()
+        with self.clock.open("r+b", buffering=0) as file:  # in place: they have it open
+            file.write(seconds.to_bytes(8, sys.byteorder, signed=True))
 
     # A disk of its own
 

@@ -57,9 +57,10 @@ def batches(case: Case, lateness: int, random: Random) -> list[dict[str, list[Ro
         for row in found
     ]
     arriving.sort(key=lambda r: r[:2])
+    most = 4 if DEEP > 1 else 3
     found: list[dict[str, list[Row]]] = [{}]
     for _, _, name, row in arriving:
-        if random.random() < 0.1 and len(found) < 4:
+        if random.random() < 0.1 and len(found) < most:
             found.append({})
         found[-1].setdefault(name, []).append(row)
     return found
@@ -193,7 +194,12 @@ def _event(text: str) -> None:
 
 
 def check_batch(
-    spark: SparkSession, case: Case, partitions: int, random: Random | None = None
+    spark: SparkSession,
+    case: Case,
+    partitions: int,
+    random: Random | None = None,
+    *,
+    intervals: bool = False,
 ) -> None:
     """A query over finite facts; with `random`, also in files, by their paths or as DataFrames."""
     program = resolve(case.program, {})
@@ -205,6 +211,9 @@ def check_batch(
         return
     low, high = min(times), max(times)
     want = naive.evaluate(case.program, case.facts, case.queries, low, high)
+    timed = core(program, case.queries).predicates
+    if intervals:
+        want = {q: spells(rows) if timed[q].temporal else rows for q, rows in want.items()}
     with tempfile.TemporaryDirectory(prefix="tidelog-test-") as folder:
         inputs = {
             name: _given(spark, schema, case.facts.get(name, []), Path(folder), random)
@@ -212,7 +221,14 @@ def check_batch(
         }
         for asked in case.queries:
             frame = query(
-                spark, case.program, asked, inputs, from_=low, to=high, partitions=partitions
+                spark,
+                case.program,
+                asked,
+                inputs,
+                from_=low,
+                to=high,
+                partitions=partitions,
+                intervals=intervals,
             )
             answers = rows(frame.toArrow())
             answers = [() if row == (True,) and () in want[asked] else row for row in answers]

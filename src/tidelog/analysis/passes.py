@@ -4,6 +4,7 @@
     dependencies  reach: what the queries need, its class, phi, keep and key         dependencies
     reduced       reduce: without redundant clauses and premises                       redundancy
     lean          the dependencies of what is left, which is what runs               dependencies
+    in_one_pass   the same for finite facts, with very long counts only named             passes
     stages        split: what workers do on their own, and what they exchange              stages
     possible      what may still come to hold, as a program                              possible
 
@@ -24,9 +25,11 @@ from tidelog.analysis.dependencies import Dependencies, dependencies
 from tidelog.analysis.possible import Possible, possible
 from tidelog.analysis.redundancy import Redundant, reduced
 from tidelog.analysis.stages import Staged, staged
-from tidelog.language.program import Program
-from tidelog.logic.core import Core
+from tidelog.language.program import Interval, Program
+from tidelog.logic.clause import Over
+from tidelog.logic.core import Core, Predicate, Role
 from tidelog.logic.normalise import core
+from tidelog.logic.windows import takes_many_clauses
 
 # Steps that may be spent on leaving redundant rules out. No seconds, so that plans never vary.
 REDUCING_STEPS = 500
@@ -65,6 +68,42 @@ class Passes:
     @cached_property
     def lean(self) -> Dependencies:
         return dependencies(self.reduced, self.queries)
+
+    @cached_property
+    def _brief(self) -> Dependencies | None:
+        """The dependencies with very long counts only named; None if there is none of these.
+
+        Nor if one is on a cycle: there it is written out.
+        """
+        if not any(map(takes_many_clauses, self._counts)):
+            return None
+        brief = dependencies(core(self.program, self.queries, brief_windows=True), self.queries)
+        windows = {p.name for p in brief.core.predicates.values() if p.role is Role.WINDOW}
+        return None if windows & set(brief.recursive) else brief
+
+    @property
+    def in_one_pass(self) -> Dependencies:
+        """What a query over finite facts in this process needs, whose plan does a window in a step.
+
+        Where long counts are only named, no rule is left out as redundant: to see that takes what
+        they stand for.
+        """
+        return self._brief or self.lean
+
+    @property
+    def inputs(self) -> tuple[Predicate, ...]:
+        """The inputs that the queries need."""
+        return (self._brief or self.dependencies).core.inputs
+
+    @property
+    def _counts(self) -> set[Over]:
+        """What the program asks of intervals."""
+        return {
+            Over(atom.time.ticks, atom.time.fewest)
+            for rule in self.program.rules
+            for atom in rule.atoms
+            if isinstance(atom.time, Interval)
+        }
 
     def stages(self, large: Iterable[str] = ()) -> Staged:
         """The stages, where some rigid inputs are too large to be sent to every worker."""

@@ -25,8 +25,10 @@ from tidelog.language.program import (
     Constant,
     Expression,
     Operator,
+    Row,
     Term,
     Type,
+    Value,
     Variable,
     terms_of,
 )
@@ -114,6 +116,16 @@ def pattern_name(predicate: str, pattern: Pattern) -> str:
     'P?_00'
     """
     return key(Role.POSSIBLE, predicate, _label(pattern))
+
+
+def all_args(pattern: Pattern, row: Row) -> tuple[Value | None, ...]:
+    """All arguments of a possible fact, of which a row has those that are known.
+
+    >>> all_args((None, 0, None), ("a", 5))
+    ('a', None, 5)
+    """
+    values = iter(row)
+    return tuple(next(values) if label is None else None for label in pattern)
 
 
 def _label(pattern: Pattern) -> str:
@@ -281,7 +293,8 @@ def _in_steps(
         second = max(rest, key=lambda p: len(known & {v.name for v in p.variables}))
         rest.remove(second)
         bound = known | {v.name for v in second.variables}
-        due = [test for test in tests if {v.name for v in test.variables} <= bound]
+        # What is calculated gets its value, and is tested, in the last step.
+        due = [t for t in tests if not rest or {v.name for v in t.variables} <= bound]
         tests = [test for test in tests if test not in due]
         head, absent = clause.head, clause.negative
         if rest:

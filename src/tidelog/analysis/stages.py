@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from itertools import groupby
 
 from tidelog.analysis.dependencies import Dependencies, dependencies
 from tidelog.analysis.partition import PartitionKey, Together, common_key
@@ -103,9 +104,12 @@ class _Splitter:
             everything = [n for c in derived for n in c]
             self.stages = [_Growing(StageKind.WHOLE, everything, [], reason, self._for(gathers)[0])]
         else:
-            for component in derived:
-                if component[0] not in self.gathered:
-                    self._place(component)
+            early = [c for c in derived if c[0] not in self.gathered]
+            for windows, run in groupby(early, self._is_window):
+                components = tuple(run)
+                if not windows or not self._joins_at_once(components):
+                    for component in components:
+                        self._place(component)
             for component in late:
                 clause = self._for(component[0])[0]
                 reason = f"{component[0]} rests on facts of all keys"
@@ -173,6 +177,16 @@ class _Splitter:
             self._in_one(component, StageKind.WHOLE, f"{bare} has no arguments to split on", None)
         else:
             self._enter(entry, inner, _Growing(StageKind.KEYED, list(component)))
+
+    def _is_window(self, component: tuple[str, ...]) -> bool:
+        return len(component) == 1 and self.predicates[component[0]].role is Role.WINDOW
+
+    def _joins_at_once(self, components: tuple[tuple[str, ...], ...]) -> bool:
+        """Whether components go into one stage together: of a long count there are hundreds."""
+        names = tuple(name for component in components for name in component)
+        clauses = [clause for name in names for clause in self._for(name)]
+        groups = [Together(clause.timed, clause) for clause in clauses]
+        return not any(map(self._looks_at_large, clauses)) and self._joins(names, groups)
 
     def _joins(self, component: tuple[str, ...], groups: list[Together]) -> bool:
         """Whether a component goes into the stage at hand, or into the first one."""
@@ -248,8 +262,16 @@ class _Splitter:
     def _in_one(
         self, component: tuple[str, ...], kind: StageKind, reason: str, clause: Clause | None
     ) -> None:
-        current = self.stages[-1] if self.stages else None
-        if current is not None and current.kind is kind:
-            current.predicates += component
-        else:
-            self.stages.append(_Growing(kind, list(component), [], reason, clause))
+        """Into the first stage of its kind that has all it needs, or into one of its own."""
+        needed = {
+            premise.predicate
+            for made in self.clauses
+            if made.head.predicate in component
+            for premise in made.premises
+        }
+        before = [i for i, s in enumerate(self.stages) if not needed.isdisjoint(s.predicates)]
+        for stage in self.stages[max(before, default=0) :]:
+            if stage.kind is kind:
+                stage.predicates += component
+                return
+        self.stages.append(_Growing(kind, list(component), [], reason, clause))

@@ -98,7 +98,7 @@ class Engine(Database):
         """Warn of rows that are no facts, and of inputs that queries need and that lack."""
         for name, rows in self.nulls.items() if self.aside is None else ():
             warn_left_out(name, rows)
-        needed = passes(self.typed, self.queries).dependencies.core.inputs if self.queries else ()
+        needed = passes(self.typed, self.queries).inputs if self.queries else ()
         for predicate in needed:
             name, loaded = predicate.base, self.loaded.get(predicate.base)
             if loaded is not None and name not in self.program.heads and self._is_empty(name):
@@ -139,7 +139,7 @@ class Engine(Database):
         high = span.high if to is None else to
         asked = Range(low, high)
         queries = tuple(queries)
-        core = passes(self.typed, queries).reduced
+        core = passes(self.typed, queries).in_one_pass.core
         return united(self.plan_core(core, queries, asked, windows_at_once=True))
 
     def ends(
@@ -151,7 +151,7 @@ class Engine(Database):
         """
         span, queries = self.span, tuple(queries)
         asked = Range(span.low if from_ is None else from_, span.high if to is None else to)
-        deps = dependencies(passes(self.typed, queries).reduced, queries)
+        deps = passes(self.typed, queries).in_one_pass
         data = {p.name: self.loaded[p.base].range for p in deps.core.inputs if p.temporal}
         needed = ranges(deps, data, asked)
         if not all(range_.finite for range_ in needed.values()):

@@ -15,7 +15,7 @@ from typing import Protocol, TypeAlias
 
 from tidelog.analysis.containment import Ground
 from tidelog.analysis.definitive import Awaited, Counted, Pending
-from tidelog.analysis.possible import Open, Possible, PossibleClause, narrow
+from tidelog.analysis.possible import Open, Possible, PossibleClause, all_args, narrow
 from tidelog.language.program import Constant, Row, Term, Value
 from tidelog.logic.clause import Premise, Sign
 from tidelog.logic.core import Role
@@ -111,14 +111,9 @@ class PossibleDerivations:
             order = JoinOrder.from_head(rule.clause)
             self._rules.setdefault(rule.clause.head.predicate, []).append((rule, order))
 
-    def whole(self, name: str, row: Row) -> PossibleArgs:
-        """All arguments of a possible fact, of which a row has those that are known."""
-        values = iter(row)
-        return tuple(next(values) if label is None else None for label in self._patterns[name])
-
     def pending(self, query: str, name: str, row: Row, time: int) -> Pending:
         """A possible answer with a derivation of it."""
-        args = self.whole(name, row)
+        args = all_args(self._patterns[name], row)
         leaves = _Leaves()
         self._derive(name, args, time, leaves, frozenset())
         until = self.facts.decided_at(query, time)
@@ -255,7 +250,7 @@ class PossibleDerivations:
                 narrow(premise, pattern), tick, tuple(known), tuple(known.values())
             )
             for row in islice(rows, MOST_TRIED):
-                whole = zip(self.whole(name, row), wanted, strict=True)
+                whole = zip(all_args(self._patterns[name], row), wanted, strict=True)
                 args = tuple(other if own is None else own for own, other in whole)
                 goal = (name, args, tick)
                 if goal in above or len(above) > DEEPEST:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 
 from tidelog.language.diagnostics import Code, Diagnostic, Note, Source
 from tidelog.language.durations import duration
@@ -584,7 +585,23 @@ class _Parser:
         if self.token.text == "at" and nxt.text == "most" and nxt.kind is Kind.NAME:
             self.advance()
             raise self.unexpected("`least`", "`at most 2 P` is `not at least 3 P`")
+        self.misspelt()
         return None, 0
+
+    def misspelt(self) -> None:
+        """Refuses a word before an atom or a number that is nearly a quantifier."""
+        words = [self.token]
+        if self.peek().kind is Kind.NAME and self.peek(2).kind is Kind.INT:
+            words.append(self.peek())
+        if self.peek(len(words)).kind not in (Kind.NAME, Kind.INT):
+            return
+        written = " ".join(word.text for word in words)
+        near = get_close_matches(written.casefold(), ("some", "always", "at least"), 1)
+        if near and near[0] != written and self.token.kind is Kind.NAME:
+            origin = self.source.origin(words[0].start, words[-1].end)
+            message = f"expected an atom or a quantifier, found `{shorten(written)}`"
+            self.report(Code.SYNTAX, message, origin, f"did you mean `{near[0]}`?")
+            raise _GiveUp
 
     def ordered(self, interval: Interval) -> bool:
         """Whether an interval has its ends on one variable, and the earlier one first."""

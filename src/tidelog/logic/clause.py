@@ -263,15 +263,20 @@ class Clause:
 
     @cached_property
     def definitions(self) -> tuple[Comparison, ...]:
-        """The tests that give a variable its value, which no premise does: `D = V - W`."""
-        matched = {v.name for p in self.positive for v in p.variables}
-        return tuple(
-            test
-            for test in self.tests
-            if test.operator is Operator.EQ
-            and isinstance(test.left, Variable)
-            and test.left.name not in matched
-        )
+        """The tests that give a variable its value, which no premise does: `D = V - W`.
+
+        Each comes after those that give a value to what it is made of.
+        """
+        known = {v.name for p in self.positive for v in p.variables}
+        left = [t for t in self.tests if t.operator is Operator.EQ and isinstance(t.left, Variable)]
+        made: list[Comparison] = []
+        while ready := [t for t in left if variable_names(t.right) <= known]:
+            for test in ready:
+                left.remove(test)
+                if not variable_names(test.left) <= known:
+                    made.append(test)
+                    known |= variable_names(test.left)
+        return tuple(made)
 
     @cached_property
     def bound(self) -> frozenset[str]:

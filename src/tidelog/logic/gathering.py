@@ -40,6 +40,7 @@ from tidelog.logic.clause import (
 )
 from tidelog.logic.core import Predicate, Role
 from tidelog.logic.order import decide
+from tidelog.logic.windows import takes_many_clauses
 
 _TURNED = {
     Operator.EQ: Operator.EQ,
@@ -200,6 +201,8 @@ def _as_window(
     one_a_tick = all(v.name in groups for v in premise.variables)
     if not 1 <= least <= (ticks if one_a_tick else 1):
         return None
+    if takes_many_clauses(Over(ticks, least)):
+        return None  # a count is made in one step
     rest = tuple(t for t in clause.tests if t is not test)
     return replace(_quantified(premise, groups, least), sign=sign), rest
 

@@ -55,8 +55,10 @@ from tidelog.logic.gathering import Gatherings, measured_type
 from tidelog.logic.windows import Windows
 
 
-def core(program: Program, queries: Iterable[str] = ()) -> Core:
+def core(program: Program, queries: Iterable[str] = (), *, brief_windows: bool = False) -> Core:
     """The core of a checked program; queries count as outputs.
+
+    Windows of very many clauses may be named only, for whoever does them in one step.
 
     >>> from tidelog.language.checks import check
     >>> program = check("input E(a: text) @ t. E(x) @ 5. P(X) @ T :- E(X) @ T.").accepted()
@@ -85,7 +87,7 @@ def core(program: Program, queries: Iterable[str] = ()) -> Core:
         predicates[first.name] = first
         predicates[name] = Predicate(name, True, (), Role.DERIVED, name)
         clauses += [replace(made, origin=clock.origin) for made in _ticking(first, name)]
-    windows = Windows(predicates)
+    windows = Windows(predicates, in_brief=brief_windows)
     gatherings = Gatherings(predicates)
     clauses = [way for clause in clauses for way in gatherings.without(clause)]
     clauses = [windows.without(_lasting(clause, windows)) for clause in clauses]

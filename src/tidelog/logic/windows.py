@@ -9,6 +9,9 @@ Here a window is written out in clauses that double: of 2, 4, 8 .. ticks, each f
 as long. They are as good as any other clause to every analysis and engine. For a window of n ticks
 there are about log2 n of them, and K times as many steps of a count for `at least K`. Each clause
 says what window its head is, so that a plan can do all of it in one step (`window_of`).
+
+A count that would take very many clauses is only named where that is enough: in two clauses, for
+the first and the last tick that it looks at. They say what it depends on, not when it holds.
 """
 
 from __future__ import annotations
@@ -21,6 +24,9 @@ from tidelog.language.program import Term, Value, Variable
 from tidelog.logic.clause import AT_HEAD, ONE_TICK, Clause, Head, Offset, Over, Premise, Sign
 from tidelog.logic.core import Core, Predicate, Role
 
+# Clauses that a window is written out in, if its name would be enough.
+MOST_WRITTEN_OUT = 500
+
 
 def window_of(core: Core, name: str) -> Premise | None:
     """What the predicate of a window asks for, over its ticks; None for any other predicate.
@@ -28,6 +34,8 @@ def window_of(core: Core, name: str) -> Premise | None:
     Also for one whose clauses a pass has changed: then it is no more than what they say.
     """
     asked = _said(core, name)
+    if asked is not None and asked.over is not None and _is_brief(core, name, asked, asked.over):
+        return asked
     return asked if asked is not None and _intact(core, name, asked, set()) else None
 
 
@@ -56,6 +64,17 @@ def pattern(
     values = dict(zip(names_of(asked), args, strict=True))
     terms = asked.args
     return asked, tuple(values.get(t) if isinstance(t, Variable) else t.value for t in terms)
+
+
+def _is_brief(core: Core, name: str, asked: Premise, over: Over) -> bool:
+    """Whether the clauses of a window only say what its ends are."""
+    bodies = {clause.premises for clause in core.clauses_for[name]}
+    return takes_many_clauses(over) and bodies == set(_ends(asked, over))
+
+
+def _ends(atom: Premise, over: Over) -> list[tuple[Premise, ...]]:
+    """The first and the last tick of a window, in a clause each."""
+    return [(replace(atom, when=Offset(back), over=None),) for back in (0, 1 - over.ticks)]
 
 
 def _intact(core: Core, name: str, asked: Premise, seen: set[str]) -> bool:
@@ -131,11 +150,49 @@ def _as_lasting(core: Core, clause: Clause) -> Clause:
     return replace(clause, head=head, premises=tuple(premises))
 
 
+def takes_many_clauses(over: Over) -> bool:
+    """Whether a window is too long to be written out where only its name is needed.
+
+    >>> takes_many_clauses(Over(1440, 1)), takes_many_clauses(Over(1440, 1440))
+    (False, False)
+    >>> takes_many_clauses(Over(60, 3)), takes_many_clauses(Over(1440, 100))
+    (False, True)
+    """
+    number, seen, todo = 0, {over}, [over]
+    while todo and number <= MOST_WRITTEN_OUT:
+        ways = _parts(todo.pop())
+        number += len(ways)
+        shorter = {Over(ticks, least) for parts in ways for ticks, least, _ in parts} - seen
+        seen |= shorter
+        todo += shorter
+    return number > MOST_WRITTEN_OUT
+
+
+def _parts(over: Over) -> list[tuple[tuple[int, int, int], ...]]:
+    """The ways to make a window of shorter ones: of each its ticks, its count, and how far back.
+
+    That of one tick is made of none, but of the atom itself.
+    """
+    ticks, least = over.ticks, over.least
+    if ticks == 1:
+        return [()]
+    half = 1 << (ticks - 1).bit_length() - 1
+    if least == 1:
+        return [((half, 1, 0),), ((half, 1, ticks - half),)]
+    # Parts that do not overlap: no tick is counted twice, in a proof neither.
+    rest = ticks - half
+    return [
+        tuple(part for part in ((half, now, 0), (rest, least - now, half)) if part[1])
+        for now in range(max(0, least - rest), min(least, half) + 1)
+    ]
+
+
 class Windows:
     """The windows of a program: predicates and clauses to add to it, each made once."""
 
-    def __init__(self, predicates: dict[str, Predicate]) -> None:
+    def __init__(self, predicates: dict[str, Predicate], *, in_brief: bool = False) -> None:
         self.predicates = predicates
+        self.in_brief = in_brief
         self.clauses: list[Clause] = []
         self._made: dict[tuple[str, tuple[Term, ...], Over], Predicate] = {}
 
@@ -188,7 +245,8 @@ class Windows:
         if window.name not in self.predicates:
             self.predicates[window.name] = window
             here = replace(atom, when=AT_HEAD, sign=Sign.POSITIVE, over=None)
-            for premises in self.ways(here, over):
+            brief = self.in_brief and takes_many_clauses(over)
+            for premises in _ends(here, over) if brief else self.ways(here, over):
                 head = Head(window.name, names, AT_HEAD)
                 asked = replace(here, over=over)
                 self.clauses.append(Clause(head, premises, made=True, window=asked))
@@ -196,25 +254,13 @@ class Windows:
 
     def ways(self, atom: Premise, over: Over) -> list[tuple[Premise, ...]]:
         """The bodies of a window's clauses, over shorter windows."""
-        ticks, least, names = over.ticks, over.least, names_of(atom)
-        if ticks == 1:
-            return [(atom,)]
+        names = names_of(atom)
 
-        def part(ticks: int, least: int, before: int) -> tuple[Premise, ...]:
-            if not least:
-                return ()
+        def part(ticks: int, least: int, before: int) -> Premise:
             window = self._window(atom, names, Over(ticks, least))
-            return (Premise(window.name, names, Offset(-before)),)
+            return Premise(window.name, names, Offset(-before))
 
-        half = 1 << (ticks - 1).bit_length() - 1
-        if least == 1:
-            return [part(half, 1, 0), part(half, 1, ticks - half)]
-        # Parts that do not overlap: no tick is counted twice, in a proof neither.
-        rest = ticks - half
-        return [
-            part(half, now, 0) + part(rest, least - now, half)
-            for now in range(max(0, least - rest), min(least, half) + 1)
-        ]
+        return [tuple(part(*each) for each in parts) or (atom,) for parts in _parts(over)]
 
 
 def names_of(atom: Premise) -> tuple[Variable, ...]:

@@ -187,7 +187,9 @@ class _Shard:
 
     def _online(self, rigid: Mapping[str, set[Row]]) -> OnlineAlgorithm:
         shards, turn = self.shards, self.turn
-        algorithm = OnlineAlgorithm(shards.deps, rigid, eager=shards.eager)
+        algorithm = OnlineAlgorithm(
+            shards.deps, rigid, eager=shards.eager, wanted=self._may_be_at_home
+        )
         if turn.tin is None:
             algorithm.begin(turn.first)
             return algorithm
@@ -273,6 +275,11 @@ class _Shard:
         value = row[positions[name]]
         where = 0 if value is None else home(value, self.partitions)
         return where == self.number
+
+    def _may_be_at_home(self, name: str, row: Sequence[Value | None]) -> bool:
+        """Whether a fact is this shard's for some key, where that may be any."""
+        positions = self.shards.positions
+        return positions is None or row[positions[name]] is None or self._at_home(name, row)
 
     def _rows(self, relation: Relation, times: Mapping[int, Set[Row]]) -> Iterator[pa.RecordBatch]:
         table = packed_table(relation.types, times)

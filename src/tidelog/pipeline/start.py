@@ -43,8 +43,13 @@ class FactSource(Protocol):
     def stream(self) -> DataFrame:
         """The streaming DataFrame that Spark cuts into batches."""
 
-    def batch(self, frame: DataFrame, limits: TimeLimits) -> Arriving:
-        """The rows of one of its batches; those that may not be used are kept as they came."""
+    def batch(
+        self, frame: DataFrame, limits: TimeLimits, listed: Callable[[], set[str]]
+    ) -> Arriving:
+        """The rows of one of its batches; those that may not be used are kept as they came.
+
+        `listed` gives the addresses of its files, where they are files.
+        """
 
 
 def streams_of(

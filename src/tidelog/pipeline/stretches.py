@@ -147,7 +147,8 @@ class InExecutors:
     def answers(self, query: str, relation: Relation) -> BatchAnswers:
         plan = self.of.plan
         names, ticks = plan.program.output_columns(query), plan.options.stamps
-        return SparkAnswers(stretches_frame(self.told, relation, names, ticks))
+        mine = self.told.where(F.col("tab") == relation.number)
+        return SparkAnswers(stretches_frame(mine, relation, names, ticks))
 
     def save(self, place: tuple[str, ...]) -> None:
         rows = self.kept.count()

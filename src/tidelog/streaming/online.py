@@ -7,12 +7,13 @@ every fact that no possible later answer rests on is forgotten.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from functools import cached_property
+from typing import TypeAlias
 
 from tidelog.analysis.definitive import Pending
 from tidelog.analysis.dependencies import Dependencies
-from tidelog.analysis.possible import possible
+from tidelog.analysis.possible import all_args, possible
 from tidelog.evaluation.possible_derivations import PossibleDerivations
 from tidelog.language.program import Row, Value
 from tidelog.streaming.algorithm import AnswerRows, FactsByTime, RowsByTime
@@ -23,14 +24,30 @@ from tidelog.streaming.network import Network
 from tidelog.streaming.pending import CellFacts
 from tidelog.streaming.snapshot import State, as_facts, as_rows, plain, plain_facts
 
+# Of a query and what may come to be an answer, None for arguments that may be any value.
+Wanted: TypeAlias = Callable[[str, tuple[Value | None, ...]], bool]
+
+
+def _every(query: str, args: tuple[Value | None, ...]) -> bool:
+    return True
+
 
 class OnlineAlgorithm:
-    """Queries of class 1 or 2 over facts that arrive tick by tick."""
+    """Queries of class 1 or 2 over facts that arrive tick by tick.
+
+    Time points are final once no `wanted` answer may still come. A stream that has the facts of
+    some keys only wants no answers of the others: it cannot know when these are final.
+    """
 
     def __init__(
-        self, deps: Dependencies, rigid: Mapping[str, set[Row]], *, eager: bool = False
+        self,
+        deps: Dependencies,
+        rigid: Mapping[str, set[Row]],
+        *,
+        eager: bool = False,
+        wanted: Wanted = _every,
     ) -> None:
-        self.eager = eager
+        self.eager, self.wanted = eager, wanted
         # With eager emission, answers given at times that are not final yet.
         self.given: dict[tuple[str, int | None], Set[Row]] = {}
         self.queries = deps.queries
@@ -49,8 +66,10 @@ class OnlineAlgorithm:
             q: [made.name(q, p) for p in made.patterns[q] if not made.ground(p)]
             for q in self.queries
         }
-        self.ground = {
-            q: made.name(q, (None,) * len(core.predicates[q].types)) for q in self.queries
+        grounds = {q: (None,) * len(core.predicates[q].types) for q in self.queries}
+        self.ground = {q: made.name(q, pattern) for q, pattern in grounds.items()}
+        self.patterns = {
+            made.name(q, p): p for q in self.queries for p in (grounds[q], *made.patterns[q])
         }
 
     def begin(self, earliest: int) -> None:
@@ -194,11 +213,15 @@ class OnlineAlgorithm:
 
     def whole(self, spec: str, row: Row) -> tuple[Value | None, ...]:
         """All arguments of what may come, None for those that a pattern leaves open."""
-        return self.explainer.whole(spec, row)
+        return all_args(self.patterns[spec], row)
 
     def definitive(self, query: str, time: int | None) -> bool:
         """Whether the answers at a time are final (Definition 2)."""
-        return next(self.open(query, time), None) is None
+        return not any(
+            self.wanted(query, self.whole(spec, row))
+            for spec, rows in self.open(query, time)
+            for row in rows
+        )
 
     def _slice(self, query: str, time: int | None, name: str) -> IndexedSlice:
         model = self.network.model

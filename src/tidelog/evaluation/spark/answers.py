@@ -50,13 +50,24 @@ def _time(tick: Column, ticks: Ticks | None) -> Column:
     return F.when(stamped, stamp).otherwise(F.raise_error(refused).cast("timestamp"))
 
 
+def stretched(
+    rows: DataFrame, relation: Relation, names: Sequence[str], ticks: Ticks | None
+) -> DataFrame:
+    """Packed answers from when to when; those without a time a row each."""
+    if not relation.temporal:
+        return unpacked(rows, relation, names, ticks)
+    words = merge_sql(relation.slots, "SELECT * FROM {packed}", None)
+    select = stretches_sql(relation.slots, f"({words}) AS w")
+    ends = rows.sparkSession.sql(select, packed=answers_of(rows, relation))
+    return stretches_frame(ends, relation, names, ticks)
+
+
 def stretches_frame(
     rows: DataFrame, relation: Relation, names: Sequence[str], ticks: Ticks | None
 ) -> DataFrame:
     """Rows of a query with a first and a last tick, as users asked for them."""
-    mine = rows.where(F.col("tab") == relation.number)
     ends = [_time(F.col(name), ticks).alias(name) for name in ("first", "last")]
-    return mine.select(*relation.slots, *ends).toDF(*names, *end_columns(names))
+    return rows.select(*relation.slots, *ends).toDF(*names, *end_columns(names))
 
 
 def _places() -> Column:

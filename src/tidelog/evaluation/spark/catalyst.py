@@ -28,6 +28,18 @@ def planning(spark: SparkSession) -> Iterator[Catalyst]:
             engine.forget()
 
 
+def as_a_table(stored: DataFrame) -> DataFrame:
+    """Stored rows without the plan that made them.
+
+    A plan holds the plan of a view once for every look at it: with the plans of the stages before
+    in it, a chain of stages would grow by a factor with each of them.
+    """
+    made: Any = stored._jdf
+    rows = made.queryExecution().toRdd()
+    frame = made.sparkSession().internalCreateDataFrame(rows, made.schema(), False)
+    return DataFrame(frame, stored.sparkSession)
+
+
 class Catalyst:
     """Tables of ours as temporary views; nothing runs until rows are wanted."""
 

@@ -23,7 +23,7 @@ from tidelog.data.packed import columns
 from tidelog.evaluation.database import NO_EXTENSIONS, Database
 from tidelog.evaluation.layout import Layout
 from tidelog.evaluation.plan import tables_of
-from tidelog.evaluation.spark.catalyst import Catalyst, planning
+from tidelog.evaluation.spark.catalyst import Catalyst, as_a_table, planning
 from tidelog.evaluation.spark.kernel import Kernel
 from tidelog.evaluation.spark.scans import Alone
 from tidelog.evaluation.spark.sources import arrow_struct
@@ -95,6 +95,7 @@ class Chain(Generic[A]):
         if index:  # every look at them would run the stages before again
             rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
             self.stored.append(rows)
+            rows = as_a_table(rows)
         rigid = self.rigid()
         with planning(self.spark) as engine:
             engine.offer_texts(Writer(self.layout.plan).texts)

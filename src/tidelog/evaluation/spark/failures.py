@@ -62,7 +62,7 @@ def clear(error: BaseException, remedy: str = AGAIN) -> BaseException:
         wrong = (
             "is not there any more; put it back"
             if "FILE_NOT_EXIST" in text
-            else "cannot be read; repair it or take it away"
+            else "cannot be read; repair it"
         )
         return DataError(f"{unquote(file.group(1))}: the file {wrong}, then go on")
     if kafka := _of_kafka(text):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -18,7 +18,7 @@ from tidelog.data.schema import schemas
 from tidelog.errors import DataError
 from tidelog.evaluation.spark.remote import Remote, addressed, copy_of
 from tidelog.evaluation.spark.sources import Inputs, TimeLimits
-from tidelog.evaluation.spark.splits import Reader, Split, splits_of
+from tidelog.evaluation.spark.splits import Reader, Split, missing, splits_of
 from tidelog.language.program import Program
 
 # Hadoop's usual view of local files keeps checksums beside them, and fails on a name with a colon.
@@ -110,9 +110,10 @@ class Files:
             reader = reader.option("maxFilesPerTrigger", self.per_batch)
         return reader.load(place).select("path")
 
-    def batch(self, frame: DataFrame, _: TimeLimits) -> FileBatch:
-        paths = sorted({path for (path,) in frame.collect()})
-        return FileBatch(frame.sparkSession, self.reader, self.splits(map(local, paths)))
+    def batch(self, frame: DataFrame, _: TimeLimits, listed: Callable[[], set[str]]) -> FileBatch:
+        paths = sorted({local(path) for (path,) in frame.collect()})
+        expect_all(map(local, listed()), paths)
+        return FileBatch(frame.sparkSession, self.reader, self.splits(paths))
 
     def all(self) -> list[Split]:
         """All that there is."""
@@ -167,8 +168,9 @@ class DeltaFiles(Files):
     def _stream(self, root: Path) -> DataFrame:
         return super()._stream(root).where(F.col("path").endswith(".json"))
 
-    def batch(self, frame: DataFrame, _: TimeLimits) -> FileBatch:
+    def batch(self, frame: DataFrame, _: TimeLimits, listed: Callable[[], set[str]]) -> FileBatch:
         entries = sorted({local(path) for (path,) in frame.collect()})
+        expect_all((local(path) for path in listed() if path.endswith(".json")), entries)
         added = [file for entry in entries for file in added_by(entry)]
         return FileBatch(frame.sparkSession, self.reader, self.splits(added))
 
@@ -199,7 +201,7 @@ class RemoteFiles(Files):
         self._all()
         return reduce(DataFrame.union, [self._new(remote.address) for remote in self.remotes])
 
-    def batch(self, frame: DataFrame, _: TimeLimits) -> FileBatch:
+    def batch(self, frame: DataFrame, _: TimeLimits, __: Callable[[], set[str]]) -> FileBatch:
         for path in self._copied:  # of the batch before
             path.unlink(missing_ok=True)
         self._copied = []
@@ -209,6 +211,14 @@ class RemoteFiles(Files):
                 remote = next(r for r in self.remotes if path.is_relative_to(r.copied.root))
                 self._copied += remote.fetch([path])
         return FileBatch(frame.sparkSession, self.reader, self.splits(self._copied))
+
+
+def expect_all(listed: Iterable[Path], opened: Iterable[Path]) -> None:
+    """DataError for a file that Spark has listed and not opened, unless it is empty."""
+    left_out = sorted(set(listed) - set(opened))
+    gone = [path for path in left_out if not path.exists() or path.stat().st_size > 0]
+    if gone:
+        raise DataError(*(missing(str(path)) for path in gone))
 
 
 def local(file: str) -> Path:

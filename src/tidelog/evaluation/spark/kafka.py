@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
@@ -287,7 +287,7 @@ class Messages:
         ]
         return reduce(DataFrame.union, parts)
 
-    def batch(self, frame: DataFrame, limits: TimeLimits) -> DataFrame:
+    def batch(self, frame: DataFrame, limits: TimeLimits, _: Callable[[], set[str]]) -> DataFrame:
         formats = tuple(format_ for _, format_ in self.frames)
         reader = _Reader(self.inputs, limits, self.others, formats)
         rows = frame.mapInArrow(reader, arrow_struct(self.inputs.arrow))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from os import PathLike
@@ -31,12 +31,18 @@ from tidelog.evaluation.one_pass import united
 from tidelog.evaluation.plan import Unbounded, plan
 from tidelog.evaluation.ranges import times_in_rules
 from tidelog.evaluation.rows import Relation
-from tidelog.evaluation.spark.answers import answers_of, stretches_table, unpacked, unpacked_table
+from tidelog.evaluation.spark.answers import (
+    answers_of,
+    stretched,
+    stretches_table,
+    unpacked,
+    unpacked_table,
+)
 from tidelog.evaluation.spark.chain import Chain
 from tidelog.evaluation.spark.failures import clear_errors
 from tidelog.evaluation.spark.files import Files
 from tidelog.evaluation.spark.given import Given
-from tidelog.evaluation.spark.handles import release_handles
+from tidelog.evaluation.spark.handles import release_after, release_handles
 from tidelog.evaluation.spark.kernel import Kernel
 from tidelog.evaluation.spark.packing import Packing
 from tidelog.evaluation.spark.plain import plain_splits
@@ -86,7 +92,11 @@ def answer_frame(
 ) -> DataFrame:
     """The answers of one query as a DataFrame; see `tidelog.spark.query`."""
     rows = _answer_rows(spark, _here(spark, question), name, partitions, memory)
-    return rows.frame() if isinstance(rows, _PackedAnswers) else spark.createDataFrame(rows)
+    if isinstance(rows, _PackedAnswers):
+        return rows.frame(intervals=question.intervals)
+    if question.intervals:
+        rows = as_intervals({name: rows}, question.ticks)[name]
+    return spark.createDataFrame(rows)
 
 
 @dataclass(frozen=True)
@@ -97,13 +107,18 @@ class _PackedAnswers:
     relation: Relation
     names: tuple[str, ...]
     ticks: Ticks | None
+    release: Callable[[], None]  # what Spark stores for them
 
-    def frame(self) -> DataFrame:
-        return unpacked(self.rows, self.relation, self.names, self.ticks)
+    def frame(self, *, intervals: bool) -> DataFrame:
+        shown = stretched if intervals else unpacked
+        frame = shown(self.rows, self.relation, self.names, self.ticks)
+        release_after(frame, self.release)
+        return frame
 
     def table(self, *, intervals: bool) -> pa.Table:
         """In this process, by time and arguments, or from when to when."""
         packed = answers_of(self.rows, self.relation).toArrow()
+        self.release()
         with duckdb.connect(config=NO_EXTENSIONS) as connection:
             connection.register("packed", packed)
             shown = stretches_table if intervals else unpacked_table
@@ -145,10 +160,11 @@ def _answer_rows(
     count = partitions or (1 if facts.few else spark.sparkContext.defaultParallelism)
     sent = {n: table for n, table in given.rigid.items() if n in job.layout.rigid}
     kernel = Kernel.of(uuid.uuid4().hex, job, sent, count, memory)
-    rows = _chain(spark, job, kernel, given, facts, memory).rows(None)
+    chain = _chain(spark, job, kernel, given, facts, memory)
+    rows = chain.rows(None)
     names = tuple(given.program.output_columns(name))
     ticks = question.ticks if question.timestamps else None
-    return _PackedAnswers(rows, job.layout.answers[name], names, ticks)
+    return _PackedAnswers(rows, job.layout.answers[name], names, ticks, chain.release)
 
 
 def _chain(

@@ -293,7 +293,7 @@ class Frames:
             raise DataError("the queries need no input with a time, so that nothing streams")
         return reduce(lambda one, two: one.unionByName(two, allowMissingColumns=True), parts)
 
-    def batch(self, frame: DataFrame, limits: TimeLimits) -> DataFrame:
+    def batch(self, frame: DataFrame, limits: TimeLimits, _: Callable[[], set[str]]) -> DataFrame:
         wholes = [f"came{self.inputs.tag(name)}" for name in self.inputs.names]
         came = F.coalesce(*(came_as_json(frame, limits, whole) for whole in wholes))
         return frame.withColumn("came", came).drop(*wholes)
