@@ -93,7 +93,8 @@ def test_forgettable(given_: tuple[Case, Facts], tmem: int, ahead: int) -> None:
 def test_what_is_calculated_in_a_long_rule_has_a_value() -> None:
     """Rules of more than three atoms are looked at in steps; D is known in the last one only."""
     program = tidelog.parse(
-        "input E @ t. input F(x: int) @ t. Q(D) @ T :- F(J) @ T, E @ T, E @ T-1, E @ T+1, D = J + 1."
+        "input E @ t. input F(x: int) @ t."
+        " Q(D) @ T :- F(J) @ T, E @ T, E @ T-1, E @ T+1, D = J + 1."
     )
     facts = {"E": [(0,), (1,)], "F": [(4, 1)]}
     early = tidelog.definitive(program, "Q", facts, 1, 1)

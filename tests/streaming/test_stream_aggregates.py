@@ -14,7 +14,8 @@ from support.deep import examples
 from support.streams import streams_what_is_evaluated
 
 import tidelog
-from tidelog.errors import NoAnswer
+from tidelog.errors import DataError, NoAnswer
+from tidelog.streaming.stream import Overtaken, warn_overtaken
 
 WAYS: tuple[dict[str, object], ...] = (
     {},
@@ -75,3 +76,15 @@ def test_what_looks_ahead_is_refused_online() -> None:
         tidelog.Stream(tidelog.parse(RULES), ["Mean"], mode="online")
     stream = tidelog.Stream(tidelog.parse(RULES), ["Count"], mode="online")
     assert stream.push(0, {"Pulse": [("a", 1)]}).answers["Count"].num_rows == 1
+
+
+def test_what_is_added_up_needs_a_type() -> None:
+    stream = tidelog.Stream(tidelog.parse("P(S) @ T :- E(_) @ T, S = sum(V : E(V) @ T)."), "P")
+    with pytest.raises(DataError, match="declare it, as in `input E"):
+        stream.push(0, {"E": [("x",)]})
+
+
+def test_an_aggregate_of_a_sparse_input_is_warned_of() -> None:
+    deps = tidelog.Stream(tidelog.parse(RULES), ["Count"]).deps
+    with pytest.warns(Overtaken, match=r"an aggregate of `Pulse` .* without waiting for `Pulse`"):
+        warn_overtaken(deps, ["Pulse"])

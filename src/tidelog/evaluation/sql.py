@@ -38,6 +38,7 @@ from tidelog.data.packed import (
 )
 from tidelog.data.types import SQL_TYPES
 from tidelog.data.windows import window_sql
+from tidelog.errors import DataError
 from tidelog.evaluation.arithmetic_sql import calculation_sql, checks_sql
 from tidelog.evaluation.one_pass import ScanGroup
 from tidelog.evaluation.plan import (
@@ -248,12 +249,19 @@ class Writer:
             limbs,
         )
         clip = self.clip(step.predicate)
+        read = self.plan.ranges.get(step.join.operands[0].premise.predicate)
+        if clip is not None and (clip.empty or read is None or read.empty):
+            return self.empty(step.predicate)
+        if gathered.adds and gathered.type not in (Type.INT, Type.FLOAT):
+            base = step.predicate.base
+            raise DataError(
+                f"nothing says whether the values of `{base}` that `{step.measure}` adds up are int"
+                f" or float: declare it, as in `input {base}(v: float) @ time.`"
+            )
         if clip is None:
             made = gathered.rigid(self._gathered_rows(step))
             args = zip([*gathered.groups, "v"], columns(len(step.groups) + 1), strict=True)
             return f"SELECT {', '.join(f'{a} AS {n}' for a, n in args)} FROM ({made}) AS m"
-        if clip.empty or self.plan.ranges[step.join.operands[0].premise.predicate].empty:
-            return self.empty(step.predicate)
         return gathered.temporal(self._facts_of(step), _ends(clip))
 
     def _gathered_rows(self, step: Gather) -> str:

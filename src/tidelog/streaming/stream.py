@@ -605,10 +605,13 @@ def warn_overtaken(deps: Dependencies, sparse: Iterable[str]) -> None:
     predicates, sparse = deps.core.predicates, set(sparse)
     told: dict[tuple[str, str], None] = {}
     for edge in deps.edges:
-        if edge.sign is Sign.NEGATIVE:
+        if edge.sign is not Sign.POSITIVE:
             below = deps.core.below([edge.body]).predicates
             names = sorted({predicates[name].base for name in below} & sparse)
-            asked = f"`not {predicates[edge.body].base}` ({edge.premise.origin})"
+            what = f"`not {predicates[edge.body].base}`"
+            if edge.sign is Sign.GATHERED:
+                what = f"an aggregate of `{predicates[edge.body].base}`"
+            asked = f"{what} ({edge.premise.origin})"
             told |= dict.fromkeys((name, asked) for name in names)
     for name, asked in told:
         warn(
