@@ -350,7 +350,9 @@ def check_rule(rule: Rule) -> Iterator[Diagnostic]:
     if (rule.negative or rule.aggregated) and not rule.positive and not unsafe:
         yield Diagnostic(
             Code.UNSAFE_NEGATION,
-            f"a rule with {'`not`' if rule.negative else 'aggregates'} needs an atom of its own",
+            "a rule with `not` needs an atom without it"
+            if rule.negative
+            else "a rule with aggregates needs an atom beside them",
             rule.negative[0].origin if rule.negative else rule.aggregated[0].origin,
             hint="say what must be there: absence alone is true of everything",
         )
