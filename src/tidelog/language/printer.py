@@ -96,6 +96,7 @@ def print_literal(literal: Literal) -> str:
 
 def print_aggregate(aggregate: Aggregate) -> str:
     """
+    >>> from tidelog.language.program import Measure
     >>> print_aggregate(Aggregate(Measure.MAX, Variable("V"), Atom("Load", (Variable("V"),))))
     'max(V : Load(V))'
     """
