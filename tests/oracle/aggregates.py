@@ -218,8 +218,9 @@ class _WithAggregates(WithNumbers):
         at = self.absent_time(rule, back=False)
         if at is None or self.chance(1, 3):
             return at
-        ticks = self.one_of((1, 2, 3, 4, 5, 9, 60, 61, 70, 130))
-        before = self.number(0, ticks - 1)
+        # Most are shorter than the stretch of the facts, so that some facts are not in them.
+        ticks = self.one_of((1, 2, 2, 3, 3, 4, 4, 5, 6, 9, 60, 61, 130))
+        before = ticks - 1 if self.chance(1, 2) else self.number(0, ticks - 1)
         if isinstance(at, TimePoint):
             return Interval(TimePoint(at.tick - before), TimePoint(at.tick - before + ticks - 1))
         assert isinstance(at, TimeOffset)
@@ -230,9 +231,9 @@ class _WithAggregates(WithNumbers):
         """More facts than usual, so that there is something to gather."""
         rows = super().facts()
         for p in self.predicates:
-            if p.input and self.chance(1, 2):
-                for _ in range(self.number(0, 6)):
+            if p.input:
+                for _ in range(self.one_of((12, 8, 4, 0))):
                     args = tuple(self.one_of(self.values[t]) for t in p.types)
-                    row = (*args, self.tick()) if p.temporal else args
+                    row = (*args, self.center + self.number(-7, 7)) if p.temporal else args
                     rows.setdefault(p.name, []).append(row)
         return rows
