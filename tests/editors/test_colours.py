@@ -64,6 +64,18 @@ def test_calculations_are_coloured() -> None:
     assert [text for kind, text in coloured if kind is Name.Variable.Magic] == [*"TTT"]
 
 
+def test_aggregates_are_coloured() -> None:
+    coloured = kinds(
+        "Q(A) @ T :- E(X) @ T, A = avg(V : F(X, V) @ [T-4, T]),"
+        " count(F(X, b) @ T) > 2, sum(X) @ T.\n"
+    )
+    assert [text for kind, text in coloured if kind is Keyword.Declaration] == ["avg", "count"]
+    assert [text for kind, text in coloured if kind is Name.Class] == [*"QEFF", "sum"]
+    assert [text for kind, text in coloured if kind is Name.Variable] == [*"AXAVXVXX"]
+    assert [text for kind, text in coloured if kind is Name.Constant] == ["b"]
+    assert [text for kind, text in coloured if kind is Name.Variable.Magic] == [*"TTTTTT"]
+
+
 def test_lengths_of_time_are_coloured() -> None:
     coloured = kinds("tick 1m.\nQ(X) @ T :- some E(X) @ [T-10m, T], F(X) @ T-1h, tick(X) @ T.\n")
     assert [text for kind, text in coloured if kind is Keyword.Declaration] == ["tick", "some"]

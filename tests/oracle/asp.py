@@ -14,6 +14,7 @@ from typing import assert_never
 import clingo
 
 from tidelog.language.program import (
+    Aggregated,
     Atom,
     Calculation,
     Comparison,
@@ -46,7 +47,8 @@ def fits(program: Program, facts: Facts, low: int, high: int, margin: int | None
     compared = [c for rule in program.rules for c in rule.comparisons]
     if any(isinstance(s, Calculation) for c in compared for s in (c.left, c.right)):
         return False  # clingo's integers are small, and it has no floats
-
+    if any(rule.aggregated for rule in program.rules):
+        return False
     times = [*horizon(program, facts, low, high, margin)]
     atoms = (atom for rule in program.rules for atom in (rule.head, *rule.atoms))
     ticks = (end for atom in atoms for end in ends(atom.time))
@@ -183,6 +185,8 @@ class _Translation:
                 case Negated(atom):
                     args = [*map(argument, atom.args), *map(tick, ends(atom.time))]
                     return f"not {_call(self.names[atom.predicate], args)}"
+                case Aggregated():
+                    raise AssertionError("programs with aggregates do not fit")
                 case _:
                     assert_never(part)
 

@@ -10,6 +10,7 @@ from oracle.generate import Case
 from tidelog.language.checks import check
 from tidelog.language.printer import print_program
 from tidelog.language.program import (
+    Aggregated,
     Atom,
     Column,
     Comparison,
@@ -57,6 +58,10 @@ def keyed(case: Case, random: Random) -> Case:
                 # At times no object at all may have it, whatever its key.
                 any_ = isinstance(key, Variable) and random.random() < 0.1
                 return Negated(atom(part.atom, Variable("_#0") if any_ else key))
+            case Aggregated(aggregate):
+                any_ = isinstance(key, Variable) and random.random() < 0.3
+                own = atom(aggregate.atom, Variable("_#0") if any_ else key)
+                return replace(part, aggregate=replace(aggregate, atom=own))
             case Comparison():
                 return part
             case _:

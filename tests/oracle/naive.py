@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from tidelog.language.program import (
+    Aggregated,
     Atom,
     Comparison,
     Constant,
@@ -26,11 +27,15 @@ from tidelog.language.program import (
     Rule,
     TimeOffset,
     TimePoint,
+    Type,
     Value,
     Variable,
+    terms_of,
 )
+from tidelog.language.types import infer
 
 from . import arithmetic
+from .aggregates import gathered
 from .horizon import Answers, Facts, horizon, temporal_predicates, ticking
 
 Row: TypeAlias = tuple[Value, ...]
@@ -73,6 +78,7 @@ def evaluate(
         return name not in temporal or first <= int(row[-1]) <= last
 
     model = _Model(limit)
+    model.types = infer(program).columns
     for names in _groups(program, given):
         settled = _settled(program, names, given, model, inside)
         for name in names:
@@ -312,16 +318,38 @@ class _Plan:
             self.steps.append(asked)
             bound |= asked.names()
         self.absent = [_Asked(atom) for atom in rule.negative]
+        self.outside = _outside(rule)
 
     def heads(self, model: _Model, binding: Binding, believed: _Model) -> Iterator[tuple[str, Row]]:
         """What follows if the facts that are believed are those that are not absent."""
         for matched in self.bindings(model, binding, 0):
-            whole = arithmetic.defined(self.rule.comparisons, matched)
-            if all(_holds(c, whole) for c in self.rule.comparisons) and not any(
-                absent.holds(believed, whole) for absent in self.absent
+            came_to = self.gathered(model, matched)
+            if came_to is None:
+                continue
+            whole = arithmetic.defined(self.rule.comparisons, came_to)
+            if (
+                all(_compared(a, v, whole) for a, v in self._values(model, matched))
+                and all(_holds(c, whole) for c in self.rule.comparisons)
+                and not any(absent.holds(believed, whole) for absent in self.absent)
             ):
                 for row in _head_rows(self.rule.head, whole):
                     yield self.rule.head.predicate, row
+
+    def gathered(self, model: _Model, binding: Binding) -> Binding | None:
+        """The binding with the values that aggregates give to variables; None if one has none."""
+        whole = dict(binding)
+        for literal, value in self._values(model, binding):
+            if value is None:
+                return None
+            if literal.operator is Operator.EQ and isinstance(literal.value, Variable):
+                whole.setdefault(literal.value.name, value)
+        return whole
+
+    def _values(self, model: _Model, binding: Binding) -> Iterator[tuple[Aggregated, Value | None]]:
+        for literal in self.rule.aggregated:
+            rows = model.lookup(literal.atom.predicate, (), ())
+            whole = model.whole(literal)
+            yield literal, gathered(literal, self.outside, rows, binding, whole)
 
     def bindings(self, model: _Model, binding: Binding, step: int) -> Iterator[Binding]:
         if step == len(self.steps):
@@ -329,6 +357,26 @@ class _Plan:
             return
         for extended in self.steps[step].looked_up(model, binding):
             yield from self.bindings(model, extended, step + 1)
+
+
+def _compared(literal: Aggregated, value: Value | None, binding: Binding) -> bool:
+    other = arithmetic.value(literal.value, binding)
+    if value is None or other is None:
+        return False
+    sides = (value, other) if literal.leads else (other, value)
+    return _COMPARE[literal.operator](*sides)
+
+
+def _outside(rule: Rule) -> set[str]:
+    """The variables that stand anywhere but within aggregates."""
+    names = {v.name for v in rule.head.variables}
+    for literal in rule.body:
+        if isinstance(literal, Aggregated):
+            sides = (t for t in terms_of(literal.value) if isinstance(t, Variable))
+            names.update(v.name for v in sides)
+        else:
+            names.update(v.name for v in literal.variables)
+    return names
 
 
 def _head_rows(head: Atom, binding: Binding) -> Iterator[Row]:
@@ -360,8 +408,17 @@ class _Model:
         self.names = names
         self.below = below
         self.size = 0
+        self.types: dict[str, tuple[Type | None, ...]] = {}
         self.rows: dict[str, set[Row]] = defaultdict(set)
         self.indexes: dict[str, dict[tuple[int, ...], dict[Row, list[Row]]]] = defaultdict(dict)
+
+    def whole(self, literal: Aggregated) -> bool:
+        """Whether what an aggregate measures is int."""
+        of = literal.aggregate.of
+        types = self.types.get(literal.atom.predicate, ())
+        if self.below is not None:
+            return self.below.whole(literal)
+        return of is not None and types[literal.atom.args.index(of)] is Type.INT
 
     def add(self, name: str, row: Row) -> bool:
         """Whether the fact is new."""

@@ -14,6 +14,8 @@ from tidelog.language.program import (
     INT_MAX,
     INT_MIN,
     TIME_MAX,
+    Aggregate,
+    Aggregated,
     Atom,
     Calculation,
     Clock,
@@ -25,6 +27,7 @@ from tidelog.language.program import (
     Input,
     Interval,
     Literal,
+    Measure,
     Negated,
     Operator,
     Output,
@@ -164,6 +167,13 @@ def numbered(rule: Rule) -> Rule:
                 return Negated(atom(part.atom))
             case Atom():
                 return atom(part)
+            case Aggregated() if part.leads:
+                gathered = replace(part.aggregate, atom=atom(part.atom))
+                return replace(part, aggregate=gathered, value=side(part.value))
+            case Aggregated():
+                value = side(part.value)
+                gathered = replace(part.aggregate, atom=atom(part.atom))
+                return replace(part, aggregate=gathered, value=value)
             case _:
                 assert_never(part)
 
@@ -179,7 +189,14 @@ def numbered(rule: Rule) -> Rule:
 
 
 negated = st.builds(Negated, atoms)
-literals = atoms | comparisons | negated
+gathered = at_times(st.none() | times | intervals())
+aggregates = st.builds(Aggregate, st.just(Measure.COUNT), st.none(), gathered) | st.builds(
+    Aggregate, st.sampled_from([*Measure][1:]), variables, gathered
+)
+aggregated = st.builds(
+    Aggregated, aggregates, st.sampled_from(Operator), expressions, st.booleans()
+)
+literals = atoms | comparisons | negated | aggregated
 rules = st.builds(Rule, heads, st.lists(literals, max_size=4).map(tuple)).map(numbered)
 clocks = st.builds(Clock, predicates)
 inputs = st.builds(

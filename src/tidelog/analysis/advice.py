@@ -17,6 +17,7 @@ from tidelog.analysis.passes import Passes
 from tidelog.language.checks import check
 from tidelog.language.printer import print_program, print_time
 from tidelog.language.program import (
+    Aggregated,
     Atom,
     Comparison,
     Interval,
@@ -350,6 +351,9 @@ def _at(literal: Literal, time: Time | None) -> Literal:
             return replace(literal, time=time)
         case Negated(atom):
             return replace(literal, atom=replace(atom, time=time))
+        case Aggregated(aggregate):
+            moved = replace(aggregate, atom=replace(aggregate.atom, time=time))
+            return replace(literal, aggregate=moved)
         case Comparison():
             return literal
         case _:

@@ -134,6 +134,15 @@ class Searcher:
         there, known = self.target.core.predicates, set(absent_there)
         for name, absence in self.unfolder.absences.items():
             self._there[name] = there.get(name) if absence.predicate in known else None
+        for name in self.unfolder.opaque.gathered:
+            self._there[name] = there.get(name) if self._gathered_alike(name, target) else None
+
+    def _gathered_alike(self, name: str, target: Dependencies) -> bool:
+        """Whether an aggregate, named after what it gathers, is of the same input in both."""
+        premise = self.source.core.clauses_for[name][0].gathered
+        assert premise is not None, "an aggregate gathers something"
+        both = (core.predicates.get(premise.predicate) for core in (self.source.core, target.core))
+        return all(predicate is not None and predicate.input for predicate in both)
 
     @cached_property
     def _own(self) -> Canonical:
@@ -146,7 +155,8 @@ class Searcher:
         stack = [start]
         unknown = False
         # Without `not` only the budget, or work beyond one evaluation's, leaves anything unknown.
-        spent = not (self.unfolder.absences or self.other.unfolder.absences)
+        sides = (self.unfolder, self.other.unfolder)
+        spent = not any(side.absences or side.opaque.gathered for side in sides)
         try:
             while stack:
                 budget.spend()
@@ -325,7 +335,10 @@ class Searcher:
         """The frozen facts with concrete values, if the whole program really tells them apart.
 
         Where there are too few values to keep all symbols distinct: the cases to look at instead.
+        Nothing is known of facts that give an aggregate a value.
         """
+        if self.source.gathered is not None or self.other.deps.gathered is not None:
+            return None
         constants = constants_of(self.source.core) | constants_of(self.other.deps.core)
         try:
             values = unfolded.order.model(unfolded.symbols(), constants)
@@ -415,10 +428,12 @@ def _absent_there(one: Dependencies, other: Dependencies, name: str, budget: Bud
 
 def _agreed(one: Dependencies, other: Dependencies, query: str) -> Dependencies:
     """One program, its inputs typed as in the other where only that says how."""
-    there = {p.base: p for p in other.core.predicates.values() if p.input or p.name == query}
+    there = {p.base: p for p in other.core.inputs}
     predicates = dict(one.core.predicates)
     for name, mine in one.core.predicates.items():
-        theirs = there.get(mine.base) if mine.input or name == query else None
+        theirs = other.core.predicates.get(query) if name == query else None
+        if theirs is None and (mine.input or name == query):
+            theirs = there.get(mine.base)
         if theirs is None:
             continue
         if (mine.temporal, len(mine.types)) != (theirs.temporal, len(theirs.types)):

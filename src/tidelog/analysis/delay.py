@@ -132,6 +132,8 @@ def endless(deps: Dependencies, *, ahead: bool) -> tuple[Edge, ...]:
     (query,) = deps.queries
     if any(c.head.point is not None for c in deps.core.clauses) or deps.unconnected:
         return ()
+    if deps.gathered is not None:
+        return ()
     edges = [e for e in deps.edges if e.offset is not None and _carries(deps, e, ahead)]
     out: dict[str, list[Edge]] = {}
     for edge in edges:
@@ -154,7 +156,7 @@ def endless(deps: Dependencies, *, ahead: bool) -> tuple[Edge, ...]:
 
 def _carries(deps: Dependencies, edge: Edge, ahead: bool) -> bool:
     clause = edge.clause
-    if edge.sign is Sign.NEGATIVE:
+    if edge.sign is not Sign.POSITIVE:
         return False
     temporal = [p for p in clause.positive if p.temporal]
     rigid = [p for p in clause.premises if not p.temporal]

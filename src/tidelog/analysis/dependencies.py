@@ -85,6 +85,12 @@ class Edge:
         return self.premise.sign is Sign.NEGATIVE
 
     @property
+    def asks(self) -> str:
+        """What stands before the body where it is not simply asked for: `not` or `all`."""
+        words = {Sign.POSITIVE: "", Sign.NEGATIVE: "not ", Sign.GATHERED: "all "}
+        return words[self.premise.sign]
+
+    @property
     def distance(self) -> str:
         """How far the body lies from the head, for people: `+1`, `0`, `@ 5`, `any` or `rigid`."""
         when = self.premise.when
@@ -283,7 +289,7 @@ class Dependencies:
         start: dict[str, int] = {}
         endless: set[str] = set()
         for edge in self.edges:
-            if edge.sign is Sign.NEGATIVE and edge.point is None:
+            if edge.sign is not Sign.POSITIVE and edge.point is None:
                 settled = self.phi[edge.body] + (edge.offset or 0)
                 if settled == math.inf or isinstance(edge.premise.when, Free):
                     endless.add(edge.head)
@@ -317,8 +323,14 @@ class Dependencies:
 
     @cached_property
     def negated(self) -> frozenset[str]:
-        """Predicates whose absence is asked for somewhere below the queries."""
-        return frozenset(edge.body for edge in self.edges if edge.sign is Sign.NEGATIVE)
+        """Predicates of which more facts may mean fewer answers: their absence is asked for
+        somewhere below the queries, or what all of them come to."""
+        return frozenset(edge.body for edge in self.edges if edge.sign is not Sign.POSITIVE)
+
+    @cached_property
+    def gathered(self) -> Clause | None:
+        """A clause that gathers facts for an aggregate, if there is one."""
+        return next((c for c in self.core.clauses if c.gathered is not None), None)
 
     @cached_property
     def _drawing_on_any_time(self) -> set[str]:
@@ -362,7 +374,7 @@ class Dependencies:
     def safe_at(self, query: str, at: int | None) -> Bound:
         """The least input time after which an answer derived at a time cannot be withdrawn."""
         points = [
-            edge.point + (self.phi if edge.sign is Sign.NEGATIVE else self.psi)[edge.body]
+            edge.point + (self.psi if edge.sign is Sign.POSITIVE else self.phi)[edge.body]
             for edge in self.edges
             if edge.point is not None
         ]
@@ -383,7 +395,9 @@ class Dependencies:
         for component in self.components:
             uses = (e for name in component for e in self._uses.get(name, ()))
             own = [e for e in uses if e.body not in component]
-            below = [layer[e.body] + (e.negated and e.body not in inputs) for e in own]
+            below = [
+                layer[e.body] + (e.sign is not Sign.POSITIVE and e.body not in inputs) for e in own
+            ]
             layer.update(dict.fromkeys(component, max(below, default=0)))
         derived = [name for name in layer if name not in inputs]
         count = 1 + max((layer[name] for name in derived), default=-1)
@@ -460,6 +474,13 @@ def refuse_blocking_cycles(deps: Dependencies) -> None:
                 f"`{name}` hangs on its own absence, and {deps.reason.message}: the two cannot be"
                 " evaluated together"
             )
+
+
+def refuse_aggregates(deps: Dependencies, message: str) -> None:
+    """Say that something cannot be had of rules with aggregates, and where there is one."""
+    clause = deps.gathered
+    if clause is not None:
+        raise NoAnswer(f"{clause.origin}: {message}")
 
 
 def dependencies(core: Core, queries: Iterable[str]) -> Dependencies:

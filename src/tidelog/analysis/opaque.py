@@ -3,7 +3,8 @@
 A negated premise `not N(X, _) @ T+o` becomes a positive one, over an input that has a row for each
 X with no N(X, _) at that time. What follows whatever rows that input has follows from its real
 ones, so that everything shown of the positive program holds for the given one. Nothing may be
-concluded from a row that is *not* there: frozen facts are not all the facts.
+concluded from a row that is *not* there: frozen facts are not all the facts. In the same way the
+predicate of an aggregate is an input, which may have any rows.
 """
 
 from __future__ import annotations
@@ -70,14 +71,21 @@ class Opaque:
         return {absence.name: absence for absence in about}
 
     @cached_property
-    def positive(self) -> Dependencies:
-        """The same rules without `not`; the very same object where there is none."""
+    def gathered(self) -> dict[str, Predicate]:
+        """Aggregates as inputs, by their names: what they come to is not looked into."""
         core = self.given.core
-        if not self.absences:
+        names = [c.head.predicate for c in core.clauses if c.gathered is not None]
+        return {n: replace(core.predicates[n], role=Role.ABSENT, base=n) for n in names}
+
+    @cached_property
+    def positive(self) -> Dependencies:
+        """The same rules without `not` and aggregates; the same object where there is none."""
+        core = self.given.core
+        if not self.absences and not self.gathered:
             return self.given
         made = {name: _input(absence, core) for name, absence in self.absences.items()}
-        clauses = tuple(map(self.clause, core.clauses))
-        opaque = Core(core.program, clauses, {**core.predicates, **made})
+        clauses = tuple(self.clause(c) for c in core.clauses if c.gathered is None)
+        opaque = Core(core.program, clauses, {**core.predicates, **made, **self.gathered})
         return Dependencies(self.given.queries, opaque)
 
     def clause(self, clause: Clause) -> Clause:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import TypeAlias
 
-from tidelog.analysis.dependencies import Dependencies
+from tidelog.analysis.dependencies import Dependencies, refuse_aggregates
 from tidelog.language.program import (
     Calculation,
     Comparison,
@@ -157,6 +157,11 @@ def possible(deps: Dependencies, *, anything: bool = False) -> Possible:
     >>> possible(dependencies(core(program), ["P"])).patterns["P"]
     [(None,), (0,)]
     """
+    refuse_aggregates(
+        deps,
+        "what may still come of an aggregate is not told before its window has arrived; `delay`"
+        " says when that is",
+    )
     deps = _shortened(deps)
     made = Possible(deps, deps.queries[0], [], [], {}, one_sign(deps))
     core = deps.core

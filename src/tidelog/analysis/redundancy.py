@@ -110,6 +110,8 @@ def _opposite(core: Core, premise: Premise, clause: Clause) -> Premise | None:
                 return None
             asked = any(Absence.of(p, r) == absence for r in rivals for p in r.negative)
             return opposite if asked else None
+        case Sign.GATHERED:
+            return None
         case _:
             assert_never(premise.sign)
 

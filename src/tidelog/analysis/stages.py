@@ -98,9 +98,9 @@ class _Splitter:
     def plan(self) -> Staged:
         derived = [c for c in self.deps.components if self._is_work(c[0])]
         late = [c for c in derived if c[0] in self.gathered]
-        if any(c[0] in self.deps.recursive for c in late):
+        if any(c[0] in self.deps.recursive or self._gathers(c) for c in late):
             gathers = next(n for c in late for n in c if not self.predicates[n].temporal)
-            reason = f"recursion looks at {gathers}, which gathers facts of all keys"
+            reason = f"what looks at {gathers}, which gathers facts of all keys, is not split"
             everything = [n for c in derived for n in c]
             self.stages = [_Growing(StageKind.WHOLE, everything, [], reason, self._for(gathers)[0])]
         else:
@@ -140,10 +140,27 @@ class _Splitter:
 
     # One component after the other
 
+    def _gathers(self, component: tuple[str, ...]) -> bool:
+        """Whether it is the predicate of an aggregate, which nothing else is together with."""
+        return any(clause.gathered is not None for clause in self._for(component[0]))
+
+    def _place_aggregate(self, component: tuple[str, ...], groups: list[Together]) -> None:
+        """With a key of its groups, facts are gathered apart; all of them together without one."""
+        if self._joins(component, groups):
+            return
+        key = self._key(groups)
+        if key.positions is not None:
+            self.stages.append(_Growing(StageKind.KEYED, list(component), groups))
+        else:
+            self._in_one(component, StageKind.WHOLE, key.reason, groups[0].clause)
+
     def _place(self, component: tuple[str, ...]) -> None:
         inside = set(component)
         clauses = [clause for name in component for clause in self._for(name)]
         groups = [Together(clause.timed, clause) for clause in clauses]
+        if self._gathers(component):
+            self._place_aggregate(component, groups)
+            return
         if not any(map(self._looks_at_large, clauses)) and self._joins(component, groups):
             return
         inner = [g for g in groups if any(p.predicate in inside for p in g.clause.premises)]

@@ -231,7 +231,8 @@ class Unfolder:
         if fact.time is None:
             return Reach(math.inf, -math.inf)
         absence = self.absences.get(fact.predicate)
-        if absence is None and self.core.predicates[fact.predicate].input:
+        gathered = fact.predicate in self.opaque.gathered
+        if absence is None and not gathered and self.core.predicates[fact.predicate].input:
             return Reach(fact.time, fact.time)
         below = self.deps.input_offsets[absence.predicate if absence else fact.predicate]
         return Reach(fact.time + below.low, fact.time + below.high)

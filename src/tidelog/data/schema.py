@@ -78,9 +78,11 @@ def _unread(program: Program, asked: Iterable[str]) -> dict[str, frozenset[int]]
                 if isinstance(term, Constant) or times[term.name] > 1:
                     positions.add(i)
     # Of what is asked for itself every column counts, and of what is negated: a row without a value
-    # is no fact, and its absence may be what a rule looks for.
+    # is no fact, and its absence may be what a rule looks for. So it is with aggregates, in which
+    # facts count that differ in any column.
     whole = {*program.outputs, *asked}
     whole |= {atom.predicate for rule in program.rules for atom in rule.negative}
+    whole |= {literal.atom.predicate for rule in program.rules for literal in rule.aggregated}
     return {
         name: frozenset(range(arity[name])) - read[name]
         for name in program.inputs

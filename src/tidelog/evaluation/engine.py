@@ -32,6 +32,7 @@ class Feature(Enum):
     """What a plan may ask for and not every engine has."""
 
     RECURSION = "recursion"
+    AGGREGATES = "aggregates"
 
 
 class SqlEngine(Protocol):

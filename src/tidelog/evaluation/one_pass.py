@@ -9,8 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import assert_never
 
-from tidelog.evaluation.plan import Derive, Fixpoint, Join, Plan, PlanStep, Scan, uses
+from tidelog.evaluation.plan import (
+    Derive,
+    Fixpoint,
+    Gather,
+    Join,
+    Plan,
+    PlanStep,
+    Scan,
+    uses,
+)
 from tidelog.language.program import Variable
 
 
@@ -53,8 +63,10 @@ def united(plan: Plan) -> Plan:
                 steps.append(replace(step, joins=_united(step.joins, scans, alone, into)))
             case Fixpoint():
                 steps.append(replace(step, start=_united(step.start, scans, alone, into)))
-            case Scan():
+            case Scan() | Gather():
                 steps.append(step)
+            case _:
+                assert_never(step)
     return replace(plan, steps=tuple(_with_selections(steps, scans, into))) if into else plan
 
 

@@ -31,6 +31,7 @@ from tidelog.logic.match import AnyTick
 
 # Pending answers that are explained one by one; all are counted.
 MOST_PENDING = 20
+_WHOLE_WINDOW = "an aggregate below is taken to be open until its whole window has arrived"
 # Updates that are replayed in search of two that differ.
 MOST_REPLAYED = 50
 
@@ -39,7 +40,13 @@ class OpenAnswers(QueryOverData):
     """The answers of a query that are not final yet."""
 
     def definitive(self, tin: int, tout: int, budget: float = 60.0) -> Definitive:
-        """Whether the answers at tout can still change when everything up to tin has arrived."""
+        """Whether the answers at tout can still change when everything up to tin has arrived.
+
+        An aggregate is looked at as a whole: it is final once its window has arrived.
+        """
+        if self.deps.gathered is not None:
+            settled = self.deps.settled(self.query, tout) <= tin
+            return Definitive(settled, settled, 0, (), "" if settled else _WHOLE_WINDOW)
         if not self.blocking:
             with suppress(Unbounded):  # what is possible may reach further than what is certain
                 return self._in_bulk(tin, tout)
@@ -103,6 +110,9 @@ class OpenAnswers(QueryOverData):
 
     def open_points(self, tin: int, from_: int, to: int, budget: float = 60.0) -> list[int]:
         """The time points from a tick to a tick that are not definitive yet."""
+        if self.deps.gathered is not None:
+            settled = self.deps.settled
+            return [tout for tout in range(from_, to + 1) if settled(self.query, tout) > tin]
         if not self.blocking:
             with suppress(Unbounded):
                 return self._open_in_bulk(tin, from_, to)

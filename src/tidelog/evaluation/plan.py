@@ -20,7 +20,9 @@ from tidelog.language.program import (
     Comparison,
     Constant,
     Expression,
+    Measure,
     Term,
+    Type,
     Variable,
     terms_of,
 )
@@ -159,7 +161,29 @@ class Fixpoint:
         return (*self.start, *self.repeat, *filled)
 
 
-PlanStep: TypeAlias = Scan | Derive | Fixpoint
+@dataclass(frozen=True)
+class Gather:
+    """The predicate of an aggregate: what facts come to, over so many ticks that end with each.
+
+    The join gives the facts, with all variables of the premise; `facts` says what these are.
+    """
+
+    predicate: Predicate
+    table: str
+    join: Join
+    facts: Predicate
+    measure: Measure
+    groups: tuple[int, ...]  # positions of the facts' arguments by which they are taken apart
+    of: int | None  # the position that is measured
+    ticks: int
+
+    @property
+    def adds_floats(self) -> bool:
+        adds = self.measure in (Measure.SUM, Measure.AVG)
+        return adds and self.of is not None and self.facts.types[self.of] is Type.FLOAT
+
+
+PlanStep: TypeAlias = Scan | Derive | Fixpoint | Gather
 
 
 @dataclass(frozen=True)
@@ -282,12 +306,37 @@ class _Planner:
         if name not in self.tables:
             return
         clauses = self.core.clauses_for.get(name, ())
+        if clauses and clauses[0].gathered is not None:
+            self.gather(clauses[0], clauses[0].gathered)
+            return
         window = self.windows.get(name)
         over = None if window is None else window.over
         if window is not None:
             clauses = (replace(clauses[0], premises=(replace(window, over=None),)),)
         joins = tuple(self.join(clause) for clause in clauses)
         self.steps.append(Derive(self.core.predicates[name], self.tables[name], joins, over))
+
+    def gather(self, clause: Clause, premise: Premise) -> None:
+        gathers, name = premise.gathers, clause.head.predicate
+        assert gathers is not None, "what is gathered is made something of"
+        below = self.core.predicates[premise.predicate]
+        types = dict(zip(premise.args, below.types, strict=True))
+        variables = tuple(dict.fromkeys(premise.variables))
+        facts = replace(below, types=tuple(types[v] for v in variables))
+        each = replace(premise, sign=Sign.POSITIVE, over=None, gathers=None)
+        source = Clause(Head(name, variables, clause.head.when), (each,), origin=clause.origin)
+        self.steps.append(
+            Gather(
+                self.core.predicates[name],
+                self.tables[name],
+                self.join(source),
+                facts,
+                gathers.measure,
+                tuple(variables.index(v) for v in clause.head.args[:-1]),
+                None if gathers.of is None else variables.index(gathers.of),
+                1 if premise.over is None else premise.over.ticks,
+            )
+        )
 
     def fixpoint(self, component: tuple[str, ...]) -> None:
         inside = set(component)
@@ -481,6 +530,8 @@ def joins_of(step: PlanStep) -> tuple[Join, ...]:
             return ()
         case Derive() | Fixpoint():
             return step.joins
+        case Gather():
+            return (step.join,)
         case _:
             assert_never(step)
 
@@ -490,7 +541,7 @@ def tables_of(step: PlanStep) -> tuple[str, ...]:
     match step:
         case Scan():
             return (step.name,)
-        case Derive():
+        case Derive() | Gather():
             return (step.table,)
         case Fixpoint():
             return step.tables

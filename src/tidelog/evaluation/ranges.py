@@ -14,7 +14,7 @@ from typing import assert_never
 from tidelog.analysis.dependencies import Dependencies
 from tidelog.data.ticks import ALWAYS, EMPTY, Range
 from tidelog.language.program import Program, TimePoint, ends
-from tidelog.logic.clause import Clause, FixedTick, Free, Offset, Premise, Rigid, Sign, When
+from tidelog.logic.clause import Clause, FixedTick, Free, Offset, Premise, Rigid, Sign
 
 
 def times_in_rules(program: Program) -> Range:
@@ -65,6 +65,10 @@ def _reach(clause: Clause, supply: Mapping[str, Range]) -> Range:
                 reach = reach & _reach_by(premise, supply)
             case Sign.NEGATIVE:
                 pass  # an absence can be anywhere
+            case Sign.GATHERED:
+                ticks = 1 if premise.over is None else premise.over.ticks
+                there = _reach_by(premise, supply)
+                reach = reach & (there | (there + (ticks - 1)))
             case _:
                 assert_never(premise.sign)
     if reach.empty:
@@ -105,7 +109,7 @@ def _demand(deps: Dependencies, supply: Mapping[str, Range], asked: Range) -> di
             if not head.empty:
                 for premise in clause.premises:
                     if premise.temporal:
-                        wider[premise.predicate] |= _needed(premise.when, head)
+                        wider[premise.predicate] |= _needed(premise, head)
 
     return _fixpoint(start, step)
 
@@ -116,11 +120,13 @@ def _in_order(deps: Dependencies) -> list[Clause]:
     return sorted(deps.core.clauses, key=lambda clause: place[clause.head.predicate])
 
 
-def _needed(when: When, head: Range) -> Range:
+def _needed(premise: Premise, head: Range) -> Range:
     """Where a premise is looked at, present or absent, for a head within a range."""
+    when = premise.when
     match when:
         case Offset(ticks):
-            return head + ticks
+            first = ticks if premise.over is None else ticks - premise.over.ticks + 1
+            return (head + ticks) | (head + first)
         case FixedTick(tick):
             return Range(tick, tick)
         case Free():

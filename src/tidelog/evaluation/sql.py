@@ -15,7 +15,9 @@ from dataclasses import dataclass, replace
 from textwrap import indent
 from typing import TypeAlias, assert_never
 
+from tidelog.data.aggregates import Gathered, Limbs, exponents_sql
 from tidelog.data.packed import (
+    CHUNK,
     COUNT,
     bit,
     bit_sql,
@@ -36,12 +38,14 @@ from tidelog.data.packed import (
 )
 from tidelog.data.types import SQL_TYPES
 from tidelog.data.windows import window_sql
+from tidelog.errors import DataError
 from tidelog.evaluation.arithmetic_sql import calculation_sql, checks_sql
 from tidelog.evaluation.one_pass import ScanGroup
 from tidelog.evaluation.plan import (
     Derive,
     Fill,
     Fixpoint,
+    Gather,
     Join,
     Operand,
     Plan,
@@ -225,6 +229,60 @@ class Writer:
             source = f"(\n{indent(self.union(step.predicate, step.joins, None), '  ')}\n)"
         return window_sql(names, source, over.ticks, over.least, _ends(clip))
 
+    # Aggregates
+
+    def exponents(self, step: Gather) -> str:
+        """How large the floats are that an aggregate adds up, for `Limbs.of`."""
+        one = not step.facts.temporal or step.join.operands[0].table in self.unpacked
+        column, rows = f"a{(step.of or 0) + 1}", self._gathered_rows(step)
+        return exponents_sql(column, rows, 1 if one and rows[0] != "(" else CHUNK)
+
+    def gather(self, step: Gather, limbs: Limbs) -> str:
+        """What facts come to; of floats that are added up, written in limbs."""
+        names = columns(len(step.facts.types))
+        gathered = Gathered(
+            step.measure,
+            [names[i] for i in step.groups],
+            None if step.of is None else names[step.of],
+            None if step.of is None else step.facts.types[step.of],
+            step.ticks,
+            limbs,
+        )
+        clip = self.clip(step.predicate)
+        read = self.plan.ranges.get(step.join.operands[0].premise.predicate)
+        if clip is not None and (clip.empty or read is None or read.empty):
+            return self.empty(step.predicate)
+        if gathered.adds and gathered.type not in (Type.INT, Type.FLOAT):
+            base = step.predicate.base
+            raise DataError(
+                f"nothing says whether the values of `{base}` that `{step.measure}` adds up are int"
+                f" or float: declare it, as in `input {base}(v: float) @ time.`"
+            )
+        if clip is None:
+            made = gathered.rigid(self._gathered_rows(step))
+            args = zip([*gathered.groups, "v"], columns(len(step.groups) + 1), strict=True)
+            return f"SELECT {', '.join(f'{a} AS {n}' for a, n in args)} FROM ({made}) AS m"
+        return gathered.temporal(self._facts_of(step), _ends(clip))
+
+    def _gathered_rows(self, step: Gather) -> str:
+        """The facts that an aggregate is made of: packed, or with a row each."""
+        table, names = step.join.operands[0].table, columns(len(step.facts.types))
+        if self._names_only(step.join):
+            return table
+        if not step.facts.temporal:
+            return f"(SELECT DISTINCT * FROM ({self.join(step.join)}) AS j)"
+        return f"({merge_sql(names, self.join(step.join), None)})"
+
+    def _facts_of(self, step: Gather) -> str:
+        """The facts that an aggregate is made of, with their ticks t, each once."""
+        table, names = step.join.operands[0].table, columns(len(step.facts.types))
+        if not self._names_only(step.join):
+            return f"({unpack_sql(names, f'{self._gathered_rows(step)} AS u')})"
+        if table in self.unpacked:
+            return f"(SELECT DISTINCT {_list(names, 't')} FROM {table})"
+        rows = unpack_sql(names, f"{table} AS u")
+        return f"(SELECT DISTINCT * FROM ({rows}) AS d)" if table in self.unmerged else f"({rows})"
+
     def is_copy(self, step: Derive) -> bool:
         """Whether a predicate merely renames one table, so that nothing need be stored."""
         return step.over is None and self._renames(step)
@@ -234,11 +292,16 @@ class Writer:
         if len(step.joins) != 1:
             return False
         (join,) = step.joins
+        tables = {operand.table for operand in join.operands}
+        # Rows that are yet to be merged are not.
+        return tables.isdisjoint(self.unpacked | self.unmerged) and self._names_only(join)
+
+    def _names_only(self, join: Join) -> bool:
+        """Whether a join has one table, and does nothing but name its columns."""
         (operand, *more) = join.operands or (None,)
         head = join.clause.head
         return (
             operand is not None
-            and operand.table not in self.unpacked | self.unmerged  # its rows are yet to be merged
             and not more
             and not join.tests
             and not join.absent

@@ -9,9 +9,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
-from tidelog.evaluation.engine import SqlEngine
+from tidelog.data.aggregates import WHOLE, Limbs
+from tidelog.errors import DataError
+from tidelog.evaluation.engine import Feature, SqlEngine
 from tidelog.evaluation.one_pass import ScanGroup, scan_groups
-from tidelog.evaluation.plan import Derive, Fixpoint, Plan, PlanStep, Scan, tables_of, uses
+from tidelog.evaluation.plan import (
+    Derive,
+    Fixpoint,
+    Gather,
+    Plan,
+    PlanStep,
+    Scan,
+    tables_of,
+    uses,
+)
 from tidelog.evaluation.recursion import MOST_TICKS, SHORTER, Recursion, TooLong
 from tidelog.evaluation.sql import Writer, narrowed
 from tidelog.logic.core import Predicate
@@ -58,6 +69,8 @@ class StepRunner:
                     new[step.name] = self._scan(step, writer, facts, state, group)
                 case Derive():
                     self._derive(step, writer, state)
+                case Gather():
+                    self._gather(step, writer, state)
                 case Fixpoint():
                     Recursion(self.engine, self.progress, self.shorter).run(step, writer, state)
                 case _:
@@ -135,6 +148,25 @@ class StepRunner:
             now = writer.derive(step)
         else:
             now = writer.union(step.predicate, step.joins, writer.clip(step.predicate))
+        self._with_kept(step, now, writer, state)
+
+    def _gather(self, step: Gather, writer: Writer, state: Mapping[str, str]) -> None:
+        self.progress(f"gathering {step.predicate.name}")
+        reason = self.engine.limits.get(Feature.AGGREGATES)
+        if reason is not None:
+            raise DataError(f"`{step.predicate.name}` is an aggregate: {reason}")
+        limbs = WHOLE
+        if step.adds_floats:
+            (told,) = self.engine.all(writer.exponents(step))
+            limbs = Limbs.of(*told)
+        if step.predicate.temporal:
+            writer.unmerged.add(step.table)
+        self._with_kept(step, writer.gather(step, limbs), writer, state)
+
+    def _with_kept(
+        self, step: Derive | Gather, now: str, writer: Writer, state: Mapping[str, str]
+    ) -> None:
+        """What a step makes now, and what of it is kept."""
         if step.table not in state:
             self.engine.table(step.table, now)
             return

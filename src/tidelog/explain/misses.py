@@ -17,7 +17,8 @@ from itertools import combinations, islice
 from typing import assert_never
 
 from tidelog.analysis.containment import Ground
-from tidelog.evaluation.goal_directed.model import FactModel, Stretch, named
+from tidelog.evaluation.goal_directed.model import FactModel, Gathered, Stretch, gathered, named
+from tidelog.explain.proofs import as_written
 from tidelog.language.printer import print_term
 from tidelog.language.program import (
     Calculation,
@@ -86,6 +87,7 @@ class Missing:
     input: bool
     instead: tuple[Ground, ...] = ()
     because: Miss | None = None
+    gathered: Gathered | None = None  # of an aggregate that does not come to this
     over: Over | None = None  # of a window; then `there` is at how many ticks of it the atom holds
     there: int = 0
 
@@ -306,12 +308,11 @@ class Misses:
                 return None
             all_missing.append(missing)
         written = clause.shown
-        compared = list(zip(written.comparisons, one.compared(clause.tests), strict=True))
+        told = as_written(written, clause)
+        compared = list(zip(told, one.compared(clause.tests), strict=True))
         unmet = tuple(replace(u, comparison=shown) for shown, u in compared if u is not None)
         undecided = tuple(
-            shown
-            for shown, test in zip(written.comparisons, clause.tests, strict=True)
-            if one.is_open(test)
+            shown for shown, test in zip(told, clause.tests, strict=True) if one.is_open(test)
         )
         if not all_missing and not unmet and not in_the_way:
             return None  # it holds
@@ -375,6 +376,10 @@ class Misses:
         missing = Missing(predicate.base, args, names, at, predicate.temporal, input_)
         if predicate.role is Role.WINDOW:
             return self._too_few(missing, premise, whole)
+        if predicate.role is Role.GATHERED:
+            value = len(premise.args) - 1
+            own = replace(missing, gathered=gathered(self.core, predicate.name, args, at))
+            return replace(own, instead=self._instead(premise.predicate, known, [value]))
         if not whole:
             return missing
         goal = _ground(premise, known)

@@ -24,6 +24,7 @@ from tidelog.evaluation.goal_directed.model import (
     named,
 )
 from tidelog.language.program import NOWHERE, Comparison, Rule, Value
+from tidelog.logic.clause import Clause
 from tidelog.logic.core import Core, Role
 
 # Derivations of one fact by one rule, and in all, that are looked at: usually all there are; where
@@ -37,7 +38,8 @@ MOST_STEPS = 100_000
 class ProofStep:
     """A fact, the rule that gives it (None: an input fact) and where its premises are proved.
 
-    The fact of a window has no rule either: its premises are the facts that are counted.
+    The fact of a window has no rule either: its premises are the facts that are counted. So it is
+    with what an aggregate comes to.
 
     What is absent needs no proof here: that it does not hold can be asked about. A derived fact
     that was `kept` when what it rests on was forgotten has no rule either.
@@ -246,13 +248,13 @@ def _among(fact: Ground, above: _Above) -> bool:
 
 
 def way_of(core: Core, fact: Ground, chosen: Mapping[Ground, Derivation]) -> Derivation | None:
-    """How a rule of the user's gives a fact; None for an input and for what a window counts."""
+    """How a rule of the user's gives a fact; None for an input, a window and an aggregate."""
     way = chosen.get(fact)
     if way is None or way.clause.copies_input:
         return None
     if not way.clause.made:
         return way
-    if core.predicates[fact.predicate].role is Role.WINDOW:
+    if core.predicates[fact.predicate].role in (Role.WINDOW, Role.GATHERED):
         return None
     # A head that lasts holds because it began.
     (begun,) = counted(core, way.premises, chosen)
@@ -264,7 +266,10 @@ def below(core: Core, fact: Ground, chosen: Mapping[Ground, Derivation]) -> tupl
     way = way_of(core, fact, chosen)
     if way is not None:
         return way.premises
-    if core.predicates[fact.predicate].role is not Role.WINDOW:
+    role = core.predicates[fact.predicate].role
+    if role is Role.GATHERED:
+        return chosen[fact].premises
+    if role is not Role.WINDOW:
         return ()
     facts = counted(core, chosen[fact].premises, chosen)
     return tuple(sorted(facts, key=lambda f: -(f.time or 0)))
@@ -287,5 +292,13 @@ def counted(
 
 def sides(written: Rule, way: Derivation) -> tuple[tuple[Comparison, Value, Value], ...]:
     """The comparisons of a rule as they were written, with the values on their two sides."""
-    compared = zip(written.comparisons, way.compared, strict=True)
+    compared = zip(as_written(written, way.clause), way.compared, strict=True)
     return tuple((comparison, left, right) for comparison, (left, right) in compared)
+
+
+def as_written(written: Rule, clause: Clause) -> tuple[Comparison, ...]:
+    """The tests of a clause as the rule has them; what an aggregate is compared with stays."""
+    if not written.aggregated:
+        return written.comparisons
+    by_place = {comparison.origin: comparison for comparison in written.comparisons}
+    return tuple(by_place.get(test.origin, test) for test in clause.tests)

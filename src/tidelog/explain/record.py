@@ -316,6 +316,8 @@ def waiting(
             continue
         if deps.cls is Class.BLOCKING:  # anything may still come, at any time
             return None
+        if deps.gathered is not None:  # what may come of an aggregate is not looked into
+            return None
         answers = OpenAnswers(engine, query)
         for tin in range(int(asked.low), int(asked.high) + 1):
             engine.progress(f"pending answers of {query} at {tin}")

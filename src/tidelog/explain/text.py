@@ -9,7 +9,7 @@ from pathlib import PurePath
 from tidelog.analysis.containment import Ground
 from tidelog.analysis.definitive import shown
 from tidelog.data.ticks import Ticks, time_text
-from tidelog.evaluation.goal_directed.model import Absence, Stretch
+from tidelog.evaluation.goal_directed.model import Absence, Gathered, Stretch
 from tidelog.explain.misses import Miss, Missing, Unmet
 from tidelog.explain.proofs import Proof
 from tidelog.explain.why import Why
@@ -217,7 +217,8 @@ def _missing(miss: Miss, ticks: Ticks | None) -> Iterator[_TreeLine]:
             yield _TreeLine(text, place(missing.because.rule), below)
         else:
             there = f"there is {_facts(missing.instead, ticks)}" if missing.instead else ""
-            yield _TreeLine(text, there if missing.input else "no rule comes near it")
+            known = missing.input or missing.gathered is not None
+            yield _TreeLine(text, there if known else "no rule comes near it")
     for fact in miss.in_the_way:
         yield _TreeLine(
             f"present  {fact_text(fact, ticks)}", "in the way: its absence is asked for"
@@ -263,13 +264,32 @@ def _miss_rules(misses: Iterable[Miss]) -> list[Rule]:
 
 def fact_text(fact: Ground, ticks: Ticks | None = None) -> str:
     """A fact as the language writes it, with a timestamp where ticks have a length."""
+    if isinstance(fact, Gathered):
+        return gathered_text(fact, ticks)
     if isinstance(fact, Stretch):
         return _over(shown(fact.predicate, fact.pattern, None), fact.over, fact.time, ticks)
     return _timed(shown(fact.predicate, fact.args, None), fact.time, ticks)
 
 
+def gathered_text(fact: Gathered, ticks: Ticks | None = None) -> str:
+    """`avg(V : Temp(a, V) @ [1, 5]) = 20.5`; without a value where none is known."""
+    args = ["_" if value is None else print_value(value) for value in fact.pattern]
+    of = ""
+    if fact.of is not None:
+        args[fact.of], of = "V", "V : "
+    atom = f"{fact.predicate}({', '.join(args)})" if args else fact.predicate
+    if fact.time is not None and fact.over.ticks > 1:
+        atom += f" @ {_interval(fact.time - fact.over.ticks + 1, fact.time, ticks)}"
+    else:
+        atom = _timed(atom, fact.time, ticks)
+    value = "" if fact.value is None else f" = {print_value(fact.value)}"
+    return f"{fact.measure}({of}{atom}){value}"
+
+
 def missing_text(missing: Missing, ticks: Ticks | None = None) -> str:
     """With the rule's own names for values that are not known."""
+    if missing.gathered is not None:
+        return gathered_text(missing.gathered, ticks)
     args = ", ".join(
         name or ("_" if value is None else print_value(value))
         for name, value in zip(missing.variables, missing.args, strict=True)
@@ -371,6 +391,8 @@ def why_json(why: Why) -> dict[str, object]:
 
 
 def fact_json(fact: Ground, ticks: Ticks | None) -> dict[str, object]:
+    if isinstance(fact, Gathered):
+        return {"aggregate": gathered_text(replace(fact, value=None), ticks), "value": fact.value}
     if isinstance(fact, Stretch):
         window = _window_json(fact.over, fact.time, ticks)
         return {"predicate": fact.predicate, "args": list(fact.pattern), **window}
@@ -445,6 +467,9 @@ def _missing_json(missing: Missing, ticks: Ticks | None) -> dict[str, object]:
     said: dict[str, object] = {"predicate": missing.predicate, "args": list(missing.args)}
     if any(missing.variables):
         said["variables"] = list(missing.variables)
+    if missing.gathered is not None:
+        instead = [fact_json(fact, ticks) for fact in missing.instead]
+        return {**fact_json(missing.gathered, ticks), "instead": instead}
     if missing.over is not None:
         window = _window_json(missing.over, missing.time, ticks)
         return {**said, **window, "there": missing.there, "input": missing.input}

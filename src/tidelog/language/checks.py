@@ -18,13 +18,15 @@ from tidelog.language.diagnostics import (
 )
 from tidelog.language.made import check_made
 from tidelog.language.parser import parse_source
-from tidelog.language.printer import print_term
+from tidelog.language.printer import print_literal, print_term
 from tidelog.language.profile import Profile, canonical
 from tidelog.language.program import (
     REACH_MAX,
     TIME_COLUMN,
+    Aggregated,
     Atom,
     Clock,
+    Comparison,
     Expression,
     Input,
     Origin,
@@ -133,7 +135,7 @@ def check_together(
     types = infer(program, [p.constraints for p in profiles])
     yield from types.diagnostics
     yield from _duplicates(profiles)
-    if any(p.absent for p in profiles):
+    if any(p.absent or p.gathered for p in profiles):
         yield from check_strata([use for p in profiles for use in p.uses])
     if any(p.rule.definitions for p in profiles):
         yield from check_made([p.rule for p in profiles])
@@ -325,6 +327,7 @@ class _Uses:
             if isinstance(literal, Atom) and literal is not rule.head:
                 uses.bound.update(variable.name for variable in here)
             uses.order += here
+        uses.bound.update(n for c in rule.measured for n in variable_names(c.value))
         uses.bound.update(v.name for c in rule.definitions for v in c.variables)
         return uses
 
@@ -338,19 +341,23 @@ def check_rule(rule: Rule) -> Iterator[Diagnostic]:
         *_unsafe_negations(rule, uses),
         *_unsafe_head(rule, uses),
         *_unsafe_comparisons(rule, uses),
+        *_unsafe_aggregates(rule, uses),
     )
     for diagnostic, variable in findings:
         if variable.name not in unsafe:
             unsafe.add(variable.name)
             yield diagnostic
-    if rule.negative and not rule.positive and not unsafe:
+    if (rule.negative or rule.aggregated) and not rule.positive and not unsafe:
         yield Diagnostic(
             Code.UNSAFE_NEGATION,
-            "a rule with `not` needs an atom without it",
-            rule.negative[0].origin,
+            "a rule with `not` needs an atom without it"
+            if rule.negative
+            else "a rule with aggregates needs an atom beside them",
+            rule.negative[0].origin if rule.negative else rule.aggregated[0].origin,
             hint="say what must be there: absence alone is true of everything",
         )
     yield from _long_expressions(rule)
+    yield from _aggregates(rule)
     count = Counter(variable.name for variable in uses.order)
     for variable in uses.order:
         name = variable.name
@@ -398,15 +405,64 @@ def _unsafe_comparisons(rule: Rule, uses: _Uses) -> Iterator[tuple[Diagnostic, V
     for comparison in rule.comparisons:
         for variable in comparison.variables:
             if variable.name not in uses.bound:
-                yield (
-                    Diagnostic(
-                        Code.UNSAFE_COMPARISON,
-                        f"`{print_term(variable)}` is compared but has no value",
-                        variable.origin,
-                        hint=_bind(variable),
-                    ),
-                    variable,
-                )
+                yield _compared_without_value(variable), variable
+
+
+def _compared_without_value(variable: Variable) -> Diagnostic:
+    return Diagnostic(
+        Code.UNSAFE_COMPARISON,
+        f"`{print_term(variable)}` is compared but has no value",
+        variable.origin,
+        hint=_bind(variable),
+    )
+
+
+def _unsafe_aggregates(rule: Rule, uses: _Uses) -> Iterator[tuple[Diagnostic, Variable]]:
+    """What is compared with an aggregate, what groups its facts and its time need values."""
+    given = {v.name for atom in rule.positive for v in atom.variables}
+    outside = rule.outside
+    for literal in rule.aggregated:
+        for term in terms_of(literal.value):
+            if isinstance(term, Variable) and term.name not in uses.bound:
+                yield _compared_without_value(term), term
+        groups = [v for v in literal.atom.variables if v.name in outside]
+        unbound = [v for v in groups if v.name not in given]
+        time = time_variable_of(literal.atom.time)
+        if time is not None and time.name not in uses.bound:
+            unbound.append(time)
+        for variable in unbound:
+            yield (
+                Diagnostic(
+                    Code.UNSAFE_COMPARISON,
+                    f"`{print_term(variable)}` has no value that an aggregate could be made for",
+                    variable.origin,
+                    hint=_bind(variable),
+                ),
+                variable,
+            )
+
+
+def _aggregates(rule: Rule) -> Iterator[Diagnostic]:
+    """Aggregates of a variable that is none of their own."""
+    outside = rule.outside
+    for literal in rule.aggregated:
+        of, atom = literal.aggregate.of, literal.atom
+        if of is None:
+            continue
+        if of not in tuple(atom.variables):
+            yield Diagnostic(
+                Code.AGGREGATE,
+                f"`{of.name}` is no argument of `{print_literal(atom)}`",
+                of.origin,
+                hint="give the argument that is meant the name before the colon",
+            )
+        elif of.name in outside:
+            yield Diagnostic(
+                Code.AGGREGATE,
+                f"`{of.name}` is one value outside of the aggregate, and many within",
+                of.origin,
+                hint="give the aggregate a variable of its own",
+            )
 
 
 def _long_expressions(rule: Rule) -> Iterator[Diagnostic]:
@@ -415,8 +471,9 @@ def _long_expressions(rule: Rule) -> Iterator[Diagnostic]:
     for definition in rule.definitions:
         for name in variable_names(definition.left):
             sizes[name] = _size(definition.right, sizes)
-    for comparison in rule.comparisons:
-        size = max(_size(side, sizes) for side in (comparison.left, comparison.right))
+    compared: list[Comparison | Aggregated] = [*rule.comparisons, *rule.aggregated]
+    for comparison in compared:
+        size = max(_size(side, sizes) for side in _sides(comparison))
         if size > MOST_TERMS:
             yield Diagnostic(
                 Code.LONG_EXPRESSION,
@@ -425,6 +482,12 @@ def _long_expressions(rule: Rule) -> Iterator[Diagnostic]:
                 hint="have a rule for a part of it, and use what that derives",
             )
             return
+
+
+def _sides(compared: Comparison | Aggregated) -> tuple[Expression, ...]:
+    if isinstance(compared, Aggregated):
+        return (compared.value,)
+    return (compared.left, compared.right)
 
 
 def _size(expression: Expression, sizes: Mapping[str, int]) -> int:
@@ -533,7 +596,7 @@ def _undeclared(
     negated = frozenset[str]().union(*(p.absent for p in profiles))
     for rule in (p.rule for p in profiles if not unknown.isdisjoint(p.used)):
         # Where a predicate is negated, that is the place to show.
-        for atom in (*rule.negative, *rule.positive):
+        for atom in (*rule.negative, *rule.positive, *(x.atom for x in rule.aggregated)):
             name = atom.predicate
             if name not in unknown or (name in negated and atom not in rule.negative):
                 continue

@@ -108,7 +108,7 @@ def _gaps(tokens: list[Token]) -> list[str]:
     """
     gaps: list[str] = []
     before: Token | None = None
-    in_time = tight = False  # within a time; after a sign that belongs to what follows
+    in_time = tight = in_body = False  # within a time; after a sign that belongs to what follows
     for token in tokens:
         if token.kind is Kind.COMMENT:
             gaps.append("")
@@ -117,6 +117,11 @@ def _gaps(tokens: list[Token]) -> list[str]:
         in_time = symbol == "@" or (in_time and symbol in ("", "+", "-", "[", ",", "]"))
         in_time = in_time and not (symbol == "," and not _inside_brackets(tokens, token))
         sign = symbol in ("+", "-")
+        in_body = in_body or symbol == ":-"
+        if symbol == ":" and in_body:  # of an aggregate: `avg(V : Temp(X, V) @ T)`
+            gaps.append(" ")
+            before = token
+            continue
         gaps.append("" if before is None or tight else _gap(before, token, sign and in_time))
         ends_value = before is not None and (
             before.kind is not Kind.SYMBOL or before.text in (")", "]")

@@ -17,6 +17,8 @@ from tidelog.language.program import (
     INT_MAX,
     INT_MIN,
     TIME_MAX,
+    Aggregate,
+    Aggregated,
     Atom,
     Calculation,
     Clock,
@@ -29,6 +31,7 @@ from tidelog.language.program import (
     Instant,
     Interval,
     Literal,
+    Measure,
     Negated,
     Operator,
     Origin,
@@ -64,7 +67,11 @@ _OPERATORS = {**{o.value: o for o in Operator}, "==": Operator.EQ}
 _SUMS = {f.value: f for f in (Function.PLUS, Function.MINUS)}
 _PRODUCTS = {f.value: f for f in (Function.TIMES, Function.DIVIDED)}
 _NAMED = {f.value: f for f in (Function.ABS, Function.LEAST, Function.GREATEST)}
+_MEASURES = {m.value: m for m in Measure}
 _FUNCTIONS = "the functions of numbers are `+`, `-`, `*`, `/`, `abs`, `least` and `greatest`"
+_NAME_IT = (
+    "an aggregate is one side of a comparison: name it, as in `A = avg(..)`, and use the name"
+)
 # How many operations of an expression may lie within one another.
 DEEPEST = 30
 
@@ -180,7 +187,8 @@ class _Parser:
         begins = self.source.text[token.start : token.start + 2]
         ends = self.source.text[max(0, token.start - 1) : token.start + 1]
         hint = habit(begins) or habit(ends) or self.foreign_word() or hint
-        if token.kind is Kind.SYMBOL and token.text in {**_SUMS, **_PRODUCTS} and not habit(begins):
+        calculates = token.kind is Kind.SYMBOL and token.text in {**_SUMS, **_PRODUCTS}
+        if calculates and not habit(begins) and hint is not _NAME_IT:
             hint = _DEFINE
         self.report(Code.SYNTAX, f"expected {wanted}, found {there}", origin, hint)
         return _GiveUp()
@@ -374,12 +382,56 @@ class _Parser:
             if self.token.text == "not" and self.peek().kind in _AFTER_NOT:
                 return self.negated()
             return self.asked("an atom or a comparison")
+        if self.at_aggregate():
+            aggregate = self.aggregate()
+            operator = self.operator(_NAME_IT)
+            value = self.expression("a variable, a constant or an expression")
+            return Aggregated(aggregate, operator, value, True, self.origin(start))
         left = self.expression("an atom or a comparison")
-        if not (self.token.kind is Kind.SYMBOL and self.token.text in _OPERATORS):
-            raise self.unexpected("a comparison such as `<=`")
-        operator = _OPERATORS[self.advance().text]
+        operator = self.operator()
+        if self.at_aggregate():
+            aggregate = self.aggregate()
+            if self.is_symbol(*_SUMS, *_PRODUCTS):
+                raise self.unexpected("`,` or `.`", _NAME_IT)
+            return Aggregated(aggregate, operator, left, False, self.origin(start))
         right = self.expression("a variable, a constant or an expression")
         return Comparison(left, operator, right, self.origin(start))
+
+    def operator(self, hint: str | None = None) -> Operator:
+        if not (self.token.kind is Kind.SYMBOL and self.token.text in _OPERATORS):
+            raise self.unexpected("a comparison such as `<=`", hint)
+        return _OPERATORS[self.advance().text]
+
+    def at_aggregate(self) -> bool:
+        """Whether `count(`, `sum(` and so on follows; the words are names everywhere else."""
+        nxt = self.peek()
+        opens = nxt.kind is Kind.SYMBOL and nxt.text == "("
+        return opens and self.token.kind is Kind.NAME and self.token.text in _MEASURES
+
+    def aggregate(self) -> Aggregate:
+        name = self.advance()
+        self.advance()
+        measure, of = _MEASURES[name.text], None
+        nxt = self.peek()
+        if self.token.kind is Kind.NAME and nxt.kind is Kind.SYMBOL and nxt.text == ":":
+            if not is_variable_name(self.token.text) or self.token.text == "_":
+                raise self.unexpected("a variable", "name the argument that is meant: `V : P(V)`")
+            of = self.variable()
+            self.advance()
+        if self.token.text in (*_QUANTIFIERS, "not") and self.peek().kind is Kind.NAME:
+            hint = f"`{measure}` looks at every fact; for more than an atom have a rule of its own"
+            raise self.unexpected("an atom", hint)
+        atom = self.atom("an atom")
+        self.expect(")", "`)`", f"`{measure}(..)` is of one atom: for more have a rule of its own")
+        place = self.origin(name.start)
+        if (of is None) is not (measure is Measure.COUNT):
+            said = "counts facts" if of is not None else "needs a value of each fact"
+            example = "count(" if of is not None else f"{measure}(V : "
+            hint = f"as in `{example}{atom.predicate}(..) @ [T-59, T])`"
+            self.report(Code.AGGREGATE, f"`{measure}` {said}", place, hint)
+        if isinstance(atom.time, Interval):
+            self.ordered(atom.time)
+        return Aggregate(measure, of, atom, place)
 
     def is_value(self) -> bool:
         """Whether a name begins a comparison and not an atom: what follows it, or its closing
@@ -435,6 +487,8 @@ class _Parser:
 
     def call(self) -> Calculation:
         name = self.token
+        if name.text in _MEASURES:
+            raise self.unexpected("a variable, a constant or a function", _NAME_IT)
         if name.text not in _NAMED:
             raise self.unexpected("a variable, a constant or a function", _FUNCTIONS)
         self.advance()

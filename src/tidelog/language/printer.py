@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import assert_never
 
 from tidelog.language.program import (
+    Aggregate,
+    Aggregated,
     Atom,
     Calculation,
     Clock,
@@ -85,8 +87,21 @@ def print_literal(literal: Literal) -> str:
         case Comparison():
             left, right = print_expression(literal.left), print_expression(literal.right)
             return f"{left} {literal.operator} {right}"
+        case Aggregated(aggregate, operator, value):
+            sides = (print_expression(value), print_aggregate(aggregate))
+            return f" {operator} ".join(sides[::-1] if literal.leads else sides)
         case _:
             assert_never(literal)
+
+
+def print_aggregate(aggregate: Aggregate) -> str:
+    """
+    >>> from tidelog.language.program import Measure
+    >>> print_aggregate(Aggregate(Measure.MAX, Variable("V"), Atom("Load", (Variable("V"),))))
+    'max(V : Load(V))'
+    """
+    of = "" if aggregate.of is None else f"{print_term(aggregate.of)} : "
+    return f"{aggregate.measure}({of}{print_literal(aggregate.atom)})"
 
 
 def print_term(term: Term) -> str:

@@ -7,9 +7,11 @@ can be said of a rule without the others is kept with it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 from tidelog.language.program import (
+    Aggregate,
+    Aggregated,
     Atom,
     Calculation,
     Comparison,
@@ -47,7 +49,8 @@ class Profile:
     positive: tuple[Atom, ...]
     needs: frozenset[str]  # their predicates
     absent: frozenset[str]  # predicates after `not`
-    used: frozenset[str]  # both
+    gathered: frozenset[str]  # predicates within aggregates
+    used: frozenset[str]  # all three
     predicates: frozenset[str]  # those, and the head's
     uses: tuple[Use, ...]  # each of them, with its offset
     shapes: frozenset[Shape]
@@ -61,12 +64,14 @@ class Profile:
         atoms, positive = rule.atoms, rule.positive
         needs = frozenset(atom.predicate for atom in positive)
         absent = frozenset(atom.predicate for atom in rule.negative)
-        used = needs | absent
+        gathered = frozenset(literal.atom.predicate for literal in rule.aggregated)
+        used = needs | absent | gathered
         return Profile(
             rule,
             positive,
             needs,
             absent,
+            gathered,
             used,
             used | {rule.head.predicate},
             tuple(uses(rule)),
@@ -97,24 +102,35 @@ def canonical(rule: Rule) -> object:
             return (time(t.low, shift), time(t.high, shift), t.quantifier and t.fewest)
         return t
 
-    def shape(literal: Literal) -> tuple[str, str, int, tuple[str, ...]]:
-        if isinstance(literal, Comparison):
-            return ("~", literal.operator, 0, ())
-        atom = literal.atom if isinstance(literal, Negated) else literal
-        offset = next((e.offset for e in ends(atom.time) if isinstance(e, TimeOffset)), 0)
-        constants = tuple(repr(t) if isinstance(t, Constant) else "" for t in atom.args)
-        return ("not" if atom is not literal else "", atom.predicate, offset, constants)
-
     shift: dict[str, int] = {}
     parts: list[object] = []
-    for literal in (rule.head, *sorted(rule.body, key=shape)):
+    for literal in (rule.head, *sorted(rule.body, key=_shape)):
         if isinstance(literal, Comparison):
             parts.append((term(literal.left), literal.operator, term(literal.right)))
             continue
-        atom = literal.atom if isinstance(literal, Negated) else literal
+        atom = literal if isinstance(literal, Atom) else literal.atom
         said = (atom.predicate, tuple(map(term, atom.args)), time(atom.time, shift))
-        parts.append(said if atom is literal else ("not", said))
+        match literal:
+            case Atom():
+                parts.append(said)
+            case Negated():
+                parts.append(("not", said))
+            case Aggregated(Aggregate(measure, of), operator, value):
+                compared = (literal.leads, operator, term(value))
+                parts.append((measure, of and term(of), said, compared))
+            case _:
+                assert_never(literal)
     return (parts[0], frozenset(parts[1:]))
+
+
+def _shape(literal: Literal) -> tuple[str, str, int, tuple[str, ...]]:
+    """What literals are sorted by, whatever their variables are called."""
+    if isinstance(literal, Comparison):
+        return ("~", literal.operator, 0, ())
+    atom = literal if isinstance(literal, Atom) else literal.atom
+    offset = next((e.offset for e in ends(atom.time) if isinstance(e, TimeOffset)), 0)
+    constants = tuple(repr(t) if isinstance(t, Constant) else "" for t in atom.args)
+    return (type(literal).__name__, atom.predicate, offset, constants)
 
 
 def _lower_case(rule: Rule, atoms: tuple[Atom, ...]) -> list[LowerCase]:

@@ -316,7 +316,57 @@ class Negated:
         return self.atom.variables
 
 
-Literal: TypeAlias = Atom | Negated | Comparison
+class Measure(StrEnum):
+    """What can be made of many facts."""
+
+    COUNT = "count"
+    SUM = "sum"
+    MIN = "min"
+    MAX = "max"
+    AVG = "avg"
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """`avg(V : Pulse(P, V) @ [T-4, T])`: of all facts that an atom matches at its ticks.
+
+    Facts are taken apart by the variables that stand outside, too; those that stand inside only,
+    `of` among them, are the aggregate's own. A count is of no variable.
+    """
+
+    measure: Measure
+    of: Variable | None
+    atom: Atom
+    origin: Origin = field(default=NOWHERE, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregated:
+    """`A = avg(..)` or `count(..) >= 5`: what an aggregate comes to, compared with a value.
+
+    `leads` says on which side the aggregate stands; a value that is a variable with no value yet
+    gets it by `=`.
+    """
+
+    aggregate: Aggregate
+    operator: Operator  # as it stands between the left side and the right one
+    value: Expression
+    leads: bool = False
+    origin: Origin = field(default=NOWHERE, compare=False, repr=False)
+
+    @property
+    def atom(self) -> Atom:
+        return self.aggregate.atom
+
+    @property
+    def variables(self) -> Iterator[Variable]:
+        """All of them, those of the aggregate alone, too."""
+        of = () if self.aggregate.of is None else (self.aggregate.of,)
+        outside = (term for term in terms_of(self.value) if isinstance(term, Variable))
+        return iter((*outside, *of, *self.atom.variables))
+
+
+Literal: TypeAlias = Atom | Negated | Comparison | Aggregated
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,7 +379,7 @@ class Rule:
 
     @property
     def atoms(self) -> tuple[Atom, ...]:
-        """The atoms of the body, also those after `not`."""
+        """The atoms of the body, also those after `not` and those of aggregates."""
         return tuple(atom for atom in map(atom_of, self.body) if atom is not None)
 
     @property
@@ -343,6 +393,38 @@ class Rule:
         return tuple(literal.atom for literal in self.body if isinstance(literal, Negated))
 
     @property
+    def aggregated(self) -> tuple[Aggregated, ...]:
+        return tuple(literal for literal in self.body if isinstance(literal, Aggregated))
+
+    @property
+    def outside(self) -> set[str]:
+        """The variables that do not stand within aggregates alone."""
+        names = {variable.name for variable in self.head.variables}
+        for literal in self.body:
+            match literal:
+                case Aggregated(_, _, value):
+                    names |= variable_names(value)
+                case Atom() | Negated() | Comparison():
+                    names.update(variable.name for variable in literal.variables)
+                case _:
+                    assert_never(literal)
+        return names
+
+    @property
+    def measured(self) -> tuple[Aggregated, ...]:
+        """The aggregates that give a variable its value: `A = avg(..)`."""
+        known = {variable.name for atom in self.positive for variable in atom.variables}
+        defining: list[Aggregated] = []
+        for literal in self.aggregated:
+            value = literal.value
+            if literal.operator is Operator.EQ and isinstance(value, Variable):
+                inside = {v.name for v in literal.atom.variables}
+                if value.name not in known | inside and not value.anonymous:
+                    known.add(value.name)
+                    defining.append(literal)
+        return tuple(defining)
+
+    @property
     def comparisons(self) -> tuple[Comparison, ...]:
         return tuple(literal for literal in self.body if isinstance(literal, Comparison))
 
@@ -353,6 +435,7 @@ class Rule:
         if not waiting or not self.positive:
             return ()
         known = {variable.name for atom in self.positive for variable in atom.variables}
+        known |= {name for literal in self.measured for name in variable_names(literal.value)}
         defining: list[Comparison] = []
         while True:
             ready = next((c for c in waiting if _defines(c, known)), None)
@@ -380,7 +463,7 @@ def atom_of(literal: Literal) -> Atom | None:
     match literal:
         case Atom():
             return literal
-        case Negated(atom):
+        case Negated(atom) | Aggregated(Aggregate(_, _, atom)):
             return atom
         case Comparison():
             return None

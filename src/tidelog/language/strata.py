@@ -15,6 +15,7 @@ from tidelog.language.diagnostics import Code, Diagnostic, Note
 from tidelog.language.graph import Arc, components, longest
 from tidelog.language.printer import print_time
 from tidelog.language.program import (
+    Aggregated,
     Atom,
     Negated,
     Rule,
@@ -25,6 +26,10 @@ from tidelog.language.program import (
     time_variable_of,
 )
 
+_NO_WAY = (
+    "facts are gathered before anything is made of them; ticks before the head's can be counted"
+    " by `at least`, as in `not at least 3 P @ [T-30, T-1]`"
+)
 _EVERY_WAY = "a cycle through `not` must look strictly back, as in `not P @ T-1`"
 
 
@@ -38,6 +43,7 @@ class Use:
     offset: int | None
     head: str
     body: str
+    aggregated: Aggregated | None = None
 
 
 def check_strata(uses: Sequence[Use]) -> Iterator[Diagnostic]:
@@ -56,6 +62,12 @@ def check_strata(uses: Sequence[Use]) -> Iterator[Diagnostic]:
     inside = [use for use in uses if number[use.head] == number[use.body]]
     for i in sorted({number[use.head] for use in inside if use.negated}):
         yield from _component(groups[i], [use for use in inside if number[use.head] == i])
+    told: set[int] = set()
+    for use in (use for use in inside if use.aggregated is not None):
+        if number[use.head] not in told:
+            told.add(number[use.head])
+            cycle = [use, *_way(inside, use.body, use.head)] if use.body != use.head else [use]
+            yield _finding(cycle, use, _NO_WAY)
 
 
 def uses(rule: Rule) -> Iterator[Use]:
@@ -65,7 +77,8 @@ def uses(rule: Rule) -> Iterator[Use]:
         if atom is not None:
             offset = _offset(rule.head.time, atom.time)
             names = rule.head.predicate, atom.predicate
-            yield Use(rule, atom, isinstance(literal, Negated), offset, *names)
+            gathering = literal if isinstance(literal, Aggregated) else None
+            yield Use(rule, atom, isinstance(literal, Negated), offset, *names, gathering)
 
 
 def _offset(head: Time | None, body: Time | None) -> int | None:
@@ -81,7 +94,9 @@ def _component(names: list[str], uses: list[Use]) -> Iterator[Diagnostic]:
     if timeless is not None:
         absent = next(use for use in uses if use.negated)
         cycle = _path(uses, absent, timeless)
-        yield _finding(cycle, "`not` in a cycle needs a time before the head's at every step")
+        yield _finding(
+            cycle, absent, "`not` in a cycle needs a time before the head's at every step"
+        )
         return
     arcs = [
         Arc(use.head, use.body, (use.offset or 0) * (len(names) + 1) + use.negated, i)
@@ -96,7 +111,8 @@ def _component(names: list[str], uses: list[Use]) -> Iterator[Diagnostic]:
             ahead = cycle[0].head
             cycle = _path(uses, next(use for use in uses if use.negated), cycle[0])
             hint = f"`{ahead}` also needs itself at later ticks: {_EVERY_WAY}"
-        yield _finding(cycle, hint)
+        absent = next(use for use in cycle if use.negated)
+        yield _finding(cycle, absent, hint)
 
 
 def _look_back(uses: list[Use], around: Iterable[Arc]) -> str:
@@ -132,7 +148,7 @@ def _way(uses: list[Use], start: str, goal: str) -> list[Use]:
     return way[::-1]
 
 
-def _finding(cycle: list[Use], hint: str) -> Diagnostic:
+def _finding(cycle: list[Use], shown: Use, hint: str) -> Diagnostic:
     at: int | None = 0
     first = cycle[0].rule.head
     told = first.predicate + (" @ T" if time_variable_of(first.time) else "")
@@ -141,10 +157,11 @@ def _finding(cycle: list[Use], hint: str) -> Diagnostic:
         time = f" @ T{at:+d}" if at else " @ T"
         if at is None:
             time = "" if use.atom.time is None else f" @ {print_time(use.atom.time)}"
-        told += f" needs {'the absence of ' if use.negated else ''}{use.body}{time}"
-    absent = next(use for use in cycle if use.negated)
-    others = [use for use in cycle if use is not absent]
+        all_of = "" if use.aggregated is None else "all facts of "
+        told += f" needs {'the absence of ' if use.negated else all_of}{use.body}{time}"
+    through = "not" if shown.aggregated is None else shown.aggregated.aggregate.measure
+    others = [use for use in cycle if use is not shown]
     notes = tuple(Note("the cycle goes on here", use.atom.origin) for use in others)
     return Diagnostic(
-        Code.NOT_STRATIFIED, f"a cycle through `not`: {told}", absent.atom.origin, notes, hint
+        Code.NOT_STRATIFIED, f"a cycle through `{through}`: {told}", shown.atom.origin, notes, hint
     )

@@ -12,8 +12,15 @@ from functools import cache, cached_property
 from typing import TypeAlias, assert_never
 
 from tidelog.language.diagnostics import Code, Diagnostic, Note
-from tidelog.language.printer import print_expression, print_literal, print_term, print_value
+from tidelog.language.printer import (
+    print_aggregate,
+    print_expression,
+    print_literal,
+    print_term,
+    print_value,
+)
 from tidelog.language.program import (
+    Aggregated,
     Atom,
     Calculation,
     Comparison,
@@ -21,6 +28,8 @@ from tidelog.language.program import (
     Expression,
     Function,
     Input,
+    Literal,
+    Measure,
     Negated,
     Operator,
     Origin,
@@ -126,12 +135,13 @@ def constraints(rule: Rule, arities: Mapping[str, int] | None = None) -> Constra
     seen: list[tuple[str, int]] = []
     groups: list[_Said] = []
     variables: dict[str, _Group] = {}
+    outside = rule.outside
     wrong = False
     for literal in (*rule.body, rule.head):
         if isinstance(literal, Comparison):
             wrong |= not _compared(literal, variables)
             continue
-        atom = literal.atom if isinstance(literal, Negated) else literal
+        atom = literal if isinstance(literal, Atom) else literal.atom
         name, n = atom.predicate, len(atom.args)
         seen.append((name, n))
         if arities is not None and arities[name] != n:
@@ -140,13 +150,22 @@ def constraints(rule: Rule, arities: Mapping[str, int] | None = None) -> Constra
             if isinstance(term, Constant):
                 groups.append((((name, i),), _said_by(term)))
             else:
-                variables.setdefault(term.name, _Group()).positions.append((name, i))
+                key = _own(term.name, literal, outside)
+                variables.setdefault(key, _Group()).positions.append((name, i))
+        if isinstance(literal, Aggregated):
+            wrong |= not _measured(literal, variables, outside)
     for group in dict.fromkeys(variables.values()):
         if not group.positions:
             wrong |= not _agrees(group.said)
         elif group.said or len(group.positions) > 1:
             groups.append((tuple(group.positions), group.said))
     return Constraints(tuple(seen), tuple(groups), wrong)
+
+
+def _own(name: str, literal: Literal, outside: set[str]) -> str:
+    """A name for a variable of a literal: those of aggregates alone are theirs."""
+    inside = isinstance(literal, Aggregated) and name not in outside
+    return f"{name} {id(literal)}" if inside else name
 
 
 @dataclass(slots=True, eq=False)
@@ -161,6 +180,29 @@ def _compared(comparison: Comparison, variables: dict[str, _Group]) -> bool:
     """Make the sides one group; False where they are constants that do not go together."""
     group = _Group(said=_COMPARED | (_ORDERED if comparison.operator in _ORDER else 0))
     parts = [_joined(side, group, variables) for side in (comparison.left, comparison.right)]
+    return all(parts) and _agrees(group.said)
+
+
+def _measured(literal: Aggregated, variables: dict[str, _Group], outside: set[str]) -> bool:
+    """Make what an aggregate comes to, and what it is compared with, one group."""
+    group = _Group(said=_COMPARED | (_ORDERED if literal.operator in _ORDER else 0))
+    parts = [_joined(literal.value, group, variables)]
+    of = literal.aggregate.of
+    if of is not None:
+        each = Variable(_own(of.name, literal, outside))
+    match literal.aggregate.measure:
+        case Measure.COUNT:
+            group.said |= _INT
+        case Measure.SUM | Measure.MIN | Measure.MAX if of is not None:
+            number = literal.aggregate.measure is Measure.SUM
+            group.said |= _NUMBER if number else _ORDERED
+            parts.append(_joined(each, group, variables))
+        case Measure.AVG if of is not None:
+            group.said |= _FLOAT
+            parts.append(_joined(each, numbers := _Group(said=_NUMBER), variables))
+            parts.append(_agrees(numbers.said))
+        case _:
+            pass  # of nothing: a finding of the parser
     return all(parts) and _agrees(group.said)
 
 
@@ -288,7 +330,7 @@ def _told(
     return Types(tuple(inference.diagnostics), arities, column)
 
 
-_Place: TypeAlias = Expression | Comparison
+_Place: TypeAlias = Expression | Comparison | Aggregated
 
 
 @dataclass(slots=True)
@@ -331,8 +373,8 @@ class _Inference:
         self.arities = arities
         self.positions: dict[Position, _Class] = {}
         self.diagnostics: list[Diagnostic] = []
-        self.ordered: list[tuple[Comparison, _Class]] = []
-        self.numbers: list[tuple[Calculation, _Class]] = []
+        self.ordered: list[tuple[Comparison | Aggregated, _Class]] = []
+        self.numbers: list[tuple[Calculation | Aggregated, _Class]] = []
 
     def run(self, rules: Iterable[tuple[Rule, Constraints]]) -> None:
         for name, declaration in self.declarations.items():
@@ -377,6 +419,7 @@ class _Inference:
 
     def rule(self, rule: Rule) -> None:
         variables: dict[str, _Class] = {}
+        outside = rule.outside
         # The body first: what it binds is what the head then gets.
         for literal in (*rule.body, rule.head):
             match literal:
@@ -386,6 +429,8 @@ class _Inference:
                     self.atom(atom, variables)
                 case Comparison():
                     self.comparison(literal, variables)
+                case Aggregated():
+                    self.aggregated(literal, variables, outside)
                 case _:
                     assert_never(literal)
         for node in variables.values():
@@ -411,7 +456,31 @@ class _Inference:
             # Judged at the end: a later rule may be what makes it bool.
             self.ordered.append((comparison, left))
 
-    def order(self, comparison: Comparison, node: _Class) -> None:
+    def aggregated(
+        self, literal: Aggregated, variables: dict[str, _Class], outside: set[str]
+    ) -> None:
+        own = {name: node for name, node in variables.items() if name in outside}
+        self.atom(literal.atom, own)
+        variables.update((name, node) for name, node in own.items() if name in outside)
+        value = self.side(literal.value, variables)
+        aggregate, shown = literal.aggregate, print_aggregate(literal.aggregate)
+        each = _Class() if aggregate.of is None else own.get(aggregate.of.name, _Class())
+        match aggregate.measure:
+            case Measure.COUNT:
+                made = _Class(type=Type.INT, why=f"`{shown}` is int", where=aggregate.origin)
+            case Measure.AVG:
+                made = _Class(type=Type.FLOAT, why=f"`{shown}` is float", where=aggregate.origin)
+            case Measure.SUM | Measure.MIN | Measure.MAX:
+                made = each
+            case _:
+                assert_never(aggregate.measure)
+        agreed = self.unite(made, value, literal)
+        if aggregate.measure in (Measure.SUM, Measure.AVG):
+            self.numbers.append((literal, each))
+        elif aggregate.measure is not Measure.COUNT or (agreed and literal.operator in _ORDER):
+            self.ordered.append((literal, each if aggregate.of is not None else made))
+
+    def order(self, comparison: Comparison | Aggregated, node: _Class) -> None:
         if node.resolved is Type.BOOL:
             self.diagnostics.append(
                 Diagnostic(
@@ -423,12 +492,16 @@ class _Inference:
                 )
             )
 
-    def number(self, expression: Calculation, node: _Class) -> None:
+    def number(self, expression: Calculation | Aggregated, node: _Class) -> None:
         if node.resolved in (Type.TEXT, Type.BOOL):
+            if isinstance(expression, Aggregated):
+                shown = print_aggregate(expression.aggregate)
+            else:
+                shown = print_expression(expression)
             self.diagnostics.append(
                 Diagnostic(
                     Code.TYPE,
-                    f"`{print_expression(expression)}` is made of numbers, not of {node.resolved}",
+                    f"`{shown}` is made of numbers, not of {node.resolved}",
                     expression.origin,
                     (node.reason(),),
                 )
@@ -483,7 +556,10 @@ class _Inference:
 
     def clash(self, a: _Class, b: _Class, place: _Place, atom: Atom | None) -> None:
         types = {a.resolved, b.resolved}
-        what = print_literal(place) if isinstance(place, Comparison) else print_expression(place)
+        if isinstance(place, Comparison | Aggregated):
+            what = print_literal(place)
+        else:
+            what = print_expression(place)
         hint = None
         if types == {Type.INT, Type.FLOAT}:
             terms = _parts(place)
@@ -525,6 +601,8 @@ def _parts(place: _Place) -> tuple[Expression, ...]:
     match place:
         case Comparison():
             return (place.left, place.right)
+        case Aggregated():
+            return (place.value,)
         case Calculation(_, args):
             return args
         case Variable() | Constant():

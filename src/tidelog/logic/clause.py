@@ -16,9 +16,13 @@ from typing import TypeAlias, assert_never
 
 from tidelog.language.program import (
     NOWHERE,
+    Aggregate,
+    Aggregated,
     Atom,
     Comparison,
+    Interval,
     Literal,
+    Measure,
     Negated,
     Operator,
     Origin,
@@ -71,6 +75,16 @@ class Over:
 
 ONE_TICK = Over(1, 1)
 
+
+@dataclass(frozen=True, slots=True)
+class Gathering:
+    """What is made of all facts that a premise matches: the measure of one of its variables."""
+
+    measure: Measure
+    of: Variable | None
+    value: Term  # what it comes to
+
+
 When: TypeAlias = Offset | FixedTick | Rigid | Free
 HeadTime: TypeAlias = Offset | FixedTick | Rigid
 
@@ -79,10 +93,11 @@ RIGID = Rigid()
 
 
 class Sign(Enum):
-    """Whether a premise asks for a fact or for its absence."""
+    """Whether a premise asks for a fact, for its absence, or for all facts together."""
 
     POSITIVE = "positive"
     NEGATIVE = "negative"
+    GATHERED = "gathered"
 
 
 class _Part:
@@ -132,7 +147,8 @@ class Premise(_Part):
     """A fact that must be there (or must not be) for a clause to fire.
 
     One that is asked for `over` some ticks becomes a predicate of its own before anything works
-    with the clauses (logic/windows).
+    with the clauses (logic/windows). So does one that `gathers`; then it is the only premise of the
+    clause of that predicate (logic/gathering), which has no other.
     """
 
     predicate: str
@@ -141,6 +157,7 @@ class Premise(_Part):
     sign: Sign = Sign.POSITIVE
     origin: Origin = field(default=NOWHERE, compare=False, repr=False)
     over: Over | None = None
+    gathers: Gathering | None = None
 
     def tick(self, head: int | None) -> int | None:
         """When it must hold, given the tick of the head; None without a time.
@@ -193,6 +210,11 @@ class Clause:
     @cached_property
     def negative(self) -> tuple[Premise, ...]:
         return tuple(p for p in self.premises if p.sign is Sign.NEGATIVE)
+
+    @property
+    def gathered(self) -> Premise | None:
+        """Of the clause of an aggregate's predicate, the premise whose facts are gathered."""
+        return next((p for p in self.premises if p.sign is Sign.GATHERED), None)
 
     @cached_property
     def free_times(self) -> tuple[str, ...]:
@@ -265,6 +287,8 @@ class Clause:
     @property
     def safe(self) -> bool:
         """Whether positive premises give a value to every variable, and a time to the head."""
+        if self.gathered is not None:
+            return True
         needed = {v.name for v in self.head.variables}
         needed |= {v.name for test in self.tests for v in test.variables}
         needed |= {v.name for p in self.negative for v in p.variables if not v.anonymous}
@@ -334,8 +358,24 @@ def _as_literal(premise: Premise, clock: TimeOffset) -> Literal:
             return atom
         case Sign.NEGATIVE:
             return Negated(atom, premise.origin)
+        case Sign.GATHERED:
+            return _as_aggregated(premise, atom)
         case _:
             assert_never(premise.sign)
+
+
+def _as_aggregated(premise: Premise, atom: Atom) -> Aggregated:
+    gathers, time = premise.gathers, atom.time
+    assert gathers is not None, "what is gathered is made something of"
+    if premise.over is not None and isinstance(time, TimeOffset | TimePoint):
+        before = premise.over.ticks - 1
+        if isinstance(time, TimeOffset):
+            time = Interval(replace(time, offset=time.offset - before), time)
+        else:
+            time = Interval(TimePoint(time.tick - before), time)
+        atom = replace(atom, time=time)
+    aggregate = Aggregate(gathers.measure, gathers.of, atom, premise.origin)
+    return Aggregated(aggregate, Operator.EQ, gathers.value, origin=premise.origin)
 
 
 def _as_time(when: Offset | FixedTick | Free, clock: TimeOffset) -> Time:

@@ -13,7 +13,7 @@ from functools import cached_property
 
 from tidelog.language.checks import derivable
 from tidelog.language.program import Program, Type
-from tidelog.logic.clause import Clause
+from tidelog.logic.clause import Clause, Sign
 
 
 class Role(Enum):
@@ -31,6 +31,7 @@ class Role(Enum):
     DUE = "due"  # every tick still to be answered
     WINDOW = "window"  # that an atom holds at some of the ticks up to now
     BEGUN = "begun"  # that a predicate holds from now on for a stretch
+    GATHERED = "gathered"  # what many facts come to
     ABSENT = "absent"  # that facts of a predicate are not there, taken as an input of its own
 
 
@@ -46,6 +47,7 @@ _KEYS = {
     Role.DUE: "[due]",
     Role.WINDOW: "{name}[at {label} ticks]",
     Role.BEGUN: "{name}[for {label} ticks]",
+    Role.GATHERED: "{name}({label})",
     Role.ABSENT: "not {name}{label}",
 }
 
@@ -79,9 +81,9 @@ class Predicate:
     def shown(self) -> str:
         """What people read: the user's own name; `given E` is the part of E that comes in.
 
-        Windows are shown where the steps of a plan are: `Hot[at 2 of 4 ticks]`.
+        Windows and aggregates are shown where the steps of a plan are: `Hot[at 2 of 4 ticks]`.
         """
-        if self.role is Role.WINDOW:
+        if self.role in (Role.WINDOW, Role.GATHERED):
             return self.name
         return f"given {self.base}" if self.role is Role.GIVEN else self.base
 
@@ -126,12 +128,15 @@ class Core:
     @cached_property
     def _firing(self) -> tuple[Clause, ...]:
         """The clauses that can fire: nothing they need is underivable."""
-        uses = [(c.head.predicate, {p.predicate for p in c.positive}) for c in self.clauses]
-        there = derivable(uses, [p.name for p in self.inputs])
+        needs = [
+            (c.head.predicate, {p.predicate for p in c.premises if p.sign is not Sign.NEGATIVE})
+            for c in self.clauses
+        ]
+        there = derivable(needs, [p.name for p in self.inputs])
         return tuple(
             _without_truisms(clause, there)
-            for clause in self.clauses
-            if all(premise.predicate in there for premise in clause.positive)
+            for clause, (_, needed) in zip(self.clauses, needs, strict=True)
+            if needed <= there
         )
 
     def below(self, queries: Iterable[str]) -> Core:

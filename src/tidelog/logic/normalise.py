@@ -12,6 +12,7 @@ from typing import assert_never
 
 from tidelog.language.program import (
     NOWHERE,
+    Aggregated,
     Atom,
     Calculation,
     Comparison,
@@ -20,6 +21,7 @@ from tidelog.language.program import (
     Function,
     Interval,
     Negated,
+    Operator,
     Program,
     Rule,
     Term,
@@ -40,6 +42,7 @@ from tidelog.logic.clause import (
     Clause,
     FixedTick,
     Free,
+    Gathering,
     Head,
     Offset,
     Over,
@@ -48,6 +51,7 @@ from tidelog.logic.clause import (
     When,
 )
 from tidelog.logic.core import Core, Predicate, Role
+from tidelog.logic.gathering import Gatherings, measured_type
 from tidelog.logic.windows import Windows
 
 
@@ -84,8 +88,10 @@ def core(program: Program, queries: Iterable[str] = (), *, brief_windows: bool =
         predicates[name] = Predicate(name, True, (), Role.DERIVED, name)
         clauses += [replace(made, origin=clock.origin) for made in _ticking(first, name)]
     windows = Windows(predicates, in_brief=brief_windows)
+    gatherings = Gatherings(predicates)
+    clauses = [way for clause in clauses for way in gatherings.without(clause)]
     clauses = [windows.without(_lasting(clause, windows)) for clause in clauses]
-    return Core(program, (*clauses, *windows.clauses), predicates)
+    return Core(program, (*clauses, *windows.clauses, *gatherings.clauses), predicates)
 
 
 def _lasting(clause: Clause, windows: Windows) -> Clause:
@@ -125,11 +131,23 @@ def _typed(clause: Clause, types: Types) -> Clause:
         for term, type_ in zip(part.args, types.columns[part.predicate], strict=True):
             if isinstance(term, Variable):
                 variables[term.name] = type_
+        gathers = part.gathers if isinstance(part, Premise) else None
+        if gathers is not None and isinstance(gathers.value, Variable):
+            own = types.columns[part.predicate]
+            variables[gathers.value.name] = measured_type(gathers, part.args, own)
     h = clause.head
     head = Head(h.predicate, types.fit(h.predicate, h.args), h.when, h.origin)
-    premises = tuple(replace(p, args=types.fit(p.predicate, p.args)) for p in clause.premises)
+    premises = tuple(_typed_premise(p, types) for p in clause.premises)
     tests = tuple(_typed_comparison(test, variables) for test in clause.tests)
     return Clause(head, premises, tests, clause.origin, clause.written)
+
+
+def _typed_premise(premise: Premise, types: Types) -> Premise:
+    args, gathers = types.fit(premise.predicate, premise.args), premise.gathers
+    if gathers is not None:
+        type_ = measured_type(gathers, premise.args, types.columns[premise.predicate])
+        gathers = replace(gathers, value=widen(gathers.value, type_))
+    return replace(premise, args=args, gathers=gathers)
 
 
 def _typed_comparison(c: Comparison, variables: dict[str, Type | None]) -> Comparison:
@@ -200,12 +218,38 @@ def clause_of(rule: Rule) -> Clause:
                 premises.append(absent)
             case Comparison():
                 tests.append(literal)
+            case Aggregated():
+                premise, more = _gathered(literal, rule)
+                premises.append(premise)
+                tests += more
             case _:
                 assert_never(literal)
     at = _when(ends(head.time)[0] if head.time else None, head.time)
     assert not isinstance(at, Free)
     made = Head(head.predicate, head.args, at, head.origin)
     return _defined(Clause(made, tuple(premises), tuple(tests), rule.origin, rule), rule)
+
+
+def _gathered(literal: Aggregated, rule: Rule) -> tuple[Premise, tuple[Comparison, ...]]:
+    """What an aggregate gathers, with a test of what it comes to unless the two are equal."""
+    atom, value, aggregate = literal.atom, literal.value, literal.aggregate
+    tests: tuple[Comparison, ...] = ()
+    if literal.operator is not Operator.EQ or isinstance(value, Calculation):
+        names = {v.name for x in (rule.head, *rule.body) for v in x.variables}
+        before = rule.aggregated[: next(i for i, x in enumerate(rule.aggregated) if x is literal)]
+        same = sum(x.aggregate.measure is aggregate.measure for x in before)
+        made = aggregate.measure.capitalize() + (str(same + 1) if same else "")
+        while made in names:
+            made += "_"
+        result = Variable(made, aggregate.origin)
+        sides = (result, value) if literal.leads else (value, result)
+        tests = (Comparison(sides[0], literal.operator, sides[1], literal.origin),)
+        value = result
+    over = Over(atom.time.ticks, 1) if isinstance(atom.time, Interval) else None
+    gathers = Gathering(aggregate.measure, aggregate.of, value)
+    when = _when(atom.time, rule.head.time)
+    premise = Premise(atom.predicate, atom.args, when, Sign.GATHERED, literal.origin, over, gathers)
+    return premise, tests
 
 
 def _defined(clause: Clause, rule: Rule) -> Clause:

@@ -94,24 +94,38 @@ def _intact(core: Core, name: str, asked: Premise, seen: set[str]) -> bool:
     return True
 
 
+_MADE = (Role.WINDOW, Role.BEGUN, Role.GATHERED)
+
+
 def folded(core: Core) -> Core:
-    """The core as people think of it: premises over intervals in place of windows' predicates.
+    """The core as people think of it: premises over intervals in place of windows' predicates,
+    and premises that gather in place of aggregates'.
 
     A head that lasts is looked at from any of its ticks: its premises lie so many ticks further
     back, too.
     """
-    if all(p.role not in (Role.WINDOW, Role.BEGUN) for p in core.predicates.values()):
+    if all(p.role not in _MADE for p in core.predicates.values()):
         return core
     clauses: list[Clause] = []
+    told: set[int] = set()  # rules that two clauses say, one of them for an aggregate of nothing
     for clause in core.clauses:
+        if clause.written is not None and clause.written.aggregated:
+            if id(clause.written) in told:
+                continue
+            told.add(id(clause.written))
         if not clause.made:
             premises = tuple(_folded(core, premise) for premise in clause.premises)
             clauses.append(_as_lasting(core, replace(clause, premises=premises)))
-    own = {n: p for n, p in core.predicates.items() if p.role not in (Role.WINDOW, Role.BEGUN)}
+    own = {n: p for n, p in core.predicates.items() if p.role not in _MADE}
     return Core(core.program, tuple(clauses), own)
 
 
 def _folded(core: Core, premise: Premise) -> Premise:
+    made = core.clauses_for.get(premise.predicate, ())
+    gathered = made[0].gathered if made else None
+    if gathered is not None:
+        sign = premise.sign if premise.sign is Sign.NEGATIVE else Sign.GATHERED
+        return replace(gathered, when=premise.when, sign=sign, origin=premise.origin)
     asked = _said(core, premise.predicate)
     if asked is None:
         return premise

@@ -20,6 +20,12 @@ MOST_CONSTANTS = 30
 # Predicates that are suggested; of more, those that begin with what is written already.
 MOST_PREDICATES = 200
 _QUANTIFIED = ("some", "always")
+_MEASURES = {
+    "sum": "all values added up",
+    "min": "the least value",
+    "max": "the greatest value",
+    "avg": "the mean of all values",
+}
 _BEFORE_ATOMS = (":-", ",", "not", *_QUANTIFIED)
 
 
@@ -124,6 +130,7 @@ def _suggested(
         yield from _predicates(document, names)
         yield Completion("not", Sort.KEYWORD, "not ${1:P}(${2:X}) @ T", "there is no such fact")
         yield from _quantifiers()
+        yield from _aggregates()
         for name in _variables(scanner, words, WordRole.VARIABLE):
             yield Completion(name, Sort.VARIABLE, name, "compare it")
 
@@ -139,6 +146,14 @@ def _quantifiers() -> Iterator[Completion]:
     yield Completion("always", Sort.KEYWORD, f"always {asked}", "at every tick")
     counted = "at least ${4:3} ${1:P}(${2:X}) @ [T-${3:59}, T]"
     yield Completion("at least", Sort.KEYWORD, counted, "at so many ticks or more")
+
+
+def _aggregates() -> Iterator[Completion]:
+    gathered = "${1:P}(${2:X}, _) @ [T-${3:59}, T]) >= ${4:3}"
+    yield Completion("count", Sort.KEYWORD, f"count({gathered}", "how many facts there are")
+    each = "${1:P}(${2:X}, V) @ [T-${3:59}, T])"
+    for measure, told in _MEASURES.items():
+        yield Completion(measure, Sort.KEYWORD, f"${{4:A}} = {measure}(V : {each}", told)
 
 
 def _predicates(

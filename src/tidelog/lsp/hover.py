@@ -18,6 +18,11 @@ _KEYWORDS = {
     "not": '`not P(X, _) @ T`: there is no such fact; `_` reads "no such value".',
     "some": "`some P(X) @ [T-4, T]`: at one tick of the interval or more.",
     "always": "`always P(X) @ [T-4, T]`: at every tick of the interval; `_` may differ.",
+    "count": "`count(P(X, _) @ [T-59, T]) >= 3`: so many facts; of nothing it is 0.",
+    "sum": "`A = sum(V : P(X, V) @ [T-59, T])`: the exact sum, rounded once; of nothing it is 0.",
+    "min": "`A = min(V : P(X, V) @ [T-59, T])`: the least value of all facts, if there is one.",
+    "max": "`A = max(V : P(X, V) @ [T-59, T])`: the greatest value of all facts, if there is one.",
+    "avg": "`A = avg(V : P(X, V) @ [T-59, T])`: the sum by the count, a float, if there is one.",
     "at": _AT_LEAST,
     "least": _AT_LEAST,
 }

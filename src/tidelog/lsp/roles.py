@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tidelog.language.durations import UNITS
-from tidelog.language.program import Function, Operator, Type
+from tidelog.language.program import Function, Measure, Operator, Type
 from tidelog.language.tokens import Kind, Token, is_variable_name
 
 _OPERATORS = {"==", *(operator.value for operator in Operator)}
 _SIGNS = {function.value for function in Function if not function.value.isalpha()}
 _FUNCTIONS = {function.value for function in Function if function.value.isalpha()}
+_MEASURES = {measure.value for measure in Measure}
 _TYPES = {type_.value for type_ in Type}
 # Words of bodies, where a name follows; a number follows `at least`.
 QUANTIFIERS = ("some", "always", "at", "least")
@@ -74,11 +75,12 @@ class Scanner:
     quantified: bool = False  # after `at least`, whose number and atom follow
     interval: bool = False  # between the brackets of one
     calculates: bool = False  # what follows the arguments of a function compares or calculates
+    gathers: bool = False  # within the parentheses of an aggregate
 
     def words(self, tokens: Iterable[Token], text: str) -> Iterator[Word]:
         read = list(tokens)
         for i, token in enumerate(read):
-            if token.text in _FUNCTIONS:
+            if token.text in _FUNCTIONS | _MEASURES:
                 self.calculates = _after_parentheses(read, i + 1) in _OPERATORS | _SIGNS
             yield self.word(token, read[i + 1] if i + 1 < len(read) else None, text)
 
@@ -94,7 +96,9 @@ class Scanner:
 
     def _begins(self, token: Token, text: str) -> bool:
         """Whether a name in the first column starts a statement although none was ended."""
-        if token.kind is not Kind.NAME or self.part is StatementPart.START or self.depth:
+        if token.kind is not Kind.NAME or self.part is StatementPart.START:
+            return False
+        if self.depth or self.gathers:
             return False
         first = token.start == 0 or text[token.start - 1] == "\n"
         counted = self.quantified and self.before.isdigit()
@@ -102,7 +106,7 @@ class Scanner:
 
     def _reset(self) -> None:
         self.part, self.depth, self.predicate, self.argument = StatementPart.START, 0, None, 0
-        self.quantified = self.interval = False
+        self.quantified = self.interval = self.gathers = False
         self.statement += 1
         self.before = ""
 
@@ -130,8 +134,12 @@ class Scanner:
     def _symbol(self, token: Token) -> Word:
         word = self._as(token, WordRole.OPERATOR)
         match token.text:
+            case "(" if self.gathers and self.before in _MEASURES and not self.depth:
+                pass
             case "(":
                 self.depth, self.argument = self.depth + 1, 0
+            case ")" if self.gathers and not self.depth:
+                self.gathers, self.interval, self.predicate = False, False, None
             case ")":
                 self.depth = max(0, self.depth - 1)
             case "[" | "]":
@@ -165,8 +173,11 @@ class Scanner:
         if self._is_function(token, follows):
             self.predicate = None if not self.depth else self.predicate
             return self._as(token, WordRole.KEYWORD)
-        if self.depth:
-            return self._term(token, self.argument)
+        if self._is_aggregate(token, follows):
+            self.gathers, self.predicate = True, None
+            return self._as(token, WordRole.KEYWORD)
+        if self.depth or (self.gathers and follows == ":"):
+            return self._term(token, self.argument if self.depth else None)
         if token.text in UNITS and self.before.isdigit() and not self.quantified:
             return self._as(token, WordRole.NUMBER)  # of a length: `tick 1m.`, `T-10m`
         if self.before == "@" or self.interval:
@@ -185,6 +196,13 @@ class Scanner:
         if token.text not in _FUNCTIONS or follows != "(" or self.part is not StatementPart.BODY:
             return False
         return self.calculates or bool(self.depth) or self.before in _OPERATORS | _SIGNS
+
+    def _is_aggregate(self, token: Token, follows: str) -> bool:
+        """Whether a name begins an aggregate: a side of a comparison."""
+        if token.text not in _MEASURES or follows != "(" or self.part is not StatementPart.BODY:
+            return False
+        compared = self.calculates or self.before in _OPERATORS
+        return compared and not self.depth and not self.gathers
 
     def _is_keyword(self, token: Token, after: Token | None) -> bool:
         if after is None:

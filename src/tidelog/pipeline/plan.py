@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeAlias, assert_never
 
 import pyarrow as pa
 
-from tidelog.analysis.dependencies import Dependencies, dependencies
+from tidelog.analysis.dependencies import Dependencies, dependencies, refuse_aggregates
 from tidelog.analysis.passes import passes
 from tidelog.data.schema import Schema, schemas
 from tidelog.errors import DataError
@@ -234,6 +234,10 @@ def pipeline_plan(
 def _online(program: Program, queries: tuple[str, ...], options: StreamOptions) -> OnlineWork:
     """What an online stream derives; queries that rest on nothing temporal are not among it."""
     needed = passes(program, queries)
+    refuse_aggregates(
+        needed.lean,
+        "an online stream on Spark does not have aggregates: use the offline mode",
+    )
     derived = {name for stage in needed.stages().stages for name in stage.predicates}
     asked = tuple(query for query in queries if query in derived)
     return OnlineWork(Shards(program, dependencies(needed.reduced, asked), options.eager))

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import assert_never
 
 from tidelog.analysis.dependencies import Class, Dependencies
-from tidelog.evaluation.plan import Derive, Fill, Fixpoint, Join, Plan, Scan, stream_plan
+from tidelog.evaluation.plan import Derive, Fill, Fixpoint, Gather, Join, Plan, Scan, stream_plan
 from tidelog.evaluation.ranges import EMPTY, Range
 from tidelog.language.graph import Arc, Bound, longest
 from tidelog.language.program import TIME_MAX
@@ -113,15 +113,17 @@ class Schedule:
         return at - self.phi[name]
 
     @cached_property
-    def uses(self) -> dict[str, list[tuple[str, int]]]:
-        """Per table, the predicates whose rules look at it and at which offsets."""
-        uses: dict[str, list[tuple[str, int]]] = {}
+    def uses(self) -> dict[str, list[tuple[str, int, int]]]:
+        """Per table, the predicates whose rules look at it, and from which offset to which."""
+        gathered = {s.predicate.name: s.ticks for s in self.plan.steps if isinstance(s, Gather)}
+        uses: dict[str, list[tuple[str, int, int]]] = {}
         for head, join in self._joins():
             for operand in join.reads:
                 when = operand.premise.when
                 match when:
                     case Offset(ticks):
-                        uses.setdefault(operand.table, []).append((head, ticks))
+                        first = ticks - gathered.get(head, 1) + 1
+                        uses.setdefault(operand.table, []).append((head, first, ticks))
                     case FixedTick() | Rigid():
                         pass  # kept for ever, see `pinned`; or without a time
                     case Free():
@@ -130,7 +132,7 @@ class Schedule:
                         assert_never(when)
         for fill in self._fills():
             table = self.plan.tables[fill.predicate]
-            uses.setdefault(table, []).append((fill.predicate, -fill.step))
+            uses.setdefault(table, []).append((fill.predicate, -fill.step, -fill.step))
         return uses
 
     @cached_property
@@ -150,6 +152,8 @@ class Schedule:
             match step:
                 case Derive():
                     yield from ((step.predicate.name, join) for join in step.joins)
+                case Gather():
+                    yield step.predicate.name, step.join
                 case Fixpoint():
                     for join in (*step.start, *step.repeat):
                         yield join.clause.head.predicate, join
@@ -168,17 +172,17 @@ class Schedule:
     def kept_from(self, table: str, tin: int, start: int) -> int | None:
         """The first tick of a table that is still looked at after tin; None for nothing."""
         ticks = [
-            self.frontier(head, tin, start) + 1 + offset
-            for head, offset in self.uses.get(table, ())
+            self.frontier(head, tin, start) + 1 + first
+            for head, first, _ in self.uses.get(table, ())
         ]
         return min(ticks, default=None)
 
     def looked_at(self, table: str, tin: int, to: int, start: int) -> list[Range]:
         """The ticks of a table that computing from tin up to `to` looks at, in order."""
         ranges = [Range(tick, tick) for tick in self.pinned.get(table, ())]
-        for head, offset in self.uses.get(table, ()):
-            low = self.frontier(head, tin, start) + 1 + offset
-            high = self.frontier(head, to, start) + offset
+        for head, first, last in self.uses.get(table, ()):
+            low = self.frontier(head, tin, start) + 1 + first
+            high = self.frontier(head, to, start) + last
             ranges += [Range(low, high)] if low <= high else []
         merged: list[Range] = []
         for range_ in sorted(ranges, key=lambda r: r.low):

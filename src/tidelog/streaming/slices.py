@@ -39,6 +39,8 @@ MOST_AHEAD = 60
 def small(schedule: Schedule, ahead: int) -> bool:
     """Whether rules can be taken tick by tick: no explicit times, nothing far to look ahead."""
     deps = schedule.deps
+    if deps.gathered is not None:
+        return False
     if any(pin > -math.inf for pin in schedule.pins.values()) or ahead > MOST_AHEAD:
         return False
     predicates = deps.core.predicates

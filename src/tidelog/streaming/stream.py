@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.analysis.definitive import Pending
-from tidelog.analysis.dependencies import Class, Dependencies
+from tidelog.analysis.dependencies import Class, Dependencies, refuse_aggregates
 from tidelog.analysis.passes import passes
 from tidelog.data import writers
 from tidelog.data.readers.memory import RowsLike
@@ -55,8 +55,14 @@ Late: TypeAlias = list[Row]
 LONG_WINDOW = 64
 
 
-def _long_windows_at_once(deps: Dependencies) -> bool:
-    """Whether rules have long windows, and every answer is final at its own tick or before.
+_NOT_ONLINE = (
+    "an online stream cannot tell what may still come of an aggregate, and answers here wait for"
+    " later facts: use the offline mode"
+)
+
+
+def _offline_does(deps: Dependencies) -> bool:
+    """Whether rules have aggregates or long windows, and every answer is final at its own tick.
 
     Then nothing is ever pending, and online answers are the offline ones; what is kept are the
     words of the windows, at a cost that does not grow with their length.
@@ -64,7 +70,7 @@ def _long_windows_at_once(deps: Dependencies) -> bool:
     windows = (clause.window for clause in deps.core.clauses)
     longest = max((w.over.ticks for w in windows if w is not None and w.over), default=0)
     at_once = all(deps.phi[query] <= 0 for query in deps.queries) and not deps.pinned
-    return longest > LONG_WINDOW and at_once
+    return (longest > LONG_WINDOW or deps.gathered is not None) and at_once
 
 
 class StreamWarning(TidelogWarning):
@@ -218,12 +224,14 @@ class Stream:
         eager, strict = self.options.eager, self.options.strict
         if not self.options.online:
             return OfflineAlgorithm(self.program, deps, rigid, eager=eager, strict=strict)
+        if not _offline_does(deps):
+            refuse_aggregates(deps, _NOT_ONLINE)
         if deps.cls is Class.BLOCKING or not fits(deps):
             warn_growing(deps)
             return BlockingAlgorithm(
                 self.program, self.queries, rigid, eager=eager, budget=self.budget
             )
-        if _long_windows_at_once(deps):
+        if _offline_does(deps):
             return OfflineAlgorithm(self.program, deps, rigid, eager=eager, online=True)
         return OnlineAlgorithm(deps, rigid, eager=eager)
 
@@ -597,10 +605,13 @@ def warn_overtaken(deps: Dependencies, sparse: Iterable[str]) -> None:
     predicates, sparse = deps.core.predicates, set(sparse)
     told: dict[tuple[str, str], None] = {}
     for edge in deps.edges:
-        if edge.sign is Sign.NEGATIVE:
+        if edge.sign is not Sign.POSITIVE:
             below = deps.core.below([edge.body]).predicates
             names = sorted({predicates[name].base for name in below} & sparse)
-            asked = f"`not {predicates[edge.body].base}` ({edge.premise.origin})"
+            what = f"`not {predicates[edge.body].base}`"
+            if edge.sign is Sign.GATHERED:
+                what = f"an aggregate of `{predicates[edge.body].base}`"
+            asked = f"{what} ({edge.premise.origin})"
             told |= dict.fromkeys((name, asked) for name in names)
     for name, asked in told:
         warn(

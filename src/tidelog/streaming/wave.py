@@ -15,7 +15,7 @@ from typing import assert_never
 import pyarrow as pa
 
 from tidelog.data.packed import chunks_sql
-from tidelog.evaluation.plan import Derive, Fixpoint, PlanStep, Scan
+from tidelog.evaluation.plan import Derive, Fixpoint, Gather, PlanStep, Scan
 from tidelog.evaluation.ranges import EMPTY, Range
 from tidelog.evaluation.sql import Writer, narrowed
 from tidelog.evaluation.steps import StepRunner
@@ -80,7 +80,7 @@ class Wave:
                 case Scan():
                     table = new[step.name] if fresh else step.name
                     kept |= _kept_facts(schedule, span, step, table, writer)
-                case Derive() | Fixpoint():
+                case Derive() | Fixpoint() | Gather():
                     for predicate, table in _derived(step):
                         kept |= _kept_slices(schedule, span, predicate, table, writer, fresh=fresh)
                         if table in wanted:
@@ -122,7 +122,7 @@ class Wave:
 def _derived(step: PlanStep) -> Iterator[tuple[Predicate, str]]:
     """The predicates that a step derives, each with its table."""
     match step:
-        case Derive():
+        case Derive() | Gather():
             yield step.predicate, step.table
         case Fixpoint():
             yield from zip(step.predicates, step.tables, strict=True)

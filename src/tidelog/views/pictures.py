@@ -156,7 +156,7 @@ def _arrow(
 ) -> str:
     bx, by, bw = places[body]
     hx, hy, hw = places[head]
-    label = ", ".join(dict.fromkeys(("not " if e.negated else "") + e.distance for e in edges))
+    label = ", ".join(dict.fromkeys(e.asks + e.distance for e in edges))
     dash = ' stroke-dasharray="5 3"' if all(e.negated for e in edges) else ""
     where = ", ".join(dict.fromkeys(str(e.clause.origin) for e in edges))
     anchor = "end"
@@ -218,7 +218,7 @@ def _tip(tip: tuple[float, float], way: tuple[float, float]) -> str:
 
 def _spoken(deps: Dependencies) -> str:
     return "dependencies: " + "; ".join(
-        f"{e.head} needs {'the absence of ' if e.negated else ''}{e.body} ({e.distance})"
+        f"{e.head} needs {'the absence of ' if e.negated else e.asks}{e.body} ({e.distance})"
         for e in deps.edges[:40]
     )
 

@@ -18,6 +18,7 @@ from tidelog.pipeline.plan import OfflineWork, OnlineWork, PipelinePlan, pipelin
 from tidelog.streaming.options import StreamMode, StreamOptions
 from tidelog.streaming.schedule import Blocking, Schedule
 
+_SHOWN_BY_NAME = (Role.WINDOW, Role.GATHERED)
 # Who reads facts and packs them, and why.
 READ = {
     "files": "by DuckDB in the tasks, which give packed rows",
@@ -118,7 +119,7 @@ def _is_sent(core: Core, name: str) -> bool:
 def _called(core: Core, name: str) -> str:
     """The user's name of a predicate; a part of a window has one of its own."""
     predicate = core.predicates[name]
-    return predicate.name if predicate.role is Role.WINDOW else predicate.base
+    return predicate.name if predicate.role in _SHOWN_BY_NAME else predicate.base
 
 
 def _stage(work: OfflineWork, stage: Stage) -> dict[str, Any]:
@@ -169,7 +170,7 @@ def _state(work: OfflineWork) -> list[dict[str, str]]:
 
 def _first_use(schedule: Schedule, core: Core, table: str, source: str) -> str:
     """The rule that looks back furthest."""
-    head, offset = min(
+    head, offset, _ = min(
         schedule.uses[table], key=lambda use: schedule.frontier(use[0], 0, -1) + use[1]
     )
     at = "T" if offset == 0 else f"T{offset:+}"

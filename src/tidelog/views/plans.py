@@ -10,11 +10,13 @@ from typing import assert_never
 from tidelog.analysis.dependencies import Class, Dependencies
 from tidelog.analysis.passes import passes
 from tidelog.analysis.unfolding import Unfolder
+from tidelog.data.aggregates import WHOLE
 from tidelog.evaluation.one_pass import scan_groups, united
 from tidelog.evaluation.plan import (
     Derive,
     Fill,
     Fixpoint,
+    Gather,
     Join,
     Plan,
     Scan,
@@ -55,12 +57,21 @@ def plan_lines(deps: Dependencies) -> list[str]:
                 over += "" if step.over is None else f" {step.over.ticks} ticks"
                 lines.append(f"derive  {step.table}{over}")
                 lines += [f"          {rule}" for join in step.joins for rule in _rules(join)]
+            case Gather():
+                lines.append(f"gather  {step.table}, {_gathered(step)}")
+                lines.append(f"          {step.predicate.name}")
             case Fixpoint():
                 lines += _fixpoint_lines(step, shown)
             case _:
                 assert_never(step)
     named = (_in_users_names(line, shown.deps) for line in lines)
     return [f"plan for data and answers at ticks {ASSUMED}", *named]
+
+
+def _gathered(step: Gather) -> str:
+    """What a step makes of facts, and of which."""
+    facts = f"{step.measure} of the facts of {step.join.operands[0].table}"
+    return facts if step.ticks == 1 else f"{facts} at the last {step.ticks} ticks"
 
 
 def _in_users_names(line: str, deps: Dependencies) -> str:
@@ -147,6 +158,8 @@ def sql_lines(deps: Dependencies) -> list[str]:
                 copy = writer.is_copy(step)
                 select = writer.join(step.joins[0]) if copy else writer.derive(step)
                 add(step.predicate.name, step.table, select, "VIEW" if copy else "TABLE")
+            case Gather():
+                add(step.predicate.name, step.table, writer.gather(step, WHOLE))
             case Fixpoint():
                 _fixpoint_sql(step, writer, add)
             case _:

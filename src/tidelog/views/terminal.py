@@ -266,7 +266,7 @@ def _graph_lines(deps: Dependencies) -> list[str]:
         (
             names[edge.head],
             edge.distance,
-            ("not " if edge.negated else "") + names[edge.body],
+            edge.asks + names[edge.body],
             str(edge.clause.origin),
         )
         for edge in sorted(deps.edges, key=lambda e: order[e.head])

@@ -11,7 +11,7 @@ from tidelog.analysis.containment import Ground
 from tidelog.data.packed import COUNT, columns, holds_at_sql, ticks_of
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.ranges import ALWAYS, Range
-from tidelog.language.program import Constant, Row, Value
+from tidelog.language.program import Constant, Measure, Row, Term, Value, Variable
 from tidelog.logic.clause import ONE_TICK, Clause, Over, Premise
 from tidelog.logic.core import Core, Role
 from tidelog.logic.match import VALUES, AnyTick, IndexedRows, JoinOrder, constant_value, matches
@@ -44,9 +44,35 @@ class Stretch(Ground):
     over: Over = ONE_TICK
 
 
+@dataclass(frozen=True)
+class Gathered(Stretch):
+    """What an aggregate comes to, if that is known; `of` is the argument that it measures."""
+
+    measure: Measure = Measure.COUNT
+    of: int | None = None
+    value: Value | None = None
+
+
+def gathered(core: Core, name: str, args: Sequence[Value | None], time: int | None) -> Gathered:
+    """A fact of an aggregate's predicate, or what is known of one, as people read it."""
+    clause = core.clauses_for[name][0]
+    premise = clause.gathered
+    assert premise is not None, "an aggregate gathers something"
+    assert premise.gathers is not None, "what is gathered is made something of"
+    known = dict(zip(clause.head.args, args, strict=True))
+    own = tuple(known.get(t) if isinstance(t, Variable) else t.value for t in premise.args)
+    of = None if premise.gathers.of is None else premise.args.index(premise.gathers.of)
+    base = core.predicates[name].base
+    over, measure = premise.over or ONE_TICK, premise.gathers.measure
+    given = tuple(value for value in args if value is not None)
+    return Gathered(base, given, time, own, over, measure, of, args[-1])
+
+
 def named(core: Core, fact: Ground) -> Ground:
     """The fact under the name its predicate has in the rules; a window's as what it asks for."""
     predicate = core.predicates[fact.predicate]
+    if predicate.role is Role.GATHERED:
+        return gathered(core, fact.predicate, fact.args, fact.time)
     if predicate.role is Role.WINDOW:
         asked, given = pattern(core, fact.predicate, fact.args)
         assert asked.over is not None, "a window is over some ticks"
@@ -100,6 +126,9 @@ class FactModel:
 
     def derivations(self, clause: Clause, fact: Ground) -> Iterator[Derivation]:
         """The ways in which a clause gives a fact."""
+        if clause.gathered is not None:
+            yield Derivation(clause, self._gathered(clause, clause.gathered, fact), ())
+            return
         order = self._orders.get(id(clause))
         if order is None:
             order = self._orders[id(clause)] = JoinOrder.from_head(clause)
@@ -118,6 +147,28 @@ class FactModel:
             absent = tuple(self._absence(premise, order, binding) for premise in clause.negative)
             yield Derivation(clause, premises, compared, absent)
 
+    def _gathered(self, clause: Clause, premise: Premise, fact: Ground) -> tuple[Ground, ...]:
+        """The facts that an aggregate is made of, the last ones first."""
+        groups = dict(zip(clause.head.args[:-1], fact.args[:-1], strict=True))
+        known: dict[int, Value] = {}
+        for i, term in enumerate(premise.args):
+            if isinstance(term, Constant):
+                known[i] = term.value
+            elif term in groups:
+                known[i] = groups[term]
+        arity = len(premise.args)
+        ticks = 1 if premise.over is None else premise.over.ticks
+        facts: list[Ground] = []
+        for row in self.lookup(premise.predicate, known):
+            time = int(row[-1]) if premise.temporal else None
+            if time is not None and fact.time is not None and not 0 <= fact.time - time < ticks:
+                continue
+            values: dict[Term, Value] = {}
+            pairs = zip(premise.args, row[:arity], strict=True)
+            if all(values.setdefault(term, value) == value for term, value in pairs):
+                facts.append(Ground(premise.predicate, tuple(row[:arity]), time))
+        return tuple(sorted(facts, key=lambda f: (-(f.time or 0), f.args)))
+
     def _absence(self, premise: Premise, order: JoinOrder, binding: Row) -> Absence:
         args = tuple(
             term.value if isinstance(term, Constant) else order.known_value(term, binding)
@@ -129,6 +180,8 @@ class FactModel:
         if predicate.role is Role.WINDOW:
             asked, args = pattern(self.core, premise.predicate, args)
             over = asked.over
+        if predicate.role is Role.GATHERED:
+            args = gathered(self.core, predicate.name, args, tick).pattern
         return Absence(predicate.base, args, tick, predicate.base in self.core.input_of, over)
 
     # Rows

@@ -45,7 +45,9 @@ class Catalyst:
 
     limits: ClassVar[Mapping[Feature, str]] = {
         Feature.RECURSION: "Spark's own engine would plan every round anew;"
-        " recursive rules are evaluated in its partitions"
+        " recursive rules are evaluated in its partitions",
+        Feature.AGGREGATES: "Spark's own engine has no integers that are wide enough for exact"
+        " sums; aggregates are made in its partitions",
     }
 
     def __init__(self, spark: SparkSession) -> None:

@@ -7,7 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tidelog.analysis.dependencies import dependencies, refuse_blocking_cycles
+from tidelog.analysis.dependencies import (
+    dependencies,
+    refuse_aggregates,
+    refuse_blocking_cycles,
+)
 from tidelog.evaluation.ranges import Range
 from tidelog.evaluation.timeline.clauses import separated, strata, width
 from tidelog.evaluation.timeline.forward import Forward
@@ -49,6 +53,11 @@ def evaluate(
         deps = dependencies(core, queries)
         refuse_blocking_cycles(deps)
         core = deps.core
+    refuse_aggregates(
+        dependencies(core, queries),
+        "an aggregate of facts that hold without end, or for ever, cannot be had: ask for a range"
+        " of times, or let what it is made of end",
+    )
     line = _Line(core, facts, asked, limit)
     return {query: line.answers(query, asked) for query in queries}
 

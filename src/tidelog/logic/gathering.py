@@ -1,0 +1,276 @@
+"""Aggregates: what many facts come to, as predicates of their own.
+
+`A(X, V) @ T` holds where V is the measure of all facts that an atom matches at the ticks that end
+with T; it does not hold where there is none. Its one clause has a premise that gathers, which is
+all that engines and analyses have to know of aggregates. Over nothing a count and a sum are 0: a
+clause that asks for them becomes two, one for what is gathered, one for the absence of all of it.
+
+Where a count says no more than a window does, it is one: `count(Trip(X) @ [T-59, T]) >= 3` is `at
+least 3 Trip(X) @ [T-59, T]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import assert_never
+
+from tidelog.language.printer import print_term
+from tidelog.language.program import (
+    Comparison,
+    Constant,
+    Expression,
+    Measure,
+    Operator,
+    Term,
+    Type,
+    Variable,
+    substituted,
+)
+from tidelog.logic.clause import (
+    AT_HEAD,
+    ONE_TICK,
+    RIGID,
+    Clause,
+    Gathering,
+    Head,
+    Over,
+    Premise,
+    Sign,
+)
+from tidelog.logic.core import Predicate, Role
+from tidelog.logic.order import decide
+from tidelog.logic.windows import takes_many_clauses
+
+_TURNED = {
+    Operator.EQ: Operator.EQ,
+    Operator.NE: Operator.NE,
+    Operator.LT: Operator.GT,
+    Operator.LE: Operator.GE,
+    Operator.GT: Operator.LT,
+    Operator.GE: Operator.LE,
+}
+
+
+def measured_type(
+    gathers: Gathering, args: Sequence[Term], types: Sequence[Type | None]
+) -> Type | None:
+    """The type of what is made of facts with some arguments."""
+    match gathers.measure:
+        case Measure.COUNT:
+            return Type.INT
+        case Measure.AVG:
+            return Type.FLOAT
+        case Measure.SUM | Measure.MIN | Measure.MAX:
+            places = (i for i, term in enumerate(args) if term == gathers.of)
+            return next((types[i] for i in places), None)
+        case _:
+            assert_never(gathers.measure)
+
+
+class Gatherings:
+    """The aggregates of a program: predicates and clauses to add to it, each made once."""
+
+    def __init__(self, predicates: dict[str, Predicate]) -> None:
+        self.predicates = predicates
+        self.clauses: list[Clause] = []
+
+    def without(self, clause: Clause) -> list[Clause]:
+        """A clause as others that gather nothing themselves; together they say the same."""
+        ways = [clause]
+        for i, premise in enumerate(clause.premises):
+            if premise.sign is Sign.GATHERED:
+                ways = [way for each in ways for way in self._ways(each, i)]
+        return ways
+
+    def _ways(self, clause: Clause, number: int) -> list[Clause]:
+        premise = clause.premises[number]
+        gathers = premise.gathers
+        assert gathers is not None, "what is gathered is made something of"
+        groups = {v.name for p in clause.positive for v in p.variables}
+        as_window = _as_window(clause, premise, groups)
+        if as_window is not None:
+            return [_with(clause, number, *as_window)]
+        none = gathers.value in (Constant.of(0), Constant.of(0.0))
+        if gathers.measure is Measure.COUNT and none:
+            return self._of_nothing(clause, number, groups)
+        made = self._made(premise, groups)
+        args = (*_named(premise, groups), gathers.value)
+        asked = Premise(made.name, args, premise.when, origin=premise.origin)
+        ways = [_with(clause, number, asked, clause.tests)]
+        if gathers.measure in (Measure.COUNT, Measure.SUM):
+            ways += self._of_nothing(clause, number, groups)
+        return ways
+
+    def _of_nothing(self, clause: Clause, number: int, groups: set[str]) -> list[Clause]:
+        """The clause where nothing is gathered, so that the value is 0; none if it cannot be."""
+        premise = clause.premises[number]
+        gathers = premise.gathers
+        assert gathers is not None, "what is gathered is made something of"
+        of = measured_type(gathers, premise.args, self.predicates[premise.predicate].types)
+        zero = Constant.of(0.0 if of is Type.FLOAT else 0)
+        clause = _with(clause, number, self._nothing(premise, groups, number), clause.tests)
+        value = gathers.value
+        if isinstance(value, Variable) and value.name not in groups:
+            return _folded(_put(clause, {value.name: zero}))
+        test = Comparison(value, Operator.EQ, zero, premise.origin)
+        return _folded(replace(clause, tests=(*clause.tests, test)))
+
+    def _nothing(self, premise: Premise, groups: set[str], number: int) -> Premise:
+        """That a premise, the one of this number in its clause, matches nothing."""
+        if premise.temporal:
+            return replace(_quantified(premise, groups, 1), sign=Sign.NEGATIVE)
+        any_ = Variable(f"_#n{number}")
+        counted = replace(premise, gathers=Gathering(Measure.COUNT, None, any_))
+        made = self._made(counted, groups)
+        args = (*_named(premise, groups), any_)
+        return Premise(made.name, args, premise.when, Sign.NEGATIVE, premise.origin)
+
+    def _made(self, premise: Premise, groups: set[str]) -> Predicate:
+        """The predicate of an aggregate, with its clause; many ask for the same."""
+        gathers = premise.gathers
+        assert gathers is not None, "what is gathered is made something of"
+        below = self.predicates[premise.predicate]
+        names = _named(premise, groups)
+        over = premise.over or ONE_TICK
+        numbers = {v.name: i for i, v in enumerate(dict.fromkeys(premise.variables), 1)}
+        pattern = ", ".join(_place(t, names, gathers.of, numbers) for t in premise.args)
+        ticks = f" of {over.ticks} ticks" if over.ticks > 1 else ""
+        label = f"{gathers.measure}{ticks}: {pattern}"
+        type_ = measured_type(gathers, premise.args, below.types)
+        columns = dict(zip(premise.args, below.types, strict=True))
+        made = below.made(Role.GATHERED, label, (*(columns[v] for v in names), type_))
+        if made.name not in self.predicates:
+            self.predicates[made.name] = made
+            value = Variable("_#value")
+            when = AT_HEAD if premise.temporal else RIGID
+            all_of = Premise(
+                premise.predicate,
+                premise.args,
+                when,
+                Sign.GATHERED,
+                premise.origin,
+                over if premise.temporal else None,
+                replace(gathers, value=value),
+            )
+            head = Head(made.name, (*names, value), when)
+            self.clauses.append(Clause(head, (all_of,), origin=premise.origin, made=True))
+        return made
+
+
+def _place(
+    term: Term, names: Sequence[Variable], of: Variable | None, numbers: Mapping[str, int]
+) -> str:
+    """What an argument is in the name of an aggregate: a group, the value, or nothing of it."""
+    if not isinstance(term, Variable):
+        return print_term(term)
+    if term in names:
+        return f"#{names.index(term) + 1}"
+    return f"V{numbers[term.name]}" if term == of else f"_{numbers[term.name]}"
+
+
+def _named(premise: Premise, groups: set[str]) -> tuple[Variable, ...]:
+    """The variables by which facts are taken apart."""
+    return tuple(dict.fromkeys(v for v in premise.variables if v.name in groups))
+
+
+def _quantified(premise: Premise, groups: set[str], least: int) -> Premise:
+    """The premise at so many of its ticks at least, whatever else its facts are."""
+    numbers = {v.name: i for i, v in enumerate(premise.variables)}
+    args = tuple(
+        Variable(f"_#g{numbers[t.name]}") if isinstance(t, Variable) and t.name not in groups else t
+        for t in premise.args
+    )
+    over = Over((premise.over or ONE_TICK).ticks, least)
+    return replace(premise, args=args, sign=Sign.POSITIVE, over=over, gathers=None)
+
+
+def _as_window(
+    clause: Clause, premise: Premise, groups: set[str]
+) -> tuple[Premise, tuple[Comparison, ...]] | None:
+    """A count that is compared with a constant as a window, and the other tests."""
+    gathers = premise.gathers
+    if gathers is None or gathers.measure is not Measure.COUNT or not premise.temporal:
+        return None
+    tests = [t for t in clause.tests if gathers.value in (t.left, t.right)]
+    if len(tests) != 1 or _uses(clause, gathers.value) > 1:
+        return None
+    test = tests[0]
+    least, sign = _threshold(test, gathers.value)
+    ticks = (premise.over or ONE_TICK).ticks
+    one_a_tick = all(v.name in groups for v in premise.variables)
+    if not 1 <= least <= (ticks if one_a_tick else 1):
+        return None
+    if takes_many_clauses(Over(ticks, least)):
+        return None  # a count is made in one step
+    rest = tuple(t for t in clause.tests if t is not test)
+    return replace(_quantified(premise, groups, least), sign=sign), rest
+
+
+def _uses(clause: Clause, value: Term) -> int:
+    """How often a value is used beside the aggregate that gives it."""
+    args = [term for part in (clause.head, *clause.premises) for term in part.args]
+    others = [p.gathers.value for p in clause.premises if p.gathers is not None]
+    sides = [side for test in clause.tests for side in (test.left, test.right)]
+    return args.count(value) + others.count(value) - 1 + sides.count(value)
+
+
+def _threshold(test: Comparison, value: Term) -> tuple[int, Sign]:
+    """What a test says of a count: at least so many, or (negative) fewer; 0 if neither."""
+    turned = test.right == value
+    other: Expression = test.left if turned else test.right
+    if not isinstance(other, Constant) or not isinstance(other.value, int):
+        return 0, Sign.POSITIVE
+    number = other.value
+    match _TURNED[test.operator] if turned else test.operator:
+        case Operator.GE:
+            return number, Sign.POSITIVE
+        case Operator.GT:
+            return number + 1, Sign.POSITIVE
+        case Operator.LT:
+            return number, Sign.NEGATIVE
+        case Operator.LE:
+            return number + 1, Sign.NEGATIVE
+        case Operator.EQ | Operator.NE:
+            return 0, Sign.POSITIVE
+        case _:
+            assert_never(test.operator)
+
+
+def _with(clause: Clause, number: int, premise: Premise, tests: tuple[Comparison, ...]) -> Clause:
+    premises = (*clause.premises[:number], premise, *clause.premises[number + 1 :])
+    return replace(clause, premises=premises, tests=tests)
+
+
+def _put(clause: Clause, values: Mapping[str, Constant]) -> Clause:
+    """The clause with constants in place of some variables."""
+
+    def term(old: Term) -> Term:
+        return values.get(old.name, old) if isinstance(old, Variable) else old
+
+    premises = tuple(
+        replace(
+            p,
+            args=tuple(map(term, p.args)),
+            gathers=p.gathers and replace(p.gathers, value=term(p.gathers.value)),
+        )
+        for p in clause.premises
+    )
+    tests = tuple(
+        replace(t, left=substituted(t.left, values), right=substituted(t.right, values))
+        for t in clause.tests
+    )
+    head = replace(clause.head, args=tuple(map(term, clause.head.args)))
+    return replace(clause, head=head, premises=premises, tests=tests)
+
+
+def _folded(clause: Clause) -> list[Clause]:
+    """The clause without tests that hold of constants; none, if one of them does not."""
+    tests: list[Comparison] = []
+    for test in clause.tests:
+        left, right = test.left, test.right
+        if not (isinstance(left, Constant) and isinstance(right, Constant)):
+            tests.append(test)
+        elif not decide(test.operator, left.value, right.value):
+            return []
+    return [replace(clause, tests=tuple(tests))]

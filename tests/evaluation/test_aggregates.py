@@ -1,0 +1,69 @@
+"""Programs with aggregates: the engine gives what sets of facts and exact fractions give."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from oracle import naive
+from oracle.aggregates import programs_with_aggregates
+from oracle.generate import Case
+from oracle.keyed import keyed
+from support.batch import agree
+from support.deep import examples
+
+from tidelog.evaluation.duckdb import Engine
+from tidelog.language.program import Interval, Measure, TimeOffset, TimePoint
+
+
+@given(programs_with_aggregates())
+@examples(120, deep=1200)
+def test_any_program(case: Case) -> None:
+    agree(case)
+
+
+@given(programs_with_aggregates(connected=True, negation=False))
+@examples(80, deep=800)
+def test_connected_programs(case: Case) -> None:
+    agree(case)
+
+
+@given(programs_with_aggregates(), st.randoms(use_true_random=False))
+@examples(50, deep=500)
+def test_programs_with_a_key(case: Case, random: Random) -> None:
+    agree(keyed(case, random))
+
+
+@given(programs_with_aggregates())
+@examples(50, deep=500)
+def test_programs_whose_inputs_are_not_packed(case: Case) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Engine, "_sparse", lambda *_: True)
+        agree(case)
+
+
+@pytest.mark.slow
+def test_generated_programs_are_worth_running() -> None:
+    """Most have answers that rest on aggregates, and all measures and kinds of windows occur."""
+    seen: list[Case] = []
+
+    @settings(
+        max_examples=150, database=None, derandomize=True, deadline=None, phases=[Phase.generate]
+    )
+    @given(programs_with_aggregates())
+    def collect(case: Case) -> None:
+        seen.append(case)
+
+    collect()
+    literals = [x for case in seen for rule in case.program.rules for x in rule.aggregated]
+    assert {x.aggregate.measure for x in literals} == set(Measure)
+    assert {type(x.atom.time) for x in literals} == {Interval, TimeOffset, TimePoint, type(None)}
+    heads = [{r.head.predicate for r in case.program.rules if r.aggregated} for case in seen]
+    answered = 0
+    for case, names in zip(seen, heads, strict=True):
+        asked = [q for q in case.queries if q in names]
+        answers = naive.evaluate(case.program, case.facts, asked, case.low, case.high)
+        answered += any(answers.values())
+    assert answered > len(seen) / 4

@@ -1,0 +1,78 @@
+"""Aggregates as predicates of their own."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidelog.analysis.passes import passes
+from tidelog.language.checks import check
+from tidelog.language.printer import print_rule
+from tidelog.language.program import Program
+from tidelog.logic.core import Core, Role
+from tidelog.logic.normalise import core
+
+INPUTS = "input E(x: text, v: int) @ t. input F(x: text) @ t. input R(x: text, y: text)."
+
+
+def made(rule: str) -> tuple[Program, Core]:
+    program = check(f"{INPUTS} {rule}").accepted()
+    return program, core(program)
+
+
+def bodies(rule: str) -> list[str]:
+    """The clauses that a rule becomes, without those of windows and aggregates."""
+    _, made_core = made(rule)
+    return [print_rule(c.as_rule) for c in made_core.clauses if not c.made]
+
+
+@pytest.mark.parametrize(
+    ("literal", "clauses"),
+    [
+        ("count(F(X) @ [T-4, T]) >= 2", ["F[at 2 of 5 ticks](X) @ T"]),
+        ("2 <= count(F(X) @ [T-4, T])", ["F[at 2 of 5 ticks](X) @ T"]),
+        (
+            "count(F(X) @ [T-1439, T]) >= 700",
+            ["F(count of 1440 ticks: #1)(X, Count) @ T, Count >= 700"],
+        ),
+        ("count(F(X) @ [T-4, T]) < 2", ["not F[at 2 of 5 ticks](X) @ T"]),
+        ("count(E(X, _) @ [T-4, T]) > 0", ["E[at 1 of 5 (#0,_) ticks](X) @ T"]),
+        ("count(E(X, _) @ [T-4, T]) = 0", ["not E[at 1 of 5 (#0,_) ticks](X) @ T"]),
+        (
+            "count(E(X, _) @ [T-4, T]) >= 2",
+            ["E(count of 5 ticks: #1, _2)(X, Count) @ T, Count >= 2"],
+        ),
+        ("max(V : E(X, V) @ T) > 3", ["E(max: #1, V2)(X, Max) @ T, Max > 3"]),
+        ("max(V : E(X, V) @ T) = 3", ["E(max: #1, V2)(X, 3) @ T"]),
+        (
+            "sum(V : E(X, V) @ T) < 3",
+            ["E(sum: #1, V2)(X, Sum) @ T, Sum < 3", "not E[at 1 of 1 (#0,_) ticks](X) @ T"],
+        ),
+        ("sum(V : E(X, V) @ T) > 3", ["E(sum: #1, V2)(X, Sum) @ T, Sum > 3"]),
+    ],
+)
+def test_what_a_literal_becomes(literal: str, clauses: list[str]) -> None:
+    """Of nothing a sum is 0; a clause that cannot hold then is left out."""
+    got = bodies(f"P(X) @ T :- F(X) @ T, {literal}.")
+    assert got == [f"P(X) @ T :- F(X) @ T, {clause}." for clause in clauses]
+
+
+def test_a_value_of_nothing_stands_in_the_head() -> None:
+    got = bodies("P(X, S) @ T :- F(X) @ T, S = sum(V : E(X, V) @ T).")
+    assert got[1] == "P(X, 0) @ T :- F(X) @ T, not E[at 1 of 1 (#0,_) ticks](X) @ T."
+
+
+def test_rules_that_ask_for_the_same_share_it() -> None:
+    _, shared = made(
+        "P(X, S) @ T :- F(X) @ T, S = max(V : E(X, V) @ [T-2, T])."
+        " Q(Y, S) @ T :- F(Y) @ T, S = max(W : E(Y, W) @ [T+1, T+3])."
+    )
+    gathered = [p for p in shared.predicates.values() if p.role is Role.GATHERED]
+    assert len(gathered) == 1
+
+
+def test_two_counts_of_nothing_without_a_time() -> None:
+    """Each has a `_` of its own, so that one may go while the other stays."""
+    program, _ = made(
+        "P(X) :- R(X, _), count(R(X, a)) < 4, count(R(a, X)) <= 0, count(R(b, X)) = 0."
+    )
+    assert passes(program, ["P"]).reduced.clauses
