@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import event, given
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from support.deep import examples
 
 import tidelog
+from tidelog.evaluation.possible_derivations import PossibleDerivations
 from tidelog.streaming.cells import Cell, Component
 from tidelog.streaming.network import Network
 
@@ -173,3 +176,25 @@ def test_the_cost_of_a_tick_hardly_grows_with_the_window(
     short = derived(rule, share, 48, monkeypatch)
     long = derived(rule, share, 384, monkeypatch)
     assert long <= 2.2 * short, (short, long)
+
+
+def test_what_was_tried_in_vain_is_not_tried_again() -> None:
+    """Of a window that counts there are many ways to get to each number of ticks."""
+    program = tidelog.parse(
+        "input E(x: text) @ t. input G(x: text) @ t.\n"
+        "P(X) @ T :- at least 9 E(X) @ [T, T+16], not G(X) @ T.\n"
+    )
+    facts: Any = {"E": [("a", t) for t in range(8) if t % 3 != 2], "G": []}
+    tried = 0
+    matches = PossibleDerivations._matches
+
+    def counted(self: PossibleDerivations, *goal: Any) -> Any:
+        nonlocal tried
+        tried += 1
+        return matches(self, *goal)
+
+    with patch.object(PossibleDerivations, "_matches", counted):
+        verdict = tidelog.definitive(program, "P", facts, 7, 0)
+    (one,) = [p for p in verdict.pending if p.args == ("a",)]
+    assert str(one) == "P(a) @ 0 may still come: 6 of 9 E(a) so far, 3 more by 16 would do"
+    assert tried < 200

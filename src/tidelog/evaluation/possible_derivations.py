@@ -106,6 +106,9 @@ class PossibleDerivations:
             for name, patterns in possible.patterns.items()
             for pattern in patterns
         }
+        # What was tried in vain, wherever it is asked for: with leave to wait, and without.
+        self._in_vain: set[tuple[object, bool]] = set()
+        self._cuts = 0
         self._rules: dict[str, list[tuple[PossibleClause, JoinOrder]]] = {}
         for rule in possible.clauses:
             order = JoinOrder.from_head(rule.clause)
@@ -114,6 +117,7 @@ class PossibleDerivations:
     def pending(self, query: str, name: str, row: Row, time: int) -> Pending:
         """A possible answer with a derivation of it."""
         args = all_args(self._patterns[name], row)
+        self._in_vain.clear()
         leaves = _Leaves()
         self._derive(name, args, time, leaves, frozenset())
         until = self.facts.decided_at(query, time)
@@ -134,8 +138,9 @@ class PossibleDerivations:
     ) -> bool:
         """Collect the leaves of one derivation; False when all lead in a circle or too far."""
         goal = (name, args, time)
-        if goal in above or len(above) > DEEPEST:
+        if self._is_cut(goal, above) or (goal, leaves.may_wait) in self._in_vain:
             return False
+        cuts = self._cuts
         for may_wait in self._patience:
             if may_wait and not leaves.may_wait:
                 break
@@ -144,7 +149,15 @@ class PossibleDerivations:
                 if self._rests(match, more, above | {goal}):
                     leaves.take(more)
                     return True
+        if self._cuts == cuts:  # elsewhere it would be the same
+            self._in_vain.add((goal, leaves.may_wait))
         return False
+
+    def _is_cut(self, goal: object, above: frozenset[object]) -> bool:
+        """Whether a goal leads in a circle or too far: from elsewhere it might not."""
+        cut = goal in above or len(above) > DEEPEST
+        self._cuts += cut
+        return cut
 
     def _rests(self, match: _Match, leaves: _Leaves, above: frozenset[object]) -> bool:
         """Collect the leaves of a match."""
@@ -253,7 +266,7 @@ class PossibleDerivations:
                 whole = zip(all_args(self._patterns[name], row), wanted, strict=True)
                 args = tuple(other if own is None else own for own, other in whole)
                 goal = (name, args, tick)
-                if goal in above or len(above) > DEEPEST:
+                if self._is_cut(goal, above):
                     continue
                 for other in self._matches(name, args, tick):
                     yield from self._ways_of(other, above | {goal})
