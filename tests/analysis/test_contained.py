@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from click.testing import CliRunner
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from oracle.naive import evaluate
@@ -15,6 +18,7 @@ import tidelog
 from tidelog.analysis.containment import Budget
 from tidelog.analysis.dependencies import Class, dependencies
 from tidelog.analysis.redundancy import reduced
+from tidelog.cli import cli
 from tidelog.errors import NoAnswer
 from tidelog.language.program import Program
 from tidelog.logic.normalise import core
@@ -111,6 +115,14 @@ def test_a_program_is_contained_in_itself(case: Case) -> None:
     assert tidelog.contained(case.program, case.program, "Q").holds is True
 
 
+@examples(25, deep=300)
+@given(programs(Shape(negated=1, ticks=3, rules=3)))
+def test_a_program_with_absence_and_windows_is_never_outside_itself(case: Case) -> None:
+    """What a window looks at and the window itself are two predicates of one name."""
+    assume(dependencies(core(case.program, ["Q"]), ["Q"]).cls is Class.NONRECURSIVE)
+    assert tidelog.contained(case.program, case.program, "Q", budget=1.0).holds is not False
+
+
 # By hand
 
 
@@ -157,6 +169,12 @@ def holds(one: str, other: str, query: str = "P") -> bool | None:
             "P @ T :- E(true) @ T. P @ T :- E(false) @ T.",
             True,
         ),
+        # A window over an input is not that input.
+        (
+            "input F(x, y) @ t. P(X) @ T :- E(X) @ T, not some F(X, _) @ [T-3, T].",
+            "input F(x, y) @ t. P(X) @ T :- E(X) @ T, not some F(X, _) @ [T-3, T].",
+            True,
+        ),
         # A comparison that cannot hold asks for nothing.
         ("P @ T :- E(V) @ T, V > 3, V < 2.", "P @ T :- F(V) @ T, V > 1.", True),
     ],
@@ -181,9 +199,16 @@ def test_by_hand(one: str, other: str, expected: bool | None) -> None:
         ("P @ T :- E @ T, N(X).", "P @ T :- E @ T, N(X) @ T.", "N has another form"),
     ],
 )
-def test_what_cannot_be_compared(one: str, other: str, message: str) -> None:
+def test_what_cannot_be_compared(one: str, other: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(NoAnswer, match=message):
         holds(one, other)
+    files = tmp_path / "one.tdl", tmp_path / "other.tdl"
+    for file, text in zip(files, (one, other), strict=True):
+        file.write_text(text)
+    said = CliRunner().invoke(cli, ["contained", *map(str, files), "--query", "P"])
+    assert said.exit_code == 1
+    assert message in said.output
+    assert isinstance(said.exception, SystemExit)
 
 
 # Redundancy

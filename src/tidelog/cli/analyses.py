@@ -251,7 +251,7 @@ def contained_command(
                 f"{path}: {asked} is {own.cls.title}; containment is decided for nonrecursive"
                 " queries"
             )
-    with terminal.Progress():
+    with _refusals(), terminal.Progress():
         verdict = inside(deps[0], deps[1], asked, Budget(budget))
     _print_verdict(verdict, Cut(), as_json, {"query": asked})
 

@@ -17,6 +17,8 @@ def interruptible(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
 
     Python's own handler waits for the main thread, which waits for DuckDB; but the number of the
     signal is written to a pipe straight away, and a thread that reads there can end the query.
+    Between two pieces of its work DuckDB looks for signals too; then it takes the
+    KeyboardInterrupt, and raises a RuntimeError of its own.
     """
     main = threading.current_thread() is threading.main_thread()
     if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
@@ -36,6 +38,10 @@ def interruptible(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
     try:
         yield
     except duckdb.InterruptException:
+        raise KeyboardInterrupt from None
+    except RuntimeError as error:
+        if str(error) != "Query interrupted":
+            raise
         raise KeyboardInterrupt from None
     finally:
         signal.set_wakeup_fd(before)
