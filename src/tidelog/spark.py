@@ -250,9 +250,10 @@ def query(
     `inputs` are DataFrames by input, rigid ones also as rows, or a folder of facts. One job finds
     the first and the last tick; nothing else runs, unless Spark's own joins come after another
     stage (`explain --show pipeline`): the stages before them are computed at once, and stored as
-    long as you have the DataFrame. Rows with a NULL or NaN in a column are left out. What bulk evaluation cannot answer exactly goes to the timeline, in this process and at
-    once, within a budget of seconds. With `intervals` answers have `from` and `to`, a row for each
-    stretch at which they hold.
+    long as you have the DataFrame. Rows with a NULL or NaN in a column are left out. What bulk
+    evaluation cannot answer exactly goes to the timeline, in this process and at once, within a
+    budget of seconds. With `intervals` answers have `from` and `to`, a row for each stretch at
+    which they hold.
     """
     _expect_session(spark)
     expect_program(program)
