@@ -19,7 +19,10 @@ def stages_of(case: Case) -> Staged:
 
 
 def expect_all_is_there_in_time(split: Staged) -> None:
-    """What a predicate is derived from comes from an earlier stage, or from its own."""
+    """What a predicate is derived from comes from an earlier stage, or from its own.
+
+    Rows without a time do not go from stage to stage.
+    """
     number = {name: i for i, stage in enumerate(split.stages) for name in stage.predicates}
     assert len(number) == sum(len(stage.predicates) for stage in split.stages)
     for clause in split.deps.core.clauses:
@@ -27,6 +30,8 @@ def expect_all_is_there_in_time(split: Staged) -> None:
         for premise in clause.premises:
             if head is not None and premise.predicate in number:
                 assert number[premise.predicate] <= head
+                if not split.deps.core.predicates[premise.predicate].temporal:
+                    assert number[premise.predicate] == head
 
 
 @examples(60)
@@ -58,3 +63,15 @@ def test_a_join_over_what_another_one_derives_comes_after_it() -> None:
     case = Case(text, check(text).accepted(), {}, ("P", "Q"), 0, 3)
     kinds = [stage.kind for stage in stages_of(case).stages]
     assert kinds.count(StageKind.CATALYST) == 2
+
+
+def test_what_rests_on_facts_of_all_keys_is_where_it_is_looked_at() -> None:
+    """A join that no key splits comes first, the recursion of P after it, and R after both."""
+    text = (
+        "input E(x: text) @ t. N(X) :- E(X) @ 5. P(X) @ T :- E(X) @ T-1, E(_) @ T."
+        " P(X) @ T+1 :- P(X) @ T. R(X) @ T :- P(X) @ T, not N(X)."
+    )
+    case = Case(text, check(text).accepted(), {}, ("R",), 0, 3)
+    split = stages_of(case)
+    expect_all_is_there_in_time(split)
+    assert set(split.stages[-1].predicates) == {"N", "R"}

@@ -14,7 +14,9 @@ from pyspark.sql import SparkSession
 from support.deep import examples
 from support.spark_streams import check, check_batch
 
+import tidelog
 from tidelog.errors import NoAnswer
+from tidelog.spark import query
 
 pytestmark = pytest.mark.xdist_group("spark")
 randoms = st.randoms(use_true_random=False)
@@ -45,3 +47,17 @@ def test_streams(
         check(spark, chosen, late, partitions, "offline", eager, random)
     except NoAnswer as error:
         event(str(error))
+
+
+def test_an_aggregate_without_time_beside_a_join_that_no_key_splits(spark: SparkSession) -> None:
+    program = tidelog.parse(
+        "input E(x) @ t. input F(y) @ t. input Limit(v: int).\n"
+        "P(X, Y, M) @ T :- E(X) @ T, F(Y) @ T, M = max(V : Limit(V)).\n"
+    )
+    inputs = {
+        "E": spark.createDataFrame([("a", 1), ("b", 2)], "x string, t long"),
+        "F": spark.createDataFrame([("c", 1), ("d", 2), ("e", 2)], "y string, t long"),
+        "Limit": [(3,), (7,), (5,)],
+    }
+    rows = query(spark, program, "P", inputs).collect()
+    assert sorted(map(tuple, rows)) == [("a", "c", 7, 1), ("b", "d", 7, 2), ("b", "e", 7, 2)]

@@ -110,10 +110,11 @@ class _Splitter:
                 if not windows or not self._joins_at_once(components):
                     for component in components:
                         self._place(component)
-            for component in late:
-                clause = self._for(component[0])[0]
-                reason = f"{component[0]} rests on facts of all keys"
-                self._in_one(component, StageKind.CATALYST, reason, clause)
+            if late:  # together: rows without a time do not go from stage to stage
+                together = tuple(name for component in late for name in component)
+                reason = f"{together[0]} rests on facts of all keys"
+                clause = self._for(together[0])[0]
+                self._in_one(together, StageKind.CATALYST, reason, clause)
         core = self.core
         if len(self.predicates) > len(core.predicates):
             core = Core(core.program, tuple(self.clauses), self.predicates)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from tidelog.analysis.stages import Stage, StageKind
 from tidelog.data.packed import slots_of, spread_sql
-from tidelog.evaluation.plan import Fixpoint, Plan, PlanStep, Scan, joins_of, tables_of
+from tidelog.evaluation.plan import Fixpoint, Gather, Plan, PlanStep, Scan, joins_of, tables_of
 from tidelog.evaluation.rows import Relation, partition, row_schema
 from tidelog.language.program import Constant, Type, Value
 
@@ -113,16 +113,18 @@ class Layout:
                 todo += [table for table in _read(step) if table not in elsewhere]
         return tuple(step for step in self.plan.steps if id(step) in wanted)
 
-    def rigid_recursion(self, stage: Stage) -> dict[str, PlanStep]:
-        """By table, the steps of recursion without times that a stage needs, and all they rest on.
+    def rigid_beyond_spark(self, stage: Stage) -> dict[str, PlanStep]:
+        """By table, the steps without times that a stage needs and Spark's own engine cannot do,
+        recursion and aggregates, and all they rest on.
 
         No fact with a time is among that, so that it is the same in every batch.
         """
         todo = [
             table
             for step in self.steps(stage)
-            if isinstance(step, Fixpoint) and not step.predicates[0].temporal
-            for table in step.tables
+            if (isinstance(step, Fixpoint) and not step.predicates[0].temporal)
+            or (isinstance(step, Gather) and not step.predicate.temporal)
+            for table in tables_of(step)
         ]
         steps: dict[str, PlanStep] = {}
         while todo:

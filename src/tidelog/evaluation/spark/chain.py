@@ -110,11 +110,10 @@ class Chain(Generic[A]):
         return reduce(DataFrame.union, parts) if parts else self._none()
 
     def _beforehand(self, engine: Catalyst, stage: Stage) -> frozenset[str]:
-        """Tables of recursion without times: made in this process and offered to Spark's engine.
-
-        That engine would plan every round of it anew.
+        """Tables without times that Spark's engine cannot make (recursion, aggregates): made in
+        this process and offered to it.
         """
-        steps = self.layout.rigid_recursion(stage)
+        steps = self.layout.rigid_beyond_spark(stage)
         if not steps:
             return frozenset()
         plan = self.layout.plan
