@@ -190,18 +190,29 @@ class _Splitter:
         return not any(map(self._looks_at_large, clauses)) and self._joins(names, groups)
 
     def _joins(self, component: tuple[str, ...], groups: list[Together]) -> bool:
-        """Whether a component goes into the stage at hand, or into the first one."""
+        """Whether a component goes into a stage that there is, or into the first one."""
         if not self.stages:
             if self._key(groups).positions is None:
                 return False
             self.stages.append(_Growing(StageKind.KEYED, list(component), list(groups)))
             return True
-        current = self.stages[-1]
-        if not self._fits(current, groups):
-            return False
-        current.predicates += component
-        current.groups += groups
-        return True
+        for stage in self._from_here(component):
+            if self._fits(stage, groups):
+                stage.predicates += component
+                stage.groups += groups
+                return True
+        return False
+
+    def _from_here(self, component: tuple[str, ...]) -> list[_Growing]:
+        """The stages at which everything is there that some predicates need."""
+        needed = {
+            premise.predicate
+            for clause in self.clauses
+            if clause.head.predicate in component
+            for premise in clause.premises
+        }
+        before = [i for i, s in enumerate(self.stages) if not needed.isdisjoint(s.predicates)]
+        return self.stages[max(before, default=0) :]
 
     def _fits(self, stage: _Growing, groups: list[Together]) -> bool:
         """Whether one key does for what a stage has already and for some more."""
@@ -218,6 +229,8 @@ class _Splitter:
         for group in entry:
             body = tuple(part for part in group.parts if part is not group.clause.head)
             if not body:  # facts: every partition knows those at home there
+                continue
+            if stage is None and len(group.clause.premises) == 1:  # nothing to join beforehand
                 continue
             if (
                 stage is not None
@@ -251,9 +264,8 @@ class _Splitter:
         if self._looks_at_large(clause):
             reason = "a large rigid input is joined"
             self._in_one((passed.name,), StageKind.CATALYST, reason, clause)
-        elif self.stages and self._fits(self.stages[-1], [group]):
-            self.stages[-1].predicates.append(passed.name)
-            self.stages[-1].groups.append(group)
+        elif self.stages and self._joins((passed.name,), [group]):
+            pass
         elif alone.positions is not None:
             self.stages.append(_Growing(StageKind.KEYED, [passed.name], [group]))
         else:
@@ -264,14 +276,7 @@ class _Splitter:
         self, component: tuple[str, ...], kind: StageKind, reason: str, clause: Clause | None
     ) -> None:
         """Into the first stage of its kind that has all it needs, or into one of its own."""
-        needed = {
-            premise.predicate
-            for made in self.clauses
-            if made.head.predicate in component
-            for premise in made.premises
-        }
-        before = [i for i, s in enumerate(self.stages) if not needed.isdisjoint(s.predicates)]
-        for stage in self.stages[max(before, default=0) :]:
+        for stage in self._from_here(component):
             if stage.kind is kind:
                 stage.predicates += component
                 return
