@@ -183,7 +183,7 @@ def test_completion() -> None:
             return [item.label for item in found.items]
 
         assert (await labels(""))[:5] == ["input", "output", "clock", "tick", "Flag"]
-        words = ["not", "some", "always", "at least"]
+        words = ["not", "some", "always", "at least", "count", "sum", "min", "max", "avg"]
         assert await labels("Hot(X) @ T :- ") == ["Temp", "Flag", "Malfunc", *words, "X"]
         assert (await labels("Hot(X) @ T :- Temp(X, "))[:3] == ["Level", "X", "high"]
         assert "T+1" in await labels("Hot(X) @ T :- Temp(X, high) @ ")
