@@ -273,5 +273,6 @@ def test_asked_to_stop_it_ends_in_good_order(number: int, tmp_path: Path) -> Non
     # Of the 19 rows of Temp two cannot be read; rules need no Wind.
     assert said.splitlines()[-1].startswith("17 facts in 1 batch")
     assert "Traceback" not in said
+    command += ["--close"]
     again = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
-    assert "0 facts in 1 batch" in again.stderr
+    assert "0 facts in 1 batch, 1 answer; complete up to 8" in again.stderr
