@@ -260,16 +260,15 @@ class _Splitter:
         at = next(i for i, known in enumerate(self.clauses) if known is clause)
         self.clauses[at : at + 1] = [sent, received]
         group = Together(body, sent)
-        alone = self._key([group])
         if self._looks_at_large(clause):
             reason = "a large rigid input is joined"
             self._in_one((passed.name,), StageKind.CATALYST, reason, clause)
-        elif self.stages and self._joins((passed.name,), [group]):
-            pass
-        elif alone.positions is not None:
-            self.stages.append(_Growing(StageKind.KEYED, [passed.name], [group]))
-        else:
-            self._in_one((passed.name,), StageKind.CATALYST, alone.reason, clause)
+        elif not self._joins((passed.name,), [group]):
+            alone = self._key([group])
+            if alone.positions is not None:
+                self.stages.append(_Growing(StageKind.KEYED, [passed.name], [group]))
+            else:
+                self._in_one((passed.name,), StageKind.CATALYST, alone.reason, clause)
         return Together((received.head, *received.premises), received)
 
     def _in_one(
