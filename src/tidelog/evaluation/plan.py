@@ -549,6 +549,11 @@ def tables_of(step: PlanStep) -> tuple[str, ...]:
             assert_never(step)
 
 
+def tables_read(step: PlanStep) -> Iterable[str]:
+    """The tables that a step looks at."""
+    return dict.fromkeys(operand.table for join in joins_of(step) for operand in join.reads)
+
+
 def uses(plan: Plan, table: str, rounds: int = 2) -> int:
     """How often a table is read; where rounds repeat, in each of so many."""
     count = 0

@@ -69,6 +69,7 @@ class OfflineAlgorithm:
         eager: bool = False,
         strict: bool = False,
         online: bool = False,
+        delays: Mapping[str, int] | None = None,
     ) -> None:
         self.queries = deps.queries
         self.online = online  # asked for online, where nothing ever waits
@@ -83,11 +84,12 @@ class OfflineAlgorithm:
         self.schemas = schemas(program)
         phi = self.schedule.phi
         self.temporal = [q for q in self.queries if q in phi]
-        delays = least_delays(program, self.schedule)
+        delays = least_delays(program, self.schedule) if delays is None else dict(delays)
         window = enough_window(program, self.schedule, delays) if strict else None
         self.emission = Emission(delays, eager, window)
         # How much further than tin answers are looked for, in what is known by then.
-        self.ahead = max((phi[q] - (0 if eager else delays[q]) for q in self.temporal), default=0)
+        looks = (phi[q] - (0 if eager else delays[q]) for q in self.temporal)
+        self.ahead = max(0, *looks, 0)
         # While pushes bring few facts, slices are derived in Python, tick by tick.
         self.by_tick = (
             Slices(self.schedule, rigid)

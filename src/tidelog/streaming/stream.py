@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from tidelog.analysis.definitive import Pending
 from tidelog.analysis.dependencies import Class, Dependencies, refuse_aggregates
 from tidelog.analysis.passes import passes
+from tidelog.analysis.settled import Settled
 from tidelog.data import writers
 from tidelog.data.readers.memory import RowsLike
 from tidelog.data.schema import (
@@ -35,6 +36,7 @@ from tidelog.language.printer import print_program
 from tidelog.language.program import TIME_COLUMN, TIME_MAX, Program, Row
 from tidelog.logic.clause import Sign
 from tidelog.streaming import offline
+from tidelog.streaming.aggregates_first import AggregatesFirst
 from tidelog.streaming.algorithm import Algorithm, AnswerRows, RowsByTime
 from tidelog.streaming.blocking import BlockingAlgorithm
 from tidelog.streaming.cell_graph import fits
@@ -55,9 +57,10 @@ Late: TypeAlias = list[Row]
 LONG_WINDOW = 64
 
 
-_NOT_ONLINE = (
-    "an online stream cannot tell what may still come of an aggregate, and answers here wait for"
-    " later facts: use the offline mode"
+_NEVER_SETTLES = "the rules block, so that an online stream never knows what an aggregate comes to"
+_FIXED_BELOW = (
+    "an online stream cannot tell when an aggregate over facts at fixed ticks is final: use the"
+    " offline mode"
 )
 
 
@@ -224,16 +227,24 @@ class Stream:
         eager, strict = self.options.eager, self.options.strict
         if not self.options.online:
             return OfflineAlgorithm(self.program, deps, rigid, eager=eager, strict=strict)
-        if not _offline_does(deps):
-            refuse_aggregates(deps, _NOT_ONLINE)
+        if _offline_does(deps):
+            return OfflineAlgorithm(self.program, deps, rigid, eager=eager, online=True)
+        if deps.gathered is not None:
+            return self._aggregates_first(deps, rigid)
         if deps.cls is Class.BLOCKING or not fits(deps):
             warn_growing(deps)
             return BlockingAlgorithm(
                 self.program, self.queries, rigid, eager=eager, budget=self.budget
             )
-        if _offline_does(deps):
-            return OfflineAlgorithm(self.program, deps, rigid, eager=eager, online=True)
         return OnlineAlgorithm(deps, rigid, eager=eager)
+
+    def _aggregates_first(self, deps: Dependencies, rigid: Mapping[str, set[Row]]) -> Algorithm:
+        if deps.cls is Class.BLOCKING:
+            refuse_aggregates(deps, _NEVER_SETTLES)
+        settled = Settled(deps)
+        if not settled.splits or not fits(settled.rest):
+            refuse_aggregates(deps, _FIXED_BELOW)
+        return AggregatesFirst(self.program, settled, rigid, eager=self.options.eager)
 
     def push(self, tick: Moment, facts: Mapping[str, RowsLike] | None = None) -> Step:
         """Deliver a tick: everything up to tick - lateness has now arrived."""
