@@ -10,20 +10,46 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tidelog.analysis.definitive import Awaited, Pending
+from tidelog.analysis.dependencies import Class, Dependencies, refuse_aggregates
 from tidelog.analysis.settled import Settled
 from tidelog.evaluation.plan import PlanStep, tables_of, tables_read
 from tidelog.evaluation.steps import StepRunner
 from tidelog.language.program import Program, Row
 from tidelog.streaming.algorithm import AnswerRows, FactsByTime, RowsByTime
+from tidelog.streaming.cell_graph import fits
 from tidelog.streaming.columns import between
 from tidelog.streaming.joins import at
 from tidelog.streaming.offline import OfflineAlgorithm
 from tidelog.streaming.online import OnlineAlgorithm
 from tidelog.streaming.snapshot import State
 
+_NEVER = "the rules block: what an aggregate comes to may never be final"
+_FIXED_TICKS = (
+    "online, an aggregate must be final so many ticks after its own, and this one rests on facts at"
+    " fixed ticks: use the offline mode"
+)
+_FAR = (
+    "online, rules with aggregates cannot look this far ahead, nor carry facts to fixed ticks: use"
+    " the offline mode"
+)
+
+
+def in_two_parts(deps: Dependencies) -> Settled:
+    """Rules with aggregates in two parts; NoAnswer where they cannot be taken apart."""
+    if deps.cls is Class.BLOCKING:
+        refuse_aggregates(deps, _NEVER)
+    parts = Settled(deps)
+    if not parts.splits:
+        refuse_aggregates(deps, _FIXED_TICKS)
+    if not fits(parts.rest):
+        refuse_aggregates(deps, _FAR)
+    return parts
+
 
 class AggregatesFirst:
     """Queries of class 1 or 2 with aggregates, over facts that arrive tick by tick."""
+
+    rest: OnlineAlgorithm
 
     def __init__(
         self,
@@ -134,4 +160,4 @@ class AggregatesFirst:
         self.rest.resume(state["rest"])
 
 
-__all__ = ["AggregatesFirst"]
+__all__ = ["AggregatesFirst", "in_two_parts"]

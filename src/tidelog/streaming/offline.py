@@ -192,6 +192,11 @@ class OfflineAlgorithm:
         elif self.by_tick is not None:
             self.by_tick.resume(as_facts(state["few"]))
 
+    def go_on(self, tin: int, slices: Mapping[str, pa.Table]) -> None:
+        """Go on from slices that were kept at tin, with all that was final by then given."""
+        self.done, self.slices = tin, dict(slices)
+        self.answered = self._finals(tin)
+
     def _slices_by_tick(self) -> dict[str, RowsByTime]:
         assert self.by_tick is not None
         return {**self.by_tick.kept(inputs=True), **self.by_tick.kept(inputs=False)}

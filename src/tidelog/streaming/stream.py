@@ -14,9 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.analysis.definitive import Pending
-from tidelog.analysis.dependencies import Class, Dependencies, refuse_aggregates
+from tidelog.analysis.dependencies import Class, Dependencies
 from tidelog.analysis.passes import passes
-from tidelog.analysis.settled import Settled
 from tidelog.data import writers
 from tidelog.data.readers.memory import RowsLike
 from tidelog.data.schema import (
@@ -36,7 +35,7 @@ from tidelog.language.printer import print_program
 from tidelog.language.program import TIME_COLUMN, TIME_MAX, Program, Row
 from tidelog.logic.clause import Sign
 from tidelog.streaming import offline
-from tidelog.streaming.aggregates_first import AggregatesFirst
+from tidelog.streaming.aggregates_first import AggregatesFirst, in_two_parts
 from tidelog.streaming.algorithm import Algorithm, AnswerRows, RowsByTime
 from tidelog.streaming.blocking import BlockingAlgorithm
 from tidelog.streaming.cell_graph import fits
@@ -47,6 +46,7 @@ from tidelog.streaming.joins import at
 from tidelog.streaming.offline import OfflineAlgorithm
 from tidelog.streaming.online import OnlineAlgorithm
 from tidelog.streaming.options import Emit, History, StreamMode, StreamOptions
+from tidelog.streaming.schedule import at_once, longest_window
 from tidelog.streaming.snapshot import State, as_facts, plain, plain_facts, read, write
 from tidelog.streaming.stretches import OpenStretches, Told
 
@@ -55,25 +55,6 @@ Late: TypeAlias = list[Row]
 
 # Ticks of a window beyond which an online stream does not follow what may come of it at each tick.
 LONG_WINDOW = 64
-
-
-_NEVER_SETTLES = "the rules block, so that an online stream never knows what an aggregate comes to"
-_FIXED_BELOW = (
-    "an online stream cannot tell when an aggregate over facts at fixed ticks is final: use the"
-    " offline mode"
-)
-
-
-def _offline_does(deps: Dependencies) -> bool:
-    """Whether rules have aggregates or long windows, and every answer is final at its own tick.
-
-    Then nothing is ever pending, and online answers are the offline ones; what is kept are the
-    words of the windows, at a cost that does not grow with their length.
-    """
-    windows = (clause.window for clause in deps.core.clauses)
-    longest = max((w.over.ticks for w in windows if w is not None and w.over), default=0)
-    at_once = all(deps.phi[query] <= 0 for query in deps.queries) and not deps.pinned
-    return (longest > LONG_WINDOW or deps.gathered is not None) and at_once
 
 
 class StreamWarning(TidelogWarning):
@@ -227,24 +208,18 @@ class Stream:
         eager, strict = self.options.eager, self.options.strict
         if not self.options.online:
             return OfflineAlgorithm(self.program, deps, rigid, eager=eager, strict=strict)
-        if _offline_does(deps):
+        if at_once(deps) and (deps.gathered is not None or longest_window(deps) > LONG_WINDOW):
+            # Nothing is ever pending, and online answers are the offline ones; what is kept are the
+            # words of the windows, at a cost that does not grow with their length.
             return OfflineAlgorithm(self.program, deps, rigid, eager=eager, online=True)
         if deps.gathered is not None:
-            return self._aggregates_first(deps, rigid)
+            return AggregatesFirst(self.program, in_two_parts(deps), rigid, eager=eager)
         if deps.cls is Class.BLOCKING or not fits(deps):
             warn_growing(deps)
             return BlockingAlgorithm(
                 self.program, self.queries, rigid, eager=eager, budget=self.budget
             )
         return OnlineAlgorithm(deps, rigid, eager=eager)
-
-    def _aggregates_first(self, deps: Dependencies, rigid: Mapping[str, set[Row]]) -> Algorithm:
-        if deps.cls is Class.BLOCKING:
-            refuse_aggregates(deps, _NEVER_SETTLES)
-        settled = Settled(deps)
-        if not settled.splits or not fits(settled.rest):
-            refuse_aggregates(deps, _FIXED_BELOW)
-        return AggregatesFirst(self.program, settled, rigid, eager=self.options.eager)
 
     def push(self, tick: Moment, facts: Mapping[str, RowsLike] | None = None) -> Step:
         """Deliver a tick: everything up to tick - lateness has now arrived."""
