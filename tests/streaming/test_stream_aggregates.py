@@ -99,6 +99,10 @@ def test_online_what_cannot_come_any_more_is_not_waited_for() -> None:
     assert stream.push(1, {"Pulse": [("a", 6)]}).tout == 1
     assert stream.push(2, {"Pulse": [("a", 0)]}).tout == 1
     assert stream.push(3, {"Pulse": [("a", 7)]}).tout == 1
+    (waits,) = stream.pending()
+    assert str(waits) == "Settles(a, _) @ 2 waits for max(V : Pulse(a, V) @ [2, 4])"
+    awaited = {"predicate": "Pulse", "args": ["a", None], "measure": "max", "of": 1}
+    assert waits.as_json()["waits_for"] == [{**awaited, "from": 2, "to": 4}]
     assert stream.history == 4  # two facts for windows that are open, the same two for the rest
     step = stream.push(4)
     assert step.answers["Settles"].to_pylist() == [{"p": "a", "a": 7, "time": 2}]

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tidelog.analysis.definitive import Awaited, Pending
+from tidelog.analysis.definitive import Awaited, AwaitedAggregate, Pending
 from tidelog.analysis.dependencies import Class, Dependencies, refuse_aggregates
 from tidelog.analysis.settled import Settled
+from tidelog.evaluation.goal_directed.model import gathered
 from tidelog.evaluation.plan import PlanStep, tables_of, tables_read
 from tidelog.evaluation.steps import StepRunner
 from tidelog.language.program import Program, Row
@@ -144,13 +145,20 @@ class AggregatesFirst:
         return [self._told(pending) for pending in self.rest.pending(most)]
 
     def _told(self, pending: Pending) -> Pending:
-        """With aggregates at their own ticks."""
-        waits_for = tuple(map(self._at_its_tick, pending.waits_for))
-        unless = tuple(tuple(map(self._at_its_tick, way)) for way in pending.unless)
+        """With aggregates as they stand in the rules."""
+        waits_for = tuple(map(self._as_written, pending.waits_for))
+        unless = tuple(tuple(map(self._as_written, way)) for way in pending.unless)
         return replace(pending, waits_for=waits_for, unless=unless)
 
-    def _at_its_tick(self, awaited: Awaited) -> Awaited:
-        return replace(awaited, time=awaited.time - self.settled.waits.get(awaited.predicate, 0))
+    def _as_written(self, awaited: Awaited) -> Awaited:
+        wait = self.settled.waits.get(awaited.predicate)
+        if wait is None:
+            return awaited
+        core, at_tick = self.settled.given.core, awaited.time - wait
+        known = gathered(core, awaited.predicate, awaited.args, at_tick)
+        return AwaitedAggregate(
+            known.predicate, known.pattern, at_tick, known.measure, known.of, known.over.ticks
+        )
 
     def state(self) -> State:
         return {"aggregates": self.below.state(), "rest": self.rest.state()}
