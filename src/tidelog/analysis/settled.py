@@ -13,8 +13,20 @@ from functools import cached_property
 from typing import assert_never
 
 from tidelog.analysis.dependencies import Dependencies, dependencies
-from tidelog.logic.clause import Clause, FixedTick, Free, Offset, Premise, Rigid
-from tidelog.logic.core import Core, Role
+from tidelog.language.program import Variable
+from tidelog.logic.clause import (
+    AT_HEAD,
+    RIGID,
+    Clause,
+    FixedTick,
+    Free,
+    Head,
+    Offset,
+    Premise,
+    Rigid,
+    Sign,
+)
+from tidelog.logic.core import Core, Predicate, Role
 
 
 @dataclass(frozen=True)
@@ -77,6 +89,31 @@ class Settled:
         timed = any(p.temporal for p in core.below(timeless).predicates.values())
         return not self.below.pinned and not timed
 
+    def with_aggregates(self, core: Core, future: str) -> Core:
+        """A core of the rest, in which aggregates are made of the facts that have arrived.
+
+        `future` holds at the ticks that have not; up to there what is certain is what holds.
+        """
+        made = {c.head.predicate for c in core.clauses}
+        clauses = [c for c in self.below.core.clauses if c.head.predicate not in made]
+        predicates = {**self.below.core.predicates, **core.predicates}
+        for name in self.names:
+            own = self.given.core.predicates[name]
+            settled = own.made(Role.STEP, "settled")
+            clauses = [_renamed(c, name, settled.name) for c in clauses]
+            clauses.append(self._comes(settled, own, future))
+            predicates |= {settled.name: settled, name: replace(own, role=Role.DERIVED)}
+        return Core(core.program, (*core.clauses, *clauses), predicates)
+
+    def _comes(self, settled: Predicate, own: Predicate, future: str) -> Clause:
+        """An aggregate comes when it is final."""
+        args = tuple(Variable(f"_#{i}") for i in range(len(own.types)))
+        if not own.temporal:
+            return Clause(Head(own.name, args, RIGID), (Premise(settled.name, args, RIGID),))
+        here = Premise(settled.name, args, Offset(-self._wait(own.name)))
+        arrived = Premise(future, (), AT_HEAD, Sign.NEGATIVE)
+        return Clause(Head(own.name, args, AT_HEAD), (here, arrived), made=True)
+
     def _later(self, clause: Clause) -> Clause:
         premises = tuple(map(self._awaited, clause.premises))
         return replace(clause, premises=premises)
@@ -96,3 +133,12 @@ class Settled:
                 raise AssertionError("rules that are not connected block")
             case _:
                 assert_never(premise.when)
+
+
+def _renamed(clause: Clause, old: str, new: str) -> Clause:
+    """The clause with another name for a predicate, in its head too."""
+    head = replace(clause.head, predicate=new) if clause.head.predicate == old else clause.head
+    premises = tuple(
+        replace(p, predicate=new) if p.predicate == old else p for p in clause.premises
+    )
+    return replace(clause, head=head, premises=premises)

@@ -7,12 +7,11 @@ for it as for any other fact.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
-from tidelog.analysis.definitive import Awaited, AwaitedAggregate, Pending
+from tidelog.analysis.definitive import Pending
 from tidelog.analysis.dependencies import Class, Dependencies, refuse_aggregates
 from tidelog.analysis.settled import Settled
-from tidelog.evaluation.goal_directed.model import gathered
+from tidelog.evaluation.goal_directed.model import with_aggregates_as_written
 from tidelog.evaluation.plan import PlanStep, tables_of, tables_read
 from tidelog.evaluation.steps import StepRunner
 from tidelog.language.program import Program, Row
@@ -142,23 +141,7 @@ class AggregatesFirst:
         return {**self.below.derived(), **self.rest.derived(), **waiting}
 
     def pending(self, most: int) -> list[Pending]:
-        return [self._told(pending) for pending in self.rest.pending(most)]
-
-    def _told(self, pending: Pending) -> Pending:
-        """With aggregates as they stand in the rules."""
-        waits_for = tuple(map(self._as_written, pending.waits_for))
-        unless = tuple(tuple(map(self._as_written, way)) for way in pending.unless)
-        return replace(pending, waits_for=waits_for, unless=unless)
-
-    def _as_written(self, awaited: Awaited) -> Awaited:
-        wait = self.settled.waits.get(awaited.predicate)
-        if wait is None:
-            return awaited
-        core, at_tick = self.settled.given.core, awaited.time - wait
-        known = gathered(core, awaited.predicate, awaited.args, at_tick)
-        return AwaitedAggregate(
-            known.predicate, known.pattern, at_tick, known.measure, known.of, known.over.ticks
-        )
+        return [with_aggregates_as_written(self.settled, p) for p in self.rest.pending(most)]
 
     def state(self) -> State:
         return {"aggregates": self.below.state(), "rest": self.rest.state()}
