@@ -87,9 +87,44 @@ def test_what_is_final_does_not_change(case: Case, random: Random, later: int) -
     with Engine(case.program, case.facts) as engine:
         verdict = OpenAnswers(engine, query).definitive(tout + later, tout)
     if verdict.holds:
-        want = answers(case, dict(case.facts), query, tout)
-        assert answers(case, between(case, -math.inf, tout + later), query, tout) == want
+        known = between(case, -math.inf, tout + later)
+        want = answers(case, known, query, tout)
+        assert answers(case, dict(case.facts), query, tout) == want
+        for _ in range(3):
+            assert answers(case, gone_on(case, known, tout + later, random), query, tout) == want
     event(f"final: {verdict.holds}, exact: {verdict.exact}")
+
+
+def gone_on(case: Case, known: Facts, tin: int, random: Random) -> Facts:
+    """The facts up to tin, and any of the program's facts at ticks soon after it."""
+    temporal = temporal_predicates(case.program)
+    later = {
+        name: [
+            (*row[:-1], tin + random.randint(1, 7))
+            for row in rows
+            if name in temporal and random.random() < 0.5
+        ]
+        for name, rows in case.facts.items()
+    }
+    return {name: [*rows, *later.get(name, ())] for name, rows in known.items()}
+
+
+SETTLES = """
+    input Pulse(p: text, v: int) @ time.
+    Settles(P, A) @ T :- Pulse(P, 0) @ T, A = max(V : Pulse(P, V) @ [T, T+2]), Pulse(P, 7) @ T+1.
+"""
+
+
+def test_an_answer_waits_for_its_aggregate_only_while_it_may_come() -> None:
+    program = tidelog.parse(SETTLES)
+    facts: Facts = {"Pulse": [("a", 0, 0), ("a", 6, 1), ("a", 0, 2), ("a", 7, 3)]}
+    open_ = [tidelog.open_points(program, "Settles", facts, tin, 0, tin) for tin in range(5)]
+    assert open_ == [[0], [], [2], [2], []]
+    verdict = tidelog.definitive(program, "Settles", facts, 2, 2)
+    awaited = "Pulse(a, 7) @ 3 and max(V : Pulse(a, V) @ [2, 4])"
+    assert [str(p) for p in verdict.pending] == [f"Settles(a, _) @ 2 waits for {awaited}"]
+    assert verdict.reason
+    assert not verdict.exact
 
 
 RULES = """
