@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from random import Random
 
-import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 from oracle import naive
@@ -15,8 +14,10 @@ from oracle.horizon import Answers, temporal_predicates
 from support.deep import examples
 
 import tidelog
+from tidelog.analysis.containment import Budget
 from tidelog.errors import NoAnswer
 from tidelog.evaluation.duckdb import Engine
+from tidelog.evaluation.live_facts import LiveFacts
 from tidelog.evaluation.open_answers import OpenAnswers
 from tidelog.language.program import Value
 
@@ -192,7 +193,39 @@ def test_a_miss_says_what_it_comes_to_instead() -> None:
     assert [getattr(fact, "value", None) for fact in missing.instead] == [7]
 
 
-def test_what_is_not_done_is_refused() -> None:
+@examples(20, deep=300)
+@given(programs_with_aggregates(connected=True), randoms, st.integers(0, 4))
+def test_what_is_forgotten_is_not_missed(case: Case, random: Random, later: int) -> None:
+    question = asked(case, random)
+    if question is None:
+        return
+    query, tout = question
+    tin = tout - 1 + later
+    with Engine(case.program, case.facts) as engine:
+        facts = LiveFacts(engine, query)
+        tables = {name: facts.table(name, select) for name, select in facts.live(tin, tout).items()}
+        forgettable = facts.forgettable(tin, tout, tout - 4, Budget(1.0))
+    live = {name: list(zip(*t.to_pydict().values(), strict=True)) for name, t in tables.items()}
+    known = between(case, -math.inf, tin)
+    for _ in range(2):
+        whole = gone_on(case, known, tin, random)
+        come = {name: rows[len(known[name]) :] for name, rows in whole.items()}
+        less = {n: [*live.get(n, known[n]), *come[n]] for n in known}
+        short = between(case, tout - 3 if forgettable.holds else -math.inf, tin)
+        short = {name: [*rows, *come[name]] for name, rows in short.items()}
+        for at in range(tout, tout + 4):
+            want = answers(case, whole, query, at)
+            assert answers(case, less, query, at) == want
+            assert answers(case, short, query, at) == want
+    event(f"forgettable: {forgettable.holds}")
+
+
+def test_facts_beyond_the_window_of_an_aggregate_are_not_live() -> None:
     program = tidelog.parse(RULES)
-    with pytest.raises(NoAnswer, match="aggregate"):
-        tidelog.live(program, "P", FACTS, tin=3, tout=3)
+    facts: Facts = {"E": [("a", 1, 0), ("a", 2, 1), ("a", 3, 4)], "F": [("a", 4)]}
+    live = tidelog.live(program, "P", facts, tin=4, tout=3)
+    assert sorted(live["E"].to_pydict()["t"]) == [1, 4]
+    assert tidelog.forgettable(program, "P", facts, tin=4, tout=3, tmem=0).holds
+    kept = tidelog.forgettable(program, "P", facts, tin=4, tout=3, tmem=1)
+    assert (kept.holds, kept.exact) == (False, False)
+    assert kept.reason == "an aggregate below may gather those facts"
