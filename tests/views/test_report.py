@@ -128,6 +128,25 @@ def test_answers_come_first_and_numbers_are_lines(tmp_path: Path) -> None:
     assert all(f'id="{name}"' in text for name in ("fold", "when"))
 
 
+def test_proofs_over_windows_and_with_aggregates_are_shown(tmp_path: Path) -> None:
+    rules, out = tmp_path / "rules.tdl", tmp_path / "report.html"
+    rules.write_text(
+        "input Pay(card: text, shop: text, sum: float) @ t.\n"
+        "Spent(C, S) @ T :- some Pay(C, _, _) @ [T-1, T], S = sum(V : Pay(C, _, V) @ [T-9, T]).\n"
+    )
+    facts = tmp_path / "Pay.csv"
+    facts.write_text("card,shop,sum,t\nc,a,1.5,0\nc,b,2,1\n")
+    assert run("report", rules, "--facts", facts, "--out", out).exit_code == 0
+    data = Page(out.read_text("utf-8")).data
+    texts = [fact[0] for fact in data["facts"]]
+    proof = data["facts"][texts.index("Spent(c, 3.5) @ 1")]
+    premises = {texts[i]: data["facts"][i] for i in proof[4]}
+    assert set(premises) == {"some Pay(c, _, _) @ [0, 1]", "sum(V : Pay(c, _, V) @ [-8, 1]) = 3.5"}
+    names = [p["name"] for p in data["predicates"]]
+    (spent,) = [lane for lane in data["lanes"] if names[lane[0]] == "Spent"]
+    assert spent[3] == [0, 1.5, 1, 3.5]  # the numbers of its lane
+
+
 def test_many_recursive_facts_are_proved_where_they_begin(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

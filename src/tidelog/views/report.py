@@ -21,6 +21,7 @@ from tidelog.data.readers.places import FactsLike
 from tidelog.data.ticks import Ticks
 from tidelog.data.types import json_value
 from tidelog.evaluation.duckdb import Engine
+from tidelog.evaluation.goal_directed.model import Stretch
 from tidelog.explain.record import Record, Waiting, objects_of, record, waiting
 from tidelog.explain.text import absence_text, comparison_text, fact_text, moment, place
 from tidelog.language.diagnostics import visible
@@ -252,7 +253,7 @@ def _proved(
                 written.append([where, text, recorded.rule.origin.line])
         predicate = predicates[fact.predicate]
         lane = -1
-        if predicate.temporal:
+        if predicate.temporal and not isinstance(fact, Stretch):  # which is of many facts
             lane = lanes.get((predicate.base, objects_of(predicate, fact)), -1)
         compared = [absence_text(absence, ticks) for absence in recorded.absent]
         compared += [comparison_text(*c) for c in recorded.comparisons]
