@@ -150,7 +150,8 @@ def test_proofs_over_windows_and_with_aggregates_are_shown(tmp_path: Path) -> No
 def test_a_page_says_what_aggregates_are_waited_for(tmp_path: Path) -> None:
     rules, out, facts = tmp_path / "rules.tdl", tmp_path / "report.html", tmp_path / "E.csv"
     rules.write_text(
-        "input E(x: text, v: int) @ t.\nP(X, M) @ T :- E(X, _) @ T, M = max(V : E(X, V) @ [T, T+1]).\n"
+        "input E(x: text, v: int) @ t.\n"
+        "P(X, M) @ T :- E(X, _) @ T, M = max(V : E(X, V) @ [T, T+1]).\n"
     )
     facts.write_text("x,v,t\na,1,0\na,2,1\n")
     assert run("report", rules, "--facts", facts, "--out", out).exit_code == 0
