@@ -28,7 +28,7 @@ WAYS: tuple[dict[str, object], ...] = (
 randoms = st.randoms(use_true_random=False)
 
 
-@examples(45, deep=1000)
+@examples(30, deep=1000)
 @given(
     programs_with_aggregates(connected=True),
     st.integers(0, 3),
