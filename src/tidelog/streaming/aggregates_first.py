@@ -67,6 +67,8 @@ class AggregatesFirst:
     def _without_time(self) -> dict[str, set[Row]]:
         """What aggregates without a time come to."""
         names = [name for name in self.settled.names if name not in self.settled.waits]
+        if not names:
+            return {}
         below, plan = self.below, self.below.schedule.plan
         wanted = {plan.tables[name] for name in names}
         steps: list[PlanStep] = []
