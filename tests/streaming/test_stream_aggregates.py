@@ -28,7 +28,7 @@ WAYS: tuple[dict[str, object], ...] = (
 randoms = st.randoms(use_true_random=False)
 
 
-@examples(30, deep=1000)
+@examples(24, deep=1000)
 @given(
     programs_with_aggregates(connected=True),
     st.integers(0, 3),
@@ -43,7 +43,7 @@ def test_every_way(case: Case, late: int, random: Random, how: dict[str, object]
     event("compared" if done else "refused")
 
 
-@examples(6, deep=200)
+@examples(4, deep=200)
 @given(programs_with_aggregates(connected=True), randoms, st.sampled_from(WAYS))
 def test_across_snapshots(
     tmp_path_factory: pytest.TempPathFactory, case: Case, random: Random, how: dict[str, object]
