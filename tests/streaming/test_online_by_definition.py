@@ -17,8 +17,9 @@ import tidelog
 from tidelog.analysis.analyze import simplified
 from tidelog.analysis.containment import Budget
 from tidelog.analysis.definitive import Pending
-from tidelog.analysis.dependencies import Class, dependencies
+from tidelog.analysis.dependencies import Class, Dependencies, dependencies
 from tidelog.language.program import Type, Value
+from tidelog.logic.clause import FixedTick
 from tidelog.logic.normalise import core
 from tidelog.streaming.cell_graph import fits
 from tidelog.streaming.stream import Growing, Stream
@@ -127,6 +128,16 @@ def kept(stream: Stream) -> set[Fact]:
     }
 
 
+def ends_for_good(deps: Dependencies) -> bool:
+    """Whether something that is carried on begins at fixed ticks only, and looks at such ticks.
+
+    That it has ended and cannot begin again is not noticed: facts at those ticks are kept.
+    """
+    clauses = [c for c in deps.core.clauses if c.head.predicate in deps.carrying]
+    begin = [c for c in clauses if not any(p.predicate in deps.carrying for p in c.premises)]
+    return bool(deps.pinned) and any(isinstance(c.head.when, FixedTick) for c in begin)
+
+
 def as_small_as_possible(case: Case, facts: Facts) -> None:
     """After every tick the facts kept are the live ones of everything that has arrived.
 
@@ -134,7 +145,7 @@ def as_small_as_possible(case: Case, facts: Facts) -> None:
     """
     deps = dependencies(core(case.program, [case.query]), [case.query])
     _, redundant = simplified(deps, Budget(2.0))
-    assume(not redundant and fits(deps))
+    assume(not redundant and fits(deps) and not ends_for_good(deps))
     shapes = brute.Shapes.of(case.program)
     rigid = {n: sorted(r) for n, r in facts.items() if not shapes.temporal[n]}
     stream = Stream(case.program, [case.query], mode="online", rigid=rigid)
