@@ -96,7 +96,7 @@ def in_words() -> Iterator[list[str | None]]:
 
 
 @given(facts_of(FLOATS), LENGTHS, MEASURES, st.integers(0, 100), st.booleans())
-@examples(60)
+@examples(25, deep=300)
 def test_floats(facts: Facts, ticks: int, measure: Measure, cut: int, sparse: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Engine, "_sparse", lambda *_: sparse)
@@ -104,7 +104,7 @@ def test_floats(facts: Facts, ticks: int, measure: Measure, cut: int, sparse: bo
 
 
 @given(facts_of(INTS), LENGTHS, MEASURES, st.integers(0, 100), st.booleans())
-@examples(60)
+@examples(25, deep=300)
 def test_ints(facts: Facts, ticks: int, measure: Measure, cut: int, sparse: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Engine, "_sparse", lambda *_: sparse)
@@ -134,10 +134,18 @@ def test_several_facts_at_a_tick_are_not(
     assert in_words == [None]
 
 
-def test_facts_in_any_order(in_words: list[str | None]) -> None:
+def test_facts_in_any_order(in_words: list[str | None], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Engine, "_sparse", lambda *_: True)
     ticks = sorted(range(200), key=lambda t: t * 37 % 101)
     agree({("a", t): [t / 10] for t in ticks}, 90, Measure.AVG, "float", 0)
     assert None not in in_words
+
+
+@pytest.mark.parametrize("cut", [0, 150])
+@pytest.mark.parametrize("measure", [Measure.COUNT, Measure.SUM, Measure.AVG])
+def test_chunks_without_a_change(measure: Measure, cut: int) -> None:
+    facts: Facts = {("a", t): [t / 10] for t in (-250, 3, 4, 200, 900)}
+    agree(facts, 400, measure, "float", cut)
 
 
 def test_a_fact_that_is_told_twice_counts_once() -> None:
