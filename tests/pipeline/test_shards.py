@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
+from oracle import naive
 from oracle.generate import Case, programs_and_facts
 from oracle.keyed import keyed
 from support.deep import examples
@@ -157,6 +158,26 @@ def test_shards_are_one_online_stream(
     if times:
         ticks = sorted([*random.sample(times, min(len(times), 6)), times[-1]])
         check_against_one_stream(driver, case, ticks, times[0])
+
+
+@pytest.mark.parametrize("eager", [True, False])
+@pytest.mark.parametrize(
+    "rules",
+    [
+        "P(X) @ T :- E(X) @ T. P(X) @ T :- P(X) @ T+1.",  # it may wait for ever
+        "P(X) @ T-3 :- E(X) @ T.",
+    ],
+)
+def test_nothing_is_answered_before_the_first_tick(rules: str, eager: bool) -> None:
+    """With a lateness of 2 the first fact, at -3, says that everything up to -5 has arrived."""
+    text = f"input E(x: text) @ t. {rules}"
+    case = Case(text, check(text).accepted(), {"E": [("a", -3), ("a", 1)]}, ("P",), -3, 1)
+    driver = Driver(case, 1, eager)
+    rows = driver.turn(-4, -5, -3, driver.packed({"E": [("a", -3)]}), False)["P"]
+    rows |= driver.turn(-4, -1, -3, driver.packed({"E": [("a", 1)]}), False)["P"]
+    rows |= driver.turn(-4, 1, -3, driver.shards.schema.empty_table(), True)["P"]
+    wanted = naive.evaluate(case.program, case.facts, ["P"], -3, 1)["P"]
+    assert rows == wanted
 
 
 def check_against_one_stream(driver: Driver, case: Case, ticks: list[int], first: int) -> list[int]:

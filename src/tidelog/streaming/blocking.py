@@ -57,8 +57,7 @@ class BlockingAlgorithm:
                 answers[query] -= self.given[query]
                 self.given[query] |= answers[query]
                 continue
-            due = self.due[query]
-            due = low if due is None else due
+            due = self._first_due(query, low)
             rows: set[Row] = set()
             if due <= tin:
                 first = self._first_open(query, tin, due)
@@ -86,11 +85,15 @@ class BlockingAlgorithm:
             if not self.predicates[query].temporal:
                 answers[query] = self._answers(query, last, last) - self.given[query]
                 continue
-            due = self.due[query]
-            answers[query] = self._answers(query, low if due is None else due, last)
+            answers[query] = self._answers(query, self._first_due(query, low), last)
             answers[query] -= self.given[query]
             self.due[query] = last + 1
         return answers
+
+    def _first_due(self, query: str, low: int) -> int:
+        """The first time that is not answered yet, of those that are wanted."""
+        due = self.due[query]
+        return low if due is None else max(low, due)
 
     def finals(self) -> dict[str, int]:
         return {query: due - 1 for query, due in self.due.items() if due is not None}
