@@ -229,7 +229,23 @@ def test_killed_at_random_moments(
     for _ in range(4):
         process(tmp_path, way, wait=moments.uniform(4, 14))
     assert process(tmp_path, way) == 0
-    assert told(tmp_path) == undisturbed(way).told
+    left, expected = told(tmp_path), undisturbed(way).told
+    if len(left["commits"]) == len(expected["commits"]):
+        assert left == expected
+    else:  # killed between Spark's log of files and that of batches, it takes two files at once
+        assert in_any_batch(left) == in_any_batch(expected)
+
+
+def in_any_batch(told: dict[str, Any]) -> dict[str, Any]:
+    """What a stream has left behind, whichever batch it was in."""
+    answers: dict[str, list[tuple[str, ...]]] = {}
+    for path, rows in told["answers"].items():
+        answers.setdefault(path.split("/")[0], []).extend(rows)
+    return {
+        "answers": {query: sorted(rows) for query, rows in answers.items()},
+        "dead": sorted(line for _, line in told["dead"]),
+        "left": told["left"],
+    }
 
 
 @pytest.mark.skipif(not EVERYWHERE, reason="make test-crash runs these")
@@ -254,7 +270,8 @@ def test_asked_to_stop_it_ends_in_good_order(number: int, tmp_path: Path) -> Non
         process.send_signal(number)
         said = process.communicate(timeout=60)[1].decode()
     assert process.returncode == 0
-    assert said.splitlines()[-1].startswith("15 facts in 1 batch")
+    # Of the 19 rows of Temp two cannot be read; rules need no Wind.
+    assert said.splitlines()[-1].startswith("17 facts in 1 batch")
     assert "Traceback" not in said
     again = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
     assert "0 facts in 1 batch" in again.stderr
