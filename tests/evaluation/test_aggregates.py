@@ -14,6 +14,7 @@ from oracle.keyed import keyed
 from support.batch import agree
 from support.deep import examples
 
+from tidelog.evaluation import steps
 from tidelog.evaluation.duckdb import Engine
 from tidelog.language.program import Interval, Measure, TimeOffset, TimePoint
 
@@ -41,6 +42,15 @@ def test_programs_with_a_key(case: Case, random: Random) -> None:
 def test_programs_whose_inputs_are_not_packed(case: Case) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Engine, "_sparse", lambda *_: True)
+        agree(case)
+
+
+@given(programs_with_aggregates(), st.booleans())
+@examples(50, deep=500)
+def test_programs_whose_aggregates_are_made_of_words(case: Case, sparse: bool) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(steps, "MANY_ROWS", 0)
+        patch.setattr(Engine, "_sparse", lambda *_: sparse)
         agree(case)
 
 

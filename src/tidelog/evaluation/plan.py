@@ -564,6 +564,13 @@ def uses(plan: Plan, table: str, rounds: int = 2) -> int:
     return count
 
 
+def read_as_it_is(plan: Plan, table: str) -> bool:
+    """Whether a table is read once, at the time of what is derived from it."""
+    reads = (operand for step in plan.steps for join in joins_of(step) for operand in join.reads)
+    times = [operand.premise.when for operand in reads if operand.table == table]
+    return times == [Offset(0)] and uses(plan, table) == 1
+
+
 def constants(steps: Iterable[PlanStep]) -> list[Constant]:
     """Every constant of the plan, once, in order of appearance."""
     terms: list[Term] = []
