@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from _pytest.nodeid import NodeId
 from hypothesis import is_hypothesis_test, settings
 from support.deep import DEEP
 from support.places import ROOT
@@ -53,6 +54,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         (kept if wanted else left_out).append(item)
     config.hook.pytest_deselected(items=left_out)
     items[:] = kept
+    if config.getoption("loadgroup", default=False):
+        for item in kept:
+            _name_group(item)
+
+
+def _name_group(item: pytest.Item) -> None:
+    """Puts the group of a test into its id, where the scheduler of pytest-xdist looks for it.
+
+    pytest-xdist 3.8 means to do so itself, but writes to an attribute that pytest 9.2 no longer
+    reads: tests on Spark would go to all workers, and each would start a Spark.
+    """
+    for mark in item.iter_markers("xdist_group"):
+        item._id = NodeId.parse(f"{item.nodeid}@{mark.args[0]}")
 
 
 @pytest.fixture(scope="session")

@@ -83,6 +83,13 @@ def link_needs(folder: Path) -> None:
                 link.symlink_to(Path(str(found.locate_file(top))).resolve())
 
 
+@pytest.mark.xdist_group("spark")
+def test_one_worker_runs_all_tests_on_spark(request: pytest.FixtureRequest) -> None:
+    """The scheduler keeps those together whose ids end in the same group."""
+    grouped = request.config.getoption("loadgroup", default=False)
+    assert request.node.nodeid.endswith("@spark") == grouped
+
+
 @pytest.mark.grows
 def test_the_wheel_installs_and_runs_in_an_empty_environment(tmp_path: Path) -> None:
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check")

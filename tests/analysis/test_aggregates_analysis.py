@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from random import Random
 
-import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 from oracle import naive
@@ -15,8 +14,10 @@ from oracle.horizon import Answers, temporal_predicates
 from support.deep import examples
 
 import tidelog
+from tidelog.analysis.containment import Budget
 from tidelog.errors import NoAnswer
 from tidelog.evaluation.duckdb import Engine
+from tidelog.evaluation.live_facts import LiveFacts
 from tidelog.evaluation.open_answers import OpenAnswers
 from tidelog.language.program import Value
 
@@ -55,7 +56,7 @@ def asked(case: Case, random: Random) -> tuple[str, int] | None:
     return query, random.choice(ticks) + random.randint(-2, 2)
 
 
-@examples(40, deep=600)
+@examples(25, deep=600)
 @given(plain, randoms)
 def test_nothing_after_the_delay_and_before_the_window_counts(case: Case, random: Random) -> None:
     question = asked(case, random)
@@ -77,7 +78,7 @@ def test_nothing_after_the_delay_and_before_the_window_counts(case: Case, random
     event("there are answers" if want[query] else "there are none")
 
 
-@examples(30, deep=400)
+@examples(20, deep=400)
 @given(programs_with_aggregates(connected=True, recursive=False), randoms, st.integers(0, 4))
 def test_what_is_final_does_not_change(case: Case, random: Random, later: int) -> None:
     question = asked(case, random)
@@ -87,9 +88,44 @@ def test_what_is_final_does_not_change(case: Case, random: Random, later: int) -
     with Engine(case.program, case.facts) as engine:
         verdict = OpenAnswers(engine, query).definitive(tout + later, tout)
     if verdict.holds:
-        want = answers(case, dict(case.facts), query, tout)
-        assert answers(case, between(case, -math.inf, tout + later), query, tout) == want
+        known = between(case, -math.inf, tout + later)
+        want = answers(case, known, query, tout)
+        assert answers(case, dict(case.facts), query, tout) == want
+        for _ in range(3):
+            assert answers(case, gone_on(case, known, tout + later, random), query, tout) == want
     event(f"final: {verdict.holds}, exact: {verdict.exact}")
+
+
+def gone_on(case: Case, known: Facts, tin: int, random: Random) -> Facts:
+    """The facts up to tin, and any of the program's facts at ticks soon after it."""
+    temporal = temporal_predicates(case.program)
+    later = {
+        name: [
+            (*row[:-1], tin + random.randint(1, 7))
+            for row in rows
+            if name in temporal and random.random() < 0.5
+        ]
+        for name, rows in case.facts.items()
+    }
+    return {name: [*rows, *later.get(name, ())] for name, rows in known.items()}
+
+
+SETTLES = """
+    input Pulse(p: text, v: int) @ time.
+    Settles(P, A) @ T :- Pulse(P, 0) @ T, A = max(V : Pulse(P, V) @ [T, T+2]), Pulse(P, 7) @ T+1.
+"""
+
+
+def test_an_answer_waits_for_its_aggregate_only_while_it_may_come() -> None:
+    program = tidelog.parse(SETTLES)
+    facts: Facts = {"Pulse": [("a", 0, 0), ("a", 6, 1), ("a", 0, 2), ("a", 7, 3)]}
+    open_ = [tidelog.open_points(program, "Settles", facts, tin, 0, tin) for tin in range(5)]
+    assert open_ == [[0], [], [2], [2], []]
+    verdict = tidelog.definitive(program, "Settles", facts, 2, 2)
+    awaited = "Pulse(a, 7) @ 3 and max(V : Pulse(a, V) @ [2, 4])"
+    assert [str(p) for p in verdict.pending] == [f"Settles(a, _) @ 2 waits for {awaited}"]
+    assert verdict.reason
+    assert not verdict.exact
 
 
 RULES = """
@@ -157,7 +193,39 @@ def test_a_miss_says_what_it_comes_to_instead() -> None:
     assert [getattr(fact, "value", None) for fact in missing.instead] == [7]
 
 
-def test_what_is_not_done_is_refused() -> None:
+@examples(20, deep=300)
+@given(programs_with_aggregates(connected=True), randoms, st.integers(0, 4))
+def test_what_is_forgotten_is_not_missed(case: Case, random: Random, later: int) -> None:
+    question = asked(case, random)
+    if question is None:
+        return
+    query, tout = question
+    tin = tout - 1 + later
+    with Engine(case.program, case.facts) as engine:
+        facts = LiveFacts(engine, query)
+        tables = {name: facts.table(name, select) for name, select in facts.live(tin, tout).items()}
+        forgettable = facts.forgettable(tin, tout, tout - 4, Budget(1.0))
+    live = {name: list(zip(*t.to_pydict().values(), strict=True)) for name, t in tables.items()}
+    known = between(case, -math.inf, tin)
+    for _ in range(2):
+        whole = gone_on(case, known, tin, random)
+        come = {name: rows[len(known[name]) :] for name, rows in whole.items()}
+        less = {n: [*live.get(n, known[n]), *come[n]] for n in known}
+        short = between(case, tout - 3 if forgettable.holds else -math.inf, tin)
+        short = {name: [*rows, *come[name]] for name, rows in short.items()}
+        for at in range(tout, tout + 4):
+            want = answers(case, whole, query, at)
+            assert answers(case, less, query, at) == want
+            assert answers(case, short, query, at) == want
+    event(f"forgettable: {forgettable.holds}")
+
+
+def test_facts_beyond_the_window_of_an_aggregate_are_not_live() -> None:
     program = tidelog.parse(RULES)
-    with pytest.raises(NoAnswer, match="aggregate"):
-        tidelog.live(program, "P", FACTS, tin=3, tout=3)
+    facts: Facts = {"E": [("a", 1, 0), ("a", 2, 1), ("a", 3, 4)], "F": [("a", 4)]}
+    live = tidelog.live(program, "P", facts, tin=4, tout=3)
+    assert sorted(live["E"].to_pydict()["t"]) == [1, 4]
+    assert tidelog.forgettable(program, "P", facts, tin=4, tout=3, tmem=0).holds
+    kept = tidelog.forgettable(program, "P", facts, tin=4, tout=3, tmem=1)
+    assert (kept.holds, kept.exact) == (False, False)
+    assert kept.reason == "an aggregate below may gather those facts"

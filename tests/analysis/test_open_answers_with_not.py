@@ -240,44 +240,44 @@ def compared(case: Case, facts: Facts, tout: int, *, theory: bool = True) -> Non
 tout = st.sampled_from((TIN, TIN, TIN - 1, 0))
 
 
-@examples(10, deep=300)
+@examples(6, deep=300)
 @given(asked(NEGATED), tout)
 def test_definitive(given_: tuple[Case, Facts], tout: int) -> None:
     compared(*given_, tout, theory=False)
 
 
-@examples(5, deep=150)
+@examples(3, deep=150)
 @given(asked(PAIRS), tout)
 def test_definitive_of_pairs(given_: tuple[Case, Facts], tout: int) -> None:
     compared(*given_, tout, theory=False)
 
 
-@examples(5, deep=150)
+@examples(3, deep=150)
 @given(asked(Shape(types=("text",), arity=0, negated=2, atoms=2)), tout)
 def test_definitive_without_objects(given_: tuple[Case, Facts], tout: int) -> None:
     """No values, no comparisons: exact wherever every input has one sign."""
     compared(*given_, tout)
 
 
-@examples(5, deep=150)
+@examples(3, deep=150)
 @given(asked(RECURSIVE), tout)
 def test_definitive_with_recursion(given_: tuple[Case, Facts], tout: int) -> None:
     compared(*given_, tout, theory=False)
 
 
-@examples(4, deep=100)
+@examples(3, deep=100)
 @given(asked(CLOCKED), tout)
 def test_definitive_with_clocks(given_: tuple[Case, Facts], tout: int) -> None:
     compared(*given_, tout, theory=False)
 
 
-@examples(4, deep=100)
+@examples(3, deep=100)
 @given(asked(COMPARED), tout)
 def test_definitive_with_comparisons(given_: tuple[Case, Facts], tout: int) -> None:
     compared(*given_, tout, theory=False)
 
 
-@examples(4, deep=100)
+@examples(3, deep=100)
 @given(asked(LONG), tout)
 def test_definitive_with_long_rules(given_: tuple[Case, Facts], tout: int) -> None:
     compared(*given_, tout, theory=False)
@@ -327,7 +327,7 @@ class Models:
         return False
 
 
-@examples(5, deep=200)
+@examples(3, deep=200)
 @given(st.one_of(asked(NEGATED), asked(RECURSIVE), asked(PAIRS)))
 def test_certain_answers_grow_and_possible_ones_shrink(given_: tuple[Case, Facts]) -> None:
     case, facts = given_
@@ -341,7 +341,7 @@ def test_certain_answers_grow_and_possible_ones_shrink(given_: tuple[Case, Facts
         assert all(after.may(row, t) for row, t in after.certain)
 
 
-@examples(5, deep=200)
+@examples(3, deep=200)
 @given(st.one_of(asked(NEGATED), asked(PAIRS)))
 def test_certain_and_possible_answers_are_as_by_definition(given_: tuple[Case, Facts]) -> None:
     case, facts = given_
@@ -383,25 +383,25 @@ def live_is_enough(case: Case, facts: Facts, tout: int) -> None:
 next_tout = st.integers(0, TIN + 1)
 
 
-@examples(10, deep=300)
+@examples(6, deep=300)
 @given(asked(NEGATED), next_tout)
 def test_live_facts_are_enough(given_: tuple[Case, Facts], tout: int) -> None:
     live_is_enough(*given_, tout)
 
 
-@examples(5, deep=150)
+@examples(3, deep=150)
 @given(asked(PAIRS), next_tout)
 def test_live_facts_of_pairs_are_enough(given_: tuple[Case, Facts], tout: int) -> None:
     live_is_enough(*given_, tout)
 
 
-@examples(5, deep=150)
+@examples(3, deep=150)
 @given(asked(RECURSIVE), next_tout)
 def test_live_facts_are_enough_with_recursion(given_: tuple[Case, Facts], tout: int) -> None:
     live_is_enough(*given_, tout)
 
 
-@examples(4, deep=100)
+@examples(3, deep=100)
 @given(asked(LONG), next_tout)
 def test_live_facts_are_enough_with_long_rules(given_: tuple[Case, Facts], tout: int) -> None:
     live_is_enough(*given_, tout)
@@ -410,7 +410,7 @@ def test_live_facts_are_enough_with_long_rules(given_: tuple[Case, Facts], tout:
 times = st.tuples(st.integers(0, TIN + 1), st.integers(0, TIN + 1)).filter(lambda t: t[1] <= t[0])
 
 
-@examples(5, deep=200)
+@examples(3, deep=200)
 @given(st.one_of(asked(NEGATED), asked(RECURSIVE), asked(COMPARED)), times)
 def test_forgettable(given_: tuple[Case, Facts], at: tuple[int, int]) -> None:
     case, facts = given_

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import tidelog
 from tidelog.analysis.passes import Passes, passes
+from tidelog.data.schema import resolve
+from tidelog.language.program import Type
 
+TEXT, INT = Type.TEXT, Type.INT
 RULES = """
 P(X) @ T :- E(X) @ T.
 P(X) @ T :- E(X) @ T, F(X) @ T+1.
@@ -29,6 +32,25 @@ def test_other_queries_and_equal_programs_have_passes_of_their_own() -> None:
     assert passes(program, ["R"]) is not passes(program, ["P"])
     origins = [passes(p, ["R"]).core.clauses[0].origin.file for p in (program, same)]
     assert origins == ["a.tdl", "b.tdl"]
+
+
+def test_a_program_has_the_same_passes_whenever_its_data_has_the_same_types() -> None:
+    program = tidelog.parse("P(X) @ T :- E(X) @ T.")
+    texts, others, numbers = (resolve(program, {"E": (t,)}) for t in (TEXT, TEXT, INT))
+    assert texts is not others
+    assert passes(texts, ["P"]) is passes(others, ["P"])
+    assert passes(numbers, ["P"]) is not passes(texts, ["P"])
+    assert passes(numbers, ["P"]).core.predicates["E"].types == (INT,)
+
+
+def test_an_input_that_is_declared_elsewhere_is_not_the_same() -> None:
+    rules = tidelog.parse("P(X) @ T :- E(X) @ T.").statements
+    one = tidelog.parse("input E(x: text) @ time.").statements
+    other = tidelog.parse("\n\ninput E(x: text) @ time.").statements
+    assert one == other
+    first, second = tidelog.Program((*one, *rules)), tidelog.Program((*other, *rules))
+    assert passes(first, ["P"]) is not passes(second, ["P"])
+    assert passes(second, ["P"]).program is second
 
 
 def test_what_is_redundant_is_left_out_of_what_runs() -> None:

@@ -14,33 +14,43 @@ from oracle.keyed import keyed
 from support.batch import agree
 from support.deep import examples
 
+from tidelog.evaluation import steps
 from tidelog.evaluation.duckdb import Engine
 from tidelog.language.program import Interval, Measure, TimeOffset, TimePoint
 
 
 @given(programs_with_aggregates())
-@examples(120, deep=1200)
+@examples(50, deep=1200)
 def test_any_program(case: Case) -> None:
     agree(case)
 
 
 @given(programs_with_aggregates(connected=True, negation=False))
-@examples(80, deep=800)
+@examples(35, deep=800)
 def test_connected_programs(case: Case) -> None:
     agree(case)
 
 
 @given(programs_with_aggregates(), st.randoms(use_true_random=False))
-@examples(50, deep=500)
+@examples(20, deep=500)
 def test_programs_with_a_key(case: Case, random: Random) -> None:
     agree(keyed(case, random))
 
 
 @given(programs_with_aggregates())
-@examples(50, deep=500)
+@examples(20, deep=500)
 def test_programs_whose_inputs_are_not_packed(case: Case) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Engine, "_sparse", lambda *_: True)
+        agree(case)
+
+
+@given(programs_with_aggregates(), st.booleans())
+@examples(50, deep=500)
+def test_programs_whose_aggregates_are_made_of_words(case: Case, sparse: bool) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(steps, "MANY_ROWS", 0)
+        patch.setattr(Engine, "_sparse", lambda *_: sparse)
         agree(case)
 
 

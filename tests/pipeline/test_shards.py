@@ -11,6 +11,7 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 from oracle import naive
+from oracle.aggregates import programs_with_aggregates
 from oracle.generate import Case, programs_and_facts
 from oracle.keyed import keyed
 from support.deep import examples
@@ -20,11 +21,13 @@ from tidelog.analysis.dependencies import dependencies
 from tidelog.analysis.stages import staged
 from tidelog.data.packed import pack
 from tidelog.data.schema import resolve, schemas
+from tidelog.errors import NoAnswer
 from tidelog.evaluation.rows import NEW, as_rows, home, partition
 from tidelog.language.checks import check
 from tidelog.language.program import Type
 from tidelog.logic.normalise import core
 from tidelog.pipeline.shards import Shards
+from tidelog.streaming.aggregates_first import in_two_parts
 from tidelog.streaming.clock import ShardReport, Turn
 from tidelog.streaming.intake import Intake
 
@@ -153,6 +156,26 @@ def test_shards_are_one_online_stream(
     if not driver.queries:
         return
     event("whole" if driver.shards.whole else "keyed" if driver.partitions > 1 else "one")
+    check_at_some_ticks(driver, case, random)
+
+
+@examples(6, deep=150)
+@given(programs_with_aggregates(connected=True), st.booleans(), st.randoms(use_true_random=False))
+def test_one_shard_has_all_of_an_aggregate(case: Case, eager: bool, random: Random) -> None:
+    driver = Driver(case, 4, eager)
+    if not driver.queries or driver.shards.settled is None:
+        return
+    try:
+        in_two_parts(driver.shards.deps)
+    except NoAnswer as error:
+        event(str(error))
+        return
+    event("compared")
+    assert driver.partitions == 1
+    check_at_some_ticks(driver, case, random)
+
+
+def check_at_some_ticks(driver: Driver, case: Case, random: Random) -> None:
     inputs = {p.base for p in driver.shards.deps.core.inputs if p.temporal}
     times = sorted({r[-1] for n in inputs for r in case.facts.get(n, [])})
     if times:

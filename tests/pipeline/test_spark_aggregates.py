@@ -17,12 +17,13 @@ from support.spark_streams import check, check_batch
 import tidelog
 from tidelog.errors import NoAnswer
 from tidelog.spark import query
+from tidelog.streaming.options import StreamMode
 
 pytestmark = pytest.mark.xdist_group("spark")
 randoms = st.randoms(use_true_random=False)
 
 
-@examples(4, deep=60)
+@examples(2, deep=60)
 @given(programs_with_aggregates(connected=True), st.integers(1, 8), randoms)
 def test_batch(spark: SparkSession, case: Case, partitions: int, random: Random) -> None:
     try:
@@ -31,20 +32,27 @@ def test_batch(spark: SparkSession, case: Case, partitions: int, random: Random)
         event(str(error))
 
 
-@examples(3, deep=40)
+@examples(2, deep=40)
 @given(
     programs_with_aggregates(connected=True),
     st.integers(0, 3),
     st.integers(1, 8),
+    st.sampled_from(("offline", "online")),
     st.booleans(),
     randoms,
 )
 def test_streams(
-    spark: SparkSession, case: Case, late: int, partitions: int, eager: bool, random: Random
+    spark: SparkSession,
+    case: Case,
+    late: int,
+    partitions: int,
+    mode: StreamMode,
+    eager: bool,
+    random: Random,
 ) -> None:
     chosen = random.choice((case, keyed(case, random)))
     try:
-        check(spark, chosen, late, partitions, "offline", eager, random)
+        check(spark, chosen, late, partitions, mode, eager, random)
     except NoAnswer as error:
         event(str(error))
 

@@ -6,6 +6,7 @@ import csv
 from pathlib import Path
 from random import Random
 
+import duckdb
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -97,6 +98,21 @@ def test_answers_come_when_they_are_final() -> None:
     step = stream.close()
     assert rows(step.answers["Malfunc"]) == []
     assert (step.tin, step.tout) == (3, 3)
+
+
+def test_pushes_of_few_facts_need_no_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    def opened(**_: object) -> None:
+        raise AssertionError("a database is opened")
+
+    monkeypatch.setattr(duckdb, "connect", opened)
+    rules = "Q(X) @ T :- E(X) @ T+1, Known(X)."
+    steps = ((tick, {"E": [("a",), ("b",)]}) for tick in range(3))
+    stream = Stream(tidelog.parse(rules), "Q", rigid={"Known": [("a",)]})
+    answers = [rows(step.answers["Q"]) for step in stream.run(steps)]
+    assert answers == [[], [("a", 0)], [("a", 1)], []]
+    strict = Stream(tidelog.parse(rules), "Q", history="strict", rigid={"Known": [("a",)]})
+    with pytest.raises(AssertionError, match="opened"):
+        strict.push(0, {"E": [("a",)]})
 
 
 def test_recursion_keeps_one_slice_whatever_the_age() -> None:

@@ -147,6 +147,18 @@ def test_proofs_over_windows_and_with_aggregates_are_shown(tmp_path: Path) -> No
     assert spent[3] == [0, 1.5, 1, 3.5]  # the numbers of its lane
 
 
+def test_a_page_says_what_aggregates_are_waited_for(tmp_path: Path) -> None:
+    rules, out, facts = tmp_path / "rules.tdl", tmp_path / "report.html", tmp_path / "E.csv"
+    rules.write_text(
+        "input E(x: text, v: int) @ t.\n"
+        "P(X, M) @ T :- E(X, _) @ T, M = max(V : E(X, V) @ [T, T+1]).\n"
+    )
+    facts.write_text("x,v,t\na,1,0\na,2,1\n")
+    assert run("report", rules, "--facts", facts, "--out", out).exit_code == 0
+    waits = Page(out.read_text("utf-8")).data["waiting"]
+    assert waits[0] == [0, "P(a, _) @ 0", ["max(V : E(a, V) @ [0, 1])"]]
+
+
 def test_many_recursive_facts_are_proved_where_they_begin(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from tidelog.analysis.containment import Ground
 from tidelog.language.printer import print_value
-from tidelog.language.program import Value
+from tidelog.language.program import Measure, Value
 
 # Ways in which an answer would not hold that are spelt out.
 MOST_WAYS = 5
@@ -34,6 +34,39 @@ class Awaited:
 
     def as_json(self) -> dict[str, object]:
         return {"predicate": self.predicate, "args": list(self.args), "time": self.time}
+
+
+@dataclass(frozen=True)
+class AwaitedAggregate(Awaited):
+    """What facts will come to, once all ticks of a window have arrived; `time` is the last one.
+
+    >>> awaited = AwaitedAggregate("Pulse", ("a", None), 7, Measure.AVG, 1, 3)
+    >>> print(awaited)
+    avg(V : Pulse(a, V) @ [5, 7])
+    """
+
+    measure: Measure
+    of: int | None  # the argument that is measured
+    ticks: int
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def text(self, time: Callable[[int], str] = str) -> str:
+        args = ["_" if a is None else print_value(a) for a in self.args]
+        value = ""
+        if self.of is not None:
+            args[self.of], value = "V", "V : "
+        atom = f"{self.predicate}({', '.join(args)})" if args else self.predicate
+        at = time(self.time)
+        if self.ticks > 1:
+            at = f"[{time(self.time - self.ticks + 1)}, {at}]"
+        return f"{self.measure}({value}{atom} @ {at})"
+
+    def as_json(self) -> dict[str, object]:
+        first = self.time - self.ticks + 1
+        known = {"measure": str(self.measure), "of": self.of, "from": first, "to": self.time}
+        return {"predicate": self.predicate, "args": list(self.args), **known}
 
 
 @dataclass(frozen=True)

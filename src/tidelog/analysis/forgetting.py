@@ -15,7 +15,7 @@ from typing import Any
 from tidelog.analysis.canonical import Canonical, Exhausted, FrozenFact, splits
 from tidelog.analysis.containment import Budget, Ground, cases, ground
 from tidelog.analysis.definitive import Awaited
-from tidelog.analysis.dependencies import Class, Dependencies, refuse_aggregates
+from tidelog.analysis.dependencies import Class, Dependencies
 from tidelog.analysis.differences import constants_of, objects
 from tidelog.analysis.unfolding import Unfolded, Unfolder
 from tidelog.language.program import Calculation, Constant, Operator, Term, Variable
@@ -68,9 +68,6 @@ def forgettable(
     budget: Budget,
 ) -> Forgettable:
     """The decision for a class-1 query over a small history."""
-    refuse_aggregates(
-        deps, "what an aggregate needs is not looked into; `window` says how far back"
-    )
     (query,) = deps.queries
     check = _Check(deps, query, list(history), tin, tmem)
     low = deps.input_offsets[query].low

@@ -25,7 +25,7 @@ from tidelog.analysis.dependencies import Dependencies, dependencies
 from tidelog.analysis.possible import Possible, possible
 from tidelog.analysis.redundancy import Redundant, reduced
 from tidelog.analysis.stages import Staged, staged
-from tidelog.language.program import Interval, Program
+from tidelog.language.program import Input, Interval, Origin, Program, Statement
 from tidelog.logic.clause import Over
 from tidelog.logic.core import Core, Predicate, Role
 from tidelog.logic.normalise import core
@@ -127,22 +127,39 @@ def passes(program: Program, queries: Iterable[str]) -> Passes:
     >>> passes(program, ["P"]).core is passes(program, ["P"]).core
     True
     """
-    return _kept(_Itself(program), tuple(queries))
+    return _kept(_Same(program), tuple(queries))
 
 
 @dataclass(frozen=True, eq=False)
-class _Itself:
-    """A program that is equal to itself only: equal ones may stand in different files."""
+class _Same:
+    """A program that is the same as another if it has the very same rules, and equal inputs.
+
+    Rules that are only equal may stand in different files. Inputs are declared anew whenever the
+    types of the data are known.
+    """
 
     program: Program
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Itself) and other.program is self.program
+        if not isinstance(other, _Same):
+            return NotImplemented
+        own, others = self.program.statements, other.program.statements
+        return own is others or (len(own) == len(others) and all(map(_same, own, others)))
 
     def __hash__(self) -> int:
-        return id(self.program)
+        return hash(tuple(map(id, self.program.rules)))
+
+
+def _same(one: Statement, other: Statement) -> bool:
+    if isinstance(one, Input) and isinstance(other, Input):
+        return one == other and _places(one) == _places(other)
+    return one is other
+
+
+def _places(declared: Input) -> list[Origin]:
+    return [declared.origin, *(column.origin for column in declared.columns)]
 
 
 @lru_cache(MOST_KEPT)
-def _kept(itself: _Itself, queries: tuple[str, ...]) -> Passes:
-    return Passes(itself.program, queries)
+def _kept(same: _Same, queries: tuple[str, ...]) -> Passes:
+    return Passes(same.program, queries)

@@ -81,6 +81,9 @@ class _Splitter:
         self.predicates = dict(self.core.predicates)
         self.clauses = list(self.core.clauses)
         self.stages: list[_Growing] = []
+        # Other programs keep the stages, and so the tables, that checkpoints of version 0.1.0 have.
+        roles = {p.role for p in self.predicates.values()}
+        self.few_stages = bool(roles & {Role.WINDOW, Role.GATHERED})
         self.heavy: set[str] = {p.name for p in self.core.inputs if p.base in large}
         self.timed: set[str] = {p.name for p in self.predicates.values() if p.temporal}
         self.gathered: set[str] = set()  # what depends on a rigid predicate that gathers facts
@@ -196,7 +199,7 @@ class _Splitter:
                 return False
             self.stages.append(_Growing(StageKind.KEYED, list(component), list(groups)))
             return True
-        for stage in self._from_here(component):
+        for stage in self._from_here(component) if self.few_stages else self.stages[-1:]:
             if self._fits(stage, groups):
                 stage.predicates += component
                 stage.groups += groups
@@ -230,8 +233,8 @@ class _Splitter:
             body = tuple(part for part in group.parts if part is not group.clause.head)
             if not body:  # facts: every partition knows those at home there
                 continue
-            if stage is None and len(group.clause.premises) == 1:  # nothing to join beforehand
-                continue
+            if self.few_stages and stage is None and len(group.clause.premises) == 1:
+                continue  # nothing to join beforehand
             if (
                 stage is not None
                 and not self._looks_at_large(group.clause)

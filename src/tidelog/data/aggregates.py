@@ -93,12 +93,22 @@ class Gathered:
         """Whether it adds up numbers."""
         return self.measure in (Measure.SUM, Measure.AVG)
 
+    @property
+    def compares(self) -> bool:
+        """Whether it is the same of facts that are told twice."""
+        return self.measure in (Measure.MIN, Measure.MAX)
+
+    def seen(self, within: tuple[int, int]) -> tuple[int, int]:
+        """First and last tick of the facts that count between two ticks."""
+        low, high = within
+        return low - self.ticks + 1, high
+
     def rigid(self, facts: str) -> str:
         """Of facts without a time."""
         by = f" GROUP BY {', '.join(self.groups)}" if self.groups else ""
         parts = ", ".join([*self.groups, *(f"{v} AS {n}" for n, v in self._parts().items())])
         rows = f"SELECT {parts} FROM {facts} AS f{by}"
-        return self._made(f"SELECT * FROM ({rows}) AS g WHERE n > 0", [])
+        return self.with_value(f"SELECT * FROM ({rows}) AS g WHERE n > 0", [])
 
     def temporal(self, facts: str, within: tuple[int, int]) -> str:
         """Packed rows of what facts with ticks t come to, between two ticks.
@@ -108,10 +118,11 @@ class Gathered:
         low, high = within
         keys = ", ".join([*self.groups, "t"])
         parts = ", ".join([keys, *(f"{v} AS {n}" for n, v in self._parts().items())])
-        seen = f"t BETWEEN {low - self.ticks + 1} AND {high}"
+        first, last = self.seen(within)
+        seen = f"t BETWEEN {first} AND {last}"
         at_ticks = f"SELECT {parts} FROM {facts} AS f WHERE {seen} GROUP BY {keys}"
         if self.ticks == 1:
-            return self._packed(self._made(at_ticks, ["t"]), ())
+            return self._packed(self.with_value(at_ticks, ["t"]), ())
         names = list(self._parts())
         # At the tick at which facts leave there may be none that come.
         gone = [f"NULL AS {n}" for n in names]
@@ -129,7 +140,7 @@ class Gathered:
             f"SELECT * REPLACE (greatest(t, {low}) AS t, least(e, {high}) AS e)"
             f" FROM ({stretches}) AS s WHERE n > 0 AND e >= {low} AND t <= {high}"
         )
-        made = self._made(there, ["t", "e"])
+        made = self.with_value(there, ["t", "e"])
         return f"WITH at_ticks AS ({at_ticks})\n{self._packed(made, within)}"
 
     def _over(self, frame: str) -> str:
@@ -139,7 +150,7 @@ class Gathered:
     def _parts(self) -> dict[str, str]:
         """What is added up or compared, by name: n is how many there are."""
         parts = {"n": "count(*)"}
-        if self.measure in (Measure.MIN, Measure.MAX):
+        if self.compares:
             parts["m"] = f"{self.measure}({self.value})"
         elif self.adds and self.type is not Type.FLOAT:
             parts["s0"] = f"sum({self.value})"
@@ -151,16 +162,21 @@ class Gathered:
 
     def _limb(self, limb: int) -> str:
         """The whole number that a float is in one of the limbs; 0 in all others."""
-        power = -self.limbs.power(limb)
-        half = power // 2
-        whole = f"{self.value} * {_power(half)} * {_power(power - half)}"
         here = f"{self.value} <> 0 AND abs({self.value}) < {_INFINITE}"
         if self.limbs.count > 1:
             place = f"({exponent_sql(str(self.value))} - {self.limbs.lowest}) // {SPAN}"
             here += f" AND {place} = {limb}"
-        return f"CASE WHEN {here} THEN CAST({whole} AS HUGEINT) ELSE 0 END"
+        return f"CASE WHEN {here} THEN {self.whole(str(self.value), limb)} ELSE 0 END"
 
-    def _made(self, rows: str, more: Sequence[str]) -> str:
+    def whole(self, value: str, limb: int = 0) -> str:
+        """The whole number that a value is, in a limb that has room for it."""
+        if self.type is not Type.FLOAT:
+            return f"CAST({value} AS HUGEINT)"
+        power = -self.limbs.power(limb)
+        half = power // 2
+        return f"CAST({value} * {_power(half)} * {_power(power - half)} AS HUGEINT)"
+
+    def with_value(self, rows: str, more: Sequence[str]) -> str:
         """The rows with the value as column v, without those that have none."""
         match self.measure:
             case Measure.COUNT:

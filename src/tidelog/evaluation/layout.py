@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -10,7 +10,15 @@ import pyarrow as pa
 
 from tidelog.analysis.stages import Stage, StageKind
 from tidelog.data.packed import slots_of, spread_sql
-from tidelog.evaluation.plan import Fixpoint, Gather, Plan, PlanStep, Scan, joins_of, tables_of
+from tidelog.evaluation.plan import (
+    Fixpoint,
+    Gather,
+    Plan,
+    PlanStep,
+    Scan,
+    tables_of,
+    tables_read,
+)
 from tidelog.evaluation.rows import Relation, partition, row_schema
 from tidelog.language.program import Constant, Type, Value
 
@@ -110,7 +118,7 @@ class Layout:
             step = self._steps[todo.pop()]
             if id(step) not in wanted:
                 wanted.add(id(step))
-                todo += [table for table in _read(step) if table not in elsewhere]
+                todo += [table for table in tables_read(step) if table not in elsewhere]
         return tuple(step for step in self.plan.steps if id(step) in wanted)
 
     def rigid_beyond_spark(self, stage: Stage) -> dict[str, PlanStep]:
@@ -131,12 +139,12 @@ class Layout:
             table = todo.pop()
             if table not in steps:
                 steps[table] = self._steps[table]
-                todo += _read(steps[table])
+                todo += tables_read(steps[table])
         return steps
 
     def reads(self, stage: Stage) -> dict[str, Relation]:
         """The temporal tables that a stage looks at."""
-        tables = {table for step in self.steps(stage) for table in _read(step)}
+        tables = {table for step in self.steps(stage) for table in tables_read(step)}
         return {name: relation for name, relation in self.tables.items() if name in tables}
 
     def own(self, stage: Stage) -> dict[str, Relation]:
@@ -254,8 +262,3 @@ class Layout:
         if position is None or stage.kind is not StageKind.KEYED:
             return None
         return position, self.plan.deps.core.predicates[predicate].types[position] or Type.TEXT
-
-
-def _read(step: PlanStep) -> Iterable[str]:
-    """The tables that a step looks at."""
-    return dict.fromkeys(operand.table for join in joins_of(step) for operand in join.reads)

@@ -60,6 +60,8 @@ class LiveFacts(QueryOverData):
         The selects give the arguments and the time. Rigid facts are always live and not listed.
         """
         everything = {p.base: self._everything(p, tin) for p in self._inputs(self.deps)}
+        if self.deps.gathered is not None:
+            return self._in_reach(tin, tout)
         # Where any fact may matter at any later time, all of them are kept.
         due = None if self.blocking else self._due(tin, tout)
         if due is None:
@@ -68,6 +70,15 @@ class LiveFacts(QueryOverData):
             return self._used(tin, *due)
         except (Unbounded, TooLong):
             return everything
+
+    def _in_reach(self, tin: int, tout: int) -> dict[str, str]:
+        """With aggregates, all facts that rules can look at: any of them may be gathered."""
+        low = self.deps.input_offsets[self.query].low
+        first = tout + int(low) if not math.isinf(low) and not self.deps.pinned else -math.inf
+        return {
+            p.base: self._everything(p, tin, None if math.isinf(first) else int(first))
+            for p in self._inputs(self.deps)
+        }
 
     def _used(
         self, tin: int, due: list[Clause], bounded: bool, until: int | None
@@ -119,6 +130,8 @@ class LiveFacts(QueryOverData):
         ]
         if not needed:
             return Forgettable(True, True, "no possible answer uses those facts")
+        if self.deps.gathered is not None:
+            return Forgettable(False, False, "an aggregate below may gather those facts")
         if self.blocking:
             return Forgettable(False, False, f"{self.query} is blocking: any fact may matter later")
         if self.deps.negated:
@@ -163,10 +176,11 @@ class LiveFacts(QueryOverData):
         facts = history(self.engine, self.deps.core, tin, first)
         return [Ground(name, row, time) for name, rows in facts.items() for row, time in rows]
 
-    def _everything(self, predicate: Predicate, tin: int) -> str:
+    def _everything(self, predicate: Predicate, tin: int, first: int | None = None) -> str:
         names = ", ".join([*columns(len(predicate.types)), "t"])
         view = self.engine.loaded[predicate.base].view
-        return f"SELECT DISTINCT {names} FROM {view} WHERE t <= {tin} ORDER BY t, {names}"
+        there = f"t <= {tin}" if first is None else f"t BETWEEN {first} AND {tin}"
+        return f"SELECT DISTINCT {names} FROM {view} WHERE {there} ORDER BY t, {names}"
 
     def _due(self, tin: int, tout: int) -> tuple[list[Clause], bool, int | None] | None:
         """Clauses for the open output times; whether a fact's reach is bounded; until when later

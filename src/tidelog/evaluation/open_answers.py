@@ -12,11 +12,12 @@ from typing import TypeAlias
 from tidelog.analysis.containment import Ground
 from tidelog.analysis.definitive import Awaited, Definitive, Pending, TwoUpdates
 from tidelog.analysis.differences import constants_of
-from tidelog.analysis.possible import Pattern, Possible
+from tidelog.analysis.possible import FUTURE, Pattern, Possible, possible
+from tidelog.analysis.settled import Settled
 from tidelog.data.packed import ticks_of
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.goal_directed.goal import Goal
-from tidelog.evaluation.goal_directed.model import FactModel
+from tidelog.evaluation.goal_directed.model import FactModel, with_aggregates_as_written
 from tidelog.evaluation.plan import Plan, Unbounded
 from tidelog.evaluation.possible_derivations import PossibleArgs, PossibleDerivations
 from tidelog.evaluation.query_over_data import QueryOverData
@@ -45,14 +46,33 @@ class OpenAnswers(QueryOverData):
         An aggregate is looked at as a whole: it is final once its window has arrived.
         """
         if self.deps.gathered is not None:
-            settled = self.deps.settled(self.query, tout) <= tin
-            return Definitive(settled, settled, 0, (), "" if settled else _WHOLE_WINDOW)
+            return self._with_aggregates(tin, tout)
         if not self.blocking:
             with suppress(Unbounded):  # what is possible may reach further than what is certain
                 return self._in_bulk(tin, tout)
         made, pending = self._on_timeline(tin, Range(tout, tout), budget)
         pending.sort(key=str)
         return self._verdict(made, len(pending), pending[:MOST_PENDING], None)
+
+    @cached_property
+    def parts(self) -> Settled | None:
+        """The rules up to aggregates and from them on, where they can be taken apart."""
+        parts = Settled(self.deps)
+        return parts if not self.blocking and parts.splits else None
+
+    @cached_property
+    def possible(self) -> Possible:
+        if self.deps.gathered is None or self.parts is None:
+            return super().possible
+        return possible(self.parts.rest)
+
+    def _with_aggregates(self, tin: int, tout: int) -> Definitive:
+        if self.parts is None:
+            settled = self.deps.settled(self.query, tout) <= tin
+            return Definitive(settled, settled, 0, (), "" if settled else _WHOLE_WINDOW)
+        count, some = self._pending(tin, tout)
+        told = tuple(with_aggregates_as_written(self.parts, pending) for pending in some)
+        return Definitive(count == 0, count == 0, count, told, "" if count == 0 else _WHOLE_WINDOW)
 
     def _in_bulk(self, tin: int, tout: int) -> Definitive:
         replays = Replays(self.engine, self.deps, tin)
@@ -63,6 +83,8 @@ class OpenAnswers(QueryOverData):
 
     def pending(self, tin: int, tout: int) -> list[Pending]:
         """Some of the open answers at tout, for queries that are not blocking."""
+        if self.deps.gathered is not None:
+            return list(self._with_aggregates(tin, tout).pending)
         replays = Replays(self.engine, self.deps, tin)
         return self._without_needless(self._pending(tin, tout)[1], replays)
 
@@ -110,7 +132,7 @@ class OpenAnswers(QueryOverData):
 
     def open_points(self, tin: int, from_: int, to: int, budget: float = 60.0) -> list[int]:
         """The time points from a tick to a tick that are not definitive yet."""
-        if self.deps.gathered is not None:
+        if self.deps.gathered is not None and self.parts is None:
             settled = self.deps.settled
             return [tout for tout in range(from_, to + 1) if settled(self.query, tout) > tin]
         if not self.blocking:
@@ -130,6 +152,9 @@ class OpenAnswers(QueryOverData):
         made = self.possible
         names = [made.name(self.query, p) for p in made.patterns[self.query]]
         whole = made.core(tin)
+        if self.deps.gathered is not None:
+            assert self.parts is not None, "others are looked at as a whole"
+            whole = self.parts.with_aggregates(whole, FUTURE)
         plan = self.engine.plan_core(whole, [self.query, *names], asked, tin)
         kept = None
         if forgotten is not None:
@@ -342,7 +367,9 @@ class PossibleModel:
         return None
 
     def _is_input(self, name: str) -> bool:
-        return self.writer.plan.deps.core.predicates[name].input
+        """Whether facts are given; aggregates are to the rest of the rules."""
+        own = self.possible.deps.core.predicates
+        return (own[name] if name in own else self.writer.plan.deps.core.predicates[name]).input
 
 
 # Values for what may be anything, by type; else it is an object that no one has seen yet.

@@ -549,6 +549,11 @@ def tables_of(step: PlanStep) -> tuple[str, ...]:
             assert_never(step)
 
 
+def tables_read(step: PlanStep) -> Iterable[str]:
+    """The tables that a step looks at."""
+    return dict.fromkeys(operand.table for join in joins_of(step) for operand in join.reads)
+
+
 def uses(plan: Plan, table: str, rounds: int = 2) -> int:
     """How often a table is read; where rounds repeat, in each of so many."""
     count = 0
@@ -557,6 +562,13 @@ def uses(plan: Plan, table: str, rounds: int = 2) -> int:
         tables = [operand.table for join in joins_of(step) for operand in join.reads]
         count += times * tables.count(table)
     return count
+
+
+def read_as_it_is(plan: Plan, table: str) -> bool:
+    """Whether a table is read once, at the time of what is derived from it."""
+    reads = (operand for step in plan.steps for join in joins_of(step) for operand in join.reads)
+    times = [operand.premise.when for operand in reads if operand.table == table]
+    return times == [Offset(0)] and uses(plan, table) == 1
 
 
 def constants(steps: Iterable[PlanStep]) -> list[Constant]:

@@ -15,6 +15,12 @@ from dataclasses import dataclass, replace
 from textwrap import indent
 from typing import TypeAlias, assert_never
 
+from tidelog.data.aggregate_words import (
+    WordSums,
+    counted_words_sql,
+    in_words,
+    valued_words_sql,
+)
 from tidelog.data.aggregates import Gathered, Limbs, exponents_sql
 from tidelog.data.packed import (
     CHUNK,
@@ -237,20 +243,13 @@ class Writer:
         column, rows = f"a{(step.of or 0) + 1}", self._gathered_rows(step)
         return exponents_sql(column, rows, 1 if one and rows[0] != "(" else CHUNK)
 
-    def gather(self, step: Gather, limbs: Limbs) -> str:
-        """What facts come to; of floats that are added up, written in limbs."""
-        names = columns(len(step.facts.types))
-        gathered = Gathered(
-            step.measure,
-            [names[i] for i in step.groups],
-            None if step.of is None else names[step.of],
-            None if step.of is None else step.facts.types[step.of],
-            step.ticks,
-            limbs,
-        )
-        clip = self.clip(step.predicate)
-        read = self.plan.ranges.get(step.join.operands[0].premise.predicate)
-        if clip is not None and (clip.empty or read is None or read.empty):
+    def gather(self, step: Gather, limbs: Limbs, words: str | None = None) -> str:
+        """What facts come to; of floats that are added up, written in limbs.
+
+        Where there is a table of their `words`, it is read in place of the facts.
+        """
+        gathered, clip = _gathered(step, limbs), self.clip(step.predicate)
+        if not self._is_gathered(step):
             return self.empty(step.predicate)
         if gathered.adds and gathered.type not in (Type.INT, Type.FLOAT):
             base = step.predicate.base
@@ -262,7 +261,27 @@ class Writer:
             made = gathered.rigid(self._gathered_rows(step))
             args = zip([*gathered.groups, "v"], columns(len(step.groups) + 1), strict=True)
             return f"SELECT {', '.join(f'{a} AS {n}' for a, n in args)} FROM ({made}) AS m"
-        return gathered.temporal(self._facts_of(step), _ends(clip))
+        if words is not None:
+            return WordSums(gathered, words, _ends(clip)).packed()
+        return gathered.temporal(self._facts_of(step, once=not gathered.compares), _ends(clip))
+
+    def _is_gathered(self, step: Gather) -> bool:
+        """Whether there are ticks at which an aggregate is asked for and may have facts."""
+        clip = self.clip(step.predicate)
+        read = self.plan.ranges.get(step.join.operands[0].premise.predicate)
+        return clip is None or not (clip.empty or read is None or read.empty)
+
+    def gathered_words(self, step: Gather, limbs: Limbs) -> str | None:
+        """The words of the facts of an aggregate; None if it is not made of words."""
+        gathered, clip = _gathered(step, limbs), self.clip(step.predicate)
+        summed = not gathered.adds or gathered.type in (Type.INT, Type.FLOAT)
+        if clip is None or not (summed and in_words(gathered) and self._names_only(step.join)):
+            return None
+        if not self._is_gathered(step):
+            return None
+        if gathered.adds:
+            return valued_words_sql(gathered, self._facts_of(step, once=False), _ends(clip))
+        return counted_words_sql(gathered, step.join.operands[0].table, _ends(clip))
 
     def _gathered_rows(self, step: Gather) -> str:
         """The facts that an aggregate is made of: packed, or with a row each."""
@@ -273,15 +292,16 @@ class Writer:
             return f"(SELECT DISTINCT * FROM ({self.join(step.join)}) AS j)"
         return f"({merge_sql(names, self.join(step.join), None)})"
 
-    def _facts_of(self, step: Gather) -> str:
-        """The facts that an aggregate is made of, with their ticks t, each once."""
+    def _facts_of(self, step: Gather, *, once: bool) -> str:
+        """The facts that an aggregate is made of, with their ticks t; each `once`, or as it is."""
         table, names = step.join.operands[0].table, columns(len(step.facts.types))
         if not self._names_only(step.join):
             return f"({unpack_sql(names, f'{self._gathered_rows(step)} AS u')})"
         if table in self.unpacked:
-            return f"(SELECT DISTINCT {_list(names, 't')} FROM {table})"
+            return f"(SELECT DISTINCT {_list(names, 't')} FROM {table})" if once else table
         rows = unpack_sql(names, f"{table} AS u")
-        return f"(SELECT DISTINCT * FROM ({rows}) AS d)" if table in self.unmerged else f"({rows})"
+        several = once and table in self.unmerged
+        return f"(SELECT DISTINCT * FROM ({rows}) AS d)" if several else f"({rows})"
 
     def is_copy(self, step: Derive) -> bool:
         """Whether a predicate merely renames one table, so that nothing need be stored."""
@@ -758,6 +778,18 @@ def _together(join: Join, known: Mapping[str, str]) -> dict[_Absence, list[Opera
                 assert_never(when)
         groups.setdefault(group, []).append(operand)
     return groups
+
+
+def _gathered(step: Gather, limbs: Limbs) -> Gathered:
+    names = columns(len(step.facts.types))
+    return Gathered(
+        step.measure,
+        [names[i] for i in step.groups],
+        None if step.of is None else names[step.of],
+        None if step.of is None else step.facts.types[step.of],
+        step.ticks,
+        limbs,
+    )
 
 
 def narrowed(predicate: Predicate, positions: Sequence[int]) -> Predicate:

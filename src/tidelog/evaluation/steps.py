@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
+from tidelog.data.aggregate_words import one_a_tick_sql
 from tidelog.data.aggregates import WHOLE, Limbs
 from tidelog.errors import DataError
 from tidelog.evaluation.engine import Feature, SqlEngine
@@ -20,12 +21,16 @@ from tidelog.evaluation.plan import (
     Plan,
     PlanStep,
     Scan,
+    read_as_it_is,
     tables_of,
     uses,
 )
 from tidelog.evaluation.recursion import MOST_TICKS, SHORTER, Recursion, TooLong
 from tidelog.evaluation.sql import Writer, narrowed
 from tidelog.logic.core import Predicate
+
+# Rows of facts from which on an aggregate is made of words: their SQL takes longer to plan.
+MANY_ROWS = 50_000
 
 
 @dataclass
@@ -93,8 +98,9 @@ class StepRunner:
         else:
             new = self._selected(step, writer, group)
         if step.name not in state:
+            # To select facts twice takes no longer than to store them.
             viewed = group is not None or (
-                step.name in writer.unpacked and uses(writer.plan, step.name) == 1
+                step.name in writer.unpacked and uses(writer.plan, step.name) <= 2
             )
             store = self.engine.view if viewed else self.engine.table
             store(step.name, new)
@@ -161,7 +167,22 @@ class StepRunner:
             limbs = Limbs.of(*told)
         if step.predicate.temporal:
             writer.unmerged.add(step.table)
-        self._with_kept(step, writer.gather(step, limbs), writer, state)
+        made = writer.gather(step, limbs, self._words(step, limbs, writer))
+        if self.whole and step.predicate.temporal and read_as_it_is(writer.plan, step.table):
+            # What reads it tells which of it is needed.
+            self.engine.view(step.table, made)
+        else:
+            self._with_kept(step, made, writer, state)
+
+    def _words(self, step: Gather, limbs: Limbs, writer: Writer) -> str | None:
+        """A table of the words of an aggregate's facts, if there are many, of one a tick."""
+        words = writer.gathered_words(step, limbs)
+        if words is None or self.engine.rows_of(step.join.operands[0].table) < MANY_ROWS:
+            return None
+        table = f"{step.table}_words"
+        self.engine.table(table, words)
+        ((one_a_tick,),) = self.engine.all(one_a_tick_sql(table))
+        return table if one_a_tick else None
 
     def _with_kept(
         self, step: Derive | Gather, now: str, writer: Writer, state: Mapping[str, str]

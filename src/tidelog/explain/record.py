@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, TypeAlias
+from typing import Any
 
 from tidelog.analysis.containment import Ground
 from tidelog.analysis.definitive import Awaited
@@ -40,9 +40,6 @@ MOST_SPAN = 10_000_000
 MOST_FACTS = 20_000_000
 # Ticks of a history for which pending answers are recorded at every one of them.
 MOST_TICKS = 48
-
-# A fact that may come: predicate, arguments (None stands for any value) and time.
-PossibleFact: TypeAlias = tuple[str, tuple[Value | None, ...], int]
 
 
 @dataclass(frozen=True)
@@ -74,9 +71,9 @@ class Waiting:
     """
 
     tin: int
-    answer: PossibleFact
-    waits_for: tuple[PossibleFact, ...]
-    unless: tuple[tuple[PossibleFact, ...], ...] = ()
+    answer: Awaited
+    waits_for: tuple[Awaited, ...]
+    unless: tuple[tuple[Awaited, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -316,8 +313,6 @@ def waiting(
             continue
         if deps.cls is Class.BLOCKING:  # anything may still come, at any time
             return None
-        if deps.gathered is not None:  # what may come of an aggregate is not looked into
-            return None
         answers = OpenAnswers(engine, query)
         for tin in range(int(asked.low), int(asked.high) + 1):
             engine.progress(f"pending answers of {query} at {tin}")
@@ -325,11 +320,7 @@ def waiting(
                 if time.monotonic() > end:
                     return None
                 for pending in answers.pending(tin, tout):
-                    answer = (pending.predicate, pending.args, pending.time)
-                    unless = tuple(map(_parts, pending.unless))
-                    all_waiting.append(Waiting(tin, answer, _parts(pending.waits_for), unless))
+                    answer = Awaited(pending.predicate, pending.args, pending.time)
+                    waits = Waiting(tin, answer, pending.waits_for, pending.unless)
+                    all_waiting.append(waits)
     return tuple(all_waiting)
-
-
-def _parts(facts: Iterable[Awaited]) -> tuple[PossibleFact, ...]:
-    return tuple((fact.predicate, fact.args, fact.time) for fact in facts)

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeAlias, assert_never
 
 import pyarrow as pa
 
-from tidelog.analysis.dependencies import Dependencies, dependencies, refuse_aggregates
+from tidelog.analysis.dependencies import Dependencies, dependencies
 from tidelog.analysis.passes import passes
 from tidelog.data.schema import Schema, schemas
 from tidelog.errors import DataError
@@ -23,10 +23,11 @@ from tidelog.language.program import Program
 from tidelog.logic.core import Core
 from tidelog.pipeline.kernel import WaveJob
 from tidelog.pipeline.shards import Shards
+from tidelog.streaming.aggregates_first import in_two_parts
 from tidelog.streaming.clock import Emission, Pace
 from tidelog.streaming.offline import enough_window, least_delays
 from tidelog.streaming.options import StreamOptions, expect_inputs
-from tidelog.streaming.schedule import Schedule
+from tidelog.streaming.schedule import Schedule, at_once
 
 
 class RowFormat(Protocol):
@@ -214,7 +215,9 @@ def pipeline_plan(
     """
     options, settled = options or StreamOptions(), settled or {}
     work: Work
-    if options.online:
+    lean = passes(program, queries).lean
+    # Where nothing is ever pending, online answers of aggregates are the offline ones.
+    if options.online and not (lean.gathered is not None and at_once(lean)):
         work = _online(program, queries, options)
     else:
         many = settled.get("large", list(large))
@@ -234,10 +237,8 @@ def pipeline_plan(
 def _online(program: Program, queries: tuple[str, ...], options: StreamOptions) -> OnlineWork:
     """What an online stream derives; queries that rest on nothing temporal are not among it."""
     needed = passes(program, queries)
-    refuse_aggregates(
-        needed.lean,
-        "an online stream on Spark does not have aggregates: use the offline mode",
-    )
+    if needed.lean.gathered is not None:
+        in_two_parts(needed.lean)  # or it says why not
     derived = {name for stage in needed.stages().stages for name in stage.predicates}
     asked = tuple(query for query in queries if query in derived)
     return OnlineWork(Shards(program, dependencies(needed.reduced, asked), options.eager))

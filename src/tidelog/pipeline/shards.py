@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import assert_never
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.analysis.definitive import Pending
 from tidelog.analysis.dependencies import Class, Dependencies
-from tidelog.data.packed import slots_of, unpack
+from tidelog.analysis.settled import Settled
+from tidelog.data.packed import columns, slots_of, unpack
+from tidelog.evaluation.layout import Layout
 from tidelog.evaluation.rows import (
     DONE,
     Relation,
@@ -27,12 +30,14 @@ from tidelog.evaluation.rows import (
     row_schema,
 )
 from tidelog.language.program import Program, Row, Type, Value
+from tidelog.streaming.aggregates_first import AggregatesFirst
 from tidelog.streaming.algorithm import AnswerRows, RowsByTime
 from tidelog.streaming.blocking import BlockingAlgorithm
 from tidelog.streaming.cell_graph import fits
 from tidelog.streaming.clock import ShardReport, Turn
 from tidelog.streaming.joins import at
 from tidelog.streaming.online import OnlineAlgorithm
+from tidelog.streaming.schedule import Schedule
 from tidelog.streaming.slices import packed_table
 
 
@@ -45,15 +50,25 @@ class Shards:
     eager: bool
     budget: float = 10.0
 
+    @cached_property
+    def settled(self) -> Settled | None:
+        """The rules in two parts, where they have aggregates."""
+        return None if self.deps.gathered is None else Settled(self.deps)
+
+    @property
+    def online(self) -> Dependencies:
+        """The rules that answers come from as soon as can be proved."""
+        return self.deps if self.settled is None else self.settled.rest
+
     @property
     def whole(self) -> bool:
         """Whether every fact is kept and every turn decided on all of them."""
-        return self.deps.cls is Class.BLOCKING or not fits(self.deps)
+        return self.deps.cls is Class.BLOCKING or not fits(self.online)
 
     @cached_property
     def positions(self) -> dict[str, int] | None:
-        """The partition key; None when one shard has it all."""
-        return None if self.whole else self.deps.key.positions
+        """The partition key; None when one shard has it all, as it has with aggregates."""
+        return None if self.whole or self.settled is not None else self.deps.key.positions
 
     # Rows
 
@@ -66,12 +81,28 @@ class Shards:
     @cached_property
     def carried(self) -> dict[str, Relation]:
         """By predicate: derived facts that are carried on."""
-        names = () if self.whole else sorted(self.deps.carrying)
+        names = () if self.whole else sorted(self.online.carrying)
         return {name: self._relation(name, len(self.inputs) + i) for i, name in enumerate(names)}
 
     @cached_property
+    def aggregates(self) -> dict[str, Relation]:
+        """By predicate: what aggregates have come to, as far as rules may still look at it."""
+        names = [] if self.settled is None else [*self.settled.waits]
+        first = len(self.inputs) + len(self.carried)
+        return {name: self._relation(name, first + i) for i, name in enumerate(names)}
+
+    @cached_property
+    def slices(self) -> dict[str, Relation]:
+        """By table: what aggregates that are not final yet are made of."""
+        if self.settled is None:
+            return {}
+        tables = Layout(Schedule(self.settled.below).plan, ()).tables
+        first = len(self.inputs) + len(self.carried) + len(self.aggregates)
+        return {name: replace(r, number=first + r.number) for name, r in tables.items()}
+
+    @cached_property
     def tables(self) -> dict[str, Relation]:
-        return {**self.inputs, **self.carried}
+        return {**self.inputs, **self.carried, **self.aggregates, **self.slices}
 
     @cached_property
     def given(self) -> dict[str, Relation]:
@@ -100,7 +131,9 @@ class Shards:
         """By table kept the predicate it is of: an input, derived, or known answers."""
         predicates = self.deps.core.predicates
         places = {r.number: (predicates[n].base, "input") for n, r in self.inputs.items()}
-        places |= {r.number: (name, "derived") for name, r in self.carried.items()}
+        derived = {**self.carried, **self.aggregates}
+        places |= {r.number: (predicates[n].base, "derived") for n, r in derived.items()}
+        places |= {r.number: (name, "derived") for name, r in self.slices.items()}
         return places | {r.number: (query, "answers") for query, r in self.given.items()}
 
     @cached_property
@@ -157,7 +190,9 @@ class _Shard:
         self.shards, self.turn = shards, turn
         self.number, self.partitions = number, partitions
         self.known = {q: _times(rows, relation) for q, relation in shards.given.items()}
-        facts = {name: _times(rows, relation) for name, relation in shards.tables.items()}
+        by_time = {**shards.inputs, **shards.carried, **shards.aggregates}
+        facts = {name: _times(rows, relation) for name, relation in by_time.items()}
+        self.slices = {name: _table(rows, relation) for name, relation in shards.slices.items()}
         tin = -math.inf if turn.tin is None else turn.tin
         self.live = _between(facts, -math.inf, tin)
         self.new = _between(facts, tin, turn.to)
@@ -167,7 +202,16 @@ class _Shard:
                 if predicates[name].base in shards.program.clocks:
                     self.new[name] = {turn.ticking: {()}}
         self.later = _between(facts, turn.to, math.inf)
-        self.algorithm = self._blocking(rigid) if shards.whole else self._online(rigid)
+        self.algorithm: BlockingAlgorithm | OnlineAlgorithm | AggregatesFirst
+        if shards.whole:
+            self.algorithm = self._blocking(rigid)
+        elif shards.settled is not None:
+            self.algorithm = self._aggregates_first(shards.settled, rigid)
+        else:
+            self.algorithm = OnlineAlgorithm(
+                shards.deps, rigid, eager=shards.eager, wanted=self._may_be_at_home
+            )
+            self._go_on(self.algorithm)
 
     def _blocking(self, rigid: Mapping[str, set[Row]]) -> BlockingAlgorithm:
         shards, turn = self.shards, self.turn
@@ -185,14 +229,20 @@ class _Shard:
         algorithm.take(self.live)
         return algorithm
 
-    def _online(self, rigid: Mapping[str, set[Row]]) -> OnlineAlgorithm:
+    def _aggregates_first(self, settled: Settled, rigid: Mapping[str, set[Row]]) -> AggregatesFirst:
         shards, turn = self.shards, self.turn
-        algorithm = OnlineAlgorithm(
-            shards.deps, rigid, eager=shards.eager, wanted=self._may_be_at_home
-        )
+        algorithm = AggregatesFirst(shards.program, settled, rigid, eager=shards.eager)
+        algorithm.below.begin(turn.first)
+        if turn.tin is not None:
+            algorithm.below.go_on(turn.tin, self.slices)
+        self._go_on(algorithm.rest)
+        return algorithm
+
+    def _go_on(self, algorithm: OnlineAlgorithm) -> None:
+        shards, turn = self.shards, self.turn
         if turn.tin is None:
             algorithm.begin(turn.first)
-            return algorithm
+            return
         if shards.eager:
             algorithm.given = {
                 (query, time if shards.given[query].temporal else None): rows
@@ -204,10 +254,9 @@ class _Shard:
             turn.tin,
             turn.due,
             turn.answered,
-            {name: self.live.get(name, {}) for name in shards.inputs},
+            {name: self.live.get(name, {}) for name in algorithm.inputs},
             {name: self.live.get(name, {}) for name in shards.carried},
         )
-        return algorithm
 
     def run(self) -> Iterator[pa.RecordBatch]:
         shards, turn, algorithm = self.shards, self.turn, self.algorithm
@@ -229,13 +278,25 @@ class _Shard:
                 known = self.known[query].setdefault(time, set())
                 self.known[query][time] = known | args_
             yield from self._rows(relation, self.known[query])
-        kept = {} if turn.closed else {**algorithm.facts(), **algorithm.derived()}
+        yield from self._state()
+        yield from self._reports()
+
+    def _state(self) -> Iterator[pa.RecordBatch]:
+        shards, algorithm = self.shards, self.algorithm
+        kept: dict[str, RowsByTime] = {}
+        if not self.turn.closed:
+            online = algorithm.rest if isinstance(algorithm, AggregatesFirst) else algorithm
+            kept = {**online.facts(), **online.derived()}
         for name, relation in shards.tables.items():
+            if name in shards.slices:
+                continue
             times = {**kept.get(name, {}), **self.later.get(name, {})}
             if name in shards.carried:
                 times = {t: {r for r in times[t] if self._at_home(name, r)} for t in times}
             yield from self._rows(relation, times)
-        yield from self._reports()
+        if isinstance(algorithm, AggregatesFirst) and not self.turn.closed:
+            for name, table in algorithm.below.slices.items():
+                yield from as_rows(shards.slices[name], table, DONE, shards.schema).to_batches()
 
     def _reports(self) -> Iterator[pa.RecordBatch]:
         rows = []
@@ -247,23 +308,37 @@ class _Shard:
             rows.append({"tab": tab, "part": DONE, "c": due, "b": self._open(query)})
         yield from pa.Table.from_pylist(rows, self.shards.schema).to_batches()
 
+    @property
+    def _online(self) -> OnlineAlgorithm | None:
+        """The algorithm that knows what may still come."""
+        match self.algorithm:
+            case OnlineAlgorithm() as online:
+                return online
+            case AggregatesFirst(rest=online):
+                return online
+            case BlockingAlgorithm():
+                return None
+            case _ as never:
+                assert_never(never)
+
     def _due(self, query: str) -> float:
-        if isinstance(self.algorithm, OnlineAlgorithm):
-            return self.algorithm.due[query]
+        if self._online is not None:
+            return self._online.due[query]
+        assert isinstance(self.algorithm, BlockingAlgorithm)
         due = self.algorithm.due[query]
         return -math.inf if due is None else due
 
     def _open(self, query: str) -> int:
         """How many answers may still come at times up to tin."""
-        due = self._due(query)
-        if isinstance(self.algorithm, BlockingAlgorithm) or self.turn.closed or math.isinf(due):
+        due, online = self._due(query), self._online
+        if online is None or self.turn.closed or math.isinf(due):
             return 0
         temporal = self.shards.given[query].temporal
         times = range(int(due), self.turn.to + 1) if temporal else [None]
         return sum(
-            self._at_home(query, self.algorithm.whole(spec, row))
+            self._at_home(query, online.whole(spec, row))
             for time in times
-            for spec, rows in self.algorithm.open(query, time)
+            for spec, rows in online.open(query, time)
             for row in rows
         )
 
@@ -297,6 +372,13 @@ def _times(rows: pa.Table, relation: Relation) -> RowsByTime:
     mine = rows.filter(pc.equal(rows.column("tab"), relation.number))
     names = (*relation.slots, "c", "b")
     return {**unpack(zip(*(mine.column(name).to_pylist() for name in names), strict=True))}
+
+
+def _table(rows: pa.Table, relation: Relation) -> pa.Table:
+    """A packed table among rows."""
+    mine = rows.filter(pc.equal(rows.column("tab"), relation.number))
+    names = columns(len(relation.slots))
+    return mine.select([*relation.slots, "c", "b"]).rename_columns([*names, "c", "b"])
 
 
 def _between(facts: Mapping[str, RowsByTime], after: float, until: float) -> dict[str, RowsByTime]:

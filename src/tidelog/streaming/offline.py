@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Mapping, Set
-from functools import reduce
+from functools import cached_property, reduce
 from operator import or_
 
 import duckdb
@@ -25,7 +25,7 @@ from tidelog.data.packed import unpack
 from tidelog.data.readers.memory import arrow_schema
 from tidelog.data.schema import Schema, schemas
 from tidelog.errors import NoAnswer
-from tidelog.evaluation.database import Database
+from tidelog.evaluation.database import NO_EXTENSIONS, Database
 from tidelog.evaluation.ranges import EMPTY, Range
 from tidelog.evaluation.sql import Writer
 from tidelog.evaluation.steps import StepRunner
@@ -69,25 +69,22 @@ class OfflineAlgorithm:
         eager: bool = False,
         strict: bool = False,
         online: bool = False,
+        delays: Mapping[str, int] | None = None,
     ) -> None:
         self.queries = deps.queries
         self.online = online  # asked for online, where nothing ever waits
         self.schedule = Schedule(deps)
         self.strict = strict
-        self.connection = duckdb.connect(
-            config={"autoinstall_known_extensions": False, "autoload_known_extensions": False}
-        )
-        self.database = Database(self.connection)
-        self.database.offer_texts(Writer(self.schedule.plan).texts)
-        self.wave = Wave(StepRunner(self.database, shorter=TOO_FAR))
+        self.rigid = rigid
         self.schemas = schemas(program)
         phi = self.schedule.phi
         self.temporal = [q for q in self.queries if q in phi]
-        delays = least_delays(program, self.schedule)
+        delays = least_delays(program, self.schedule) if delays is None else dict(delays)
         window = enough_window(program, self.schedule, delays) if strict else None
         self.emission = Emission(delays, eager, window)
         # How much further than tin answers are looked for, in what is known by then.
-        self.ahead = max((phi[q] - (0 if eager else delays[q]) for q in self.temporal), default=0)
+        looks = (phi[q] - (0 if eager else delays[q]) for q in self.temporal)
+        self.ahead = max(0, *looks, 0)
         # While pushes bring few facts, slices are derived in Python, tick by tick.
         self.by_tick = (
             Slices(self.schedule, rigid)
@@ -101,12 +98,22 @@ class OfflineAlgorithm:
         self.given: dict[str, Set[Row]] = {q: set() for q in self.queries}  # answered early
         self.slices: dict[str, pa.Table] = {}
         self.kept: dict[str, RowsByTime] = {}  # strict: input facts in the window
-        self.inputs: dict[str, str] = {}
-        for number, predicate in enumerate(deps.core.inputs):
-            self.inputs[predicate.name] = f"new{number}"
-            schema = self._schema(predicate)
-            rows = () if predicate.temporal else sorted(rigid.get(predicate.name, ()), key=str)
-            self.connection.register(f"new{number}", _table(schema, list(rows)))
+        self.inputs = {p.name: f"new{number}" for number, p in enumerate(deps.core.inputs)}
+
+    @cached_property
+    def database(self) -> Database:
+        """Opened for the first wave: it takes 20 ms, and small pushes never need it."""
+        database = Database(duckdb.connect(config=NO_EXTENSIONS))
+        database.offer_texts(Writer(self.schedule.plan).texts)
+        for predicate in self.schedule.deps.core.inputs:
+            rows = () if predicate.temporal else self.rigid.get(predicate.name, ())
+            table = _table(self._schema(predicate), sorted(rows, key=str))
+            database.connection.register(self.inputs[predicate.name], table)
+        return database
+
+    @cached_property
+    def wave(self) -> Wave:
+        return Wave(StepRunner(self.database, shorter=TOO_FAR))
 
     def begin(self, earliest: int) -> None:
         self.start = self.done = self.schedule.first(earliest)
@@ -126,7 +133,8 @@ class OfflineAlgorithm:
         ends = dict.fromkeys(self.temporal, last)
         self.ahead = self.schedule.last(last) - last
         answers = self._look(last, {}, low, ends, ends)
-        self.connection.close()
+        if "database" in vars(self):
+            self.database.connection.close()
         return answers
 
     def _finals(self, tin: int) -> dict[str, int]:
@@ -189,6 +197,11 @@ class OfflineAlgorithm:
             self.by_tick = None
         elif self.by_tick is not None:
             self.by_tick.resume(as_facts(state["few"]))
+
+    def go_on(self, tin: int, slices: Mapping[str, pa.Table]) -> None:
+        """Go on from slices that were kept at tin, with all that was final by then given."""
+        self.done, self.slices = tin, dict(slices)
+        self.answered = self._finals(tin)
 
     def _slices_by_tick(self) -> dict[str, RowsByTime]:
         assert self.by_tick is not None
@@ -266,7 +279,7 @@ class OfflineAlgorithm:
         self, slices: Mapping[str, pa.Table], start: int, tin: int, to: int, emit: Range
     ) -> Waved:
         for table, rows in slices.items():
-            self.connection.register(f"{table}_kept", rows)
+            self.database.connection.register(f"{table}_kept", rows)
         span = Span.settled(self.schedule, start, tin, to, emit)
         state = {table: f"{table}_kept" for table in slices}
         return self.wave.run(self.schedule, span, state, self.inputs, packed=False, fresh=False)
@@ -321,11 +334,11 @@ class OfflineAlgorithm:
                     for time, at_time in facts.get(predicate.name, {}).items()
                     for row in at_time
                 ]
-                self.connection.unregister(self.inputs[predicate.name])
+                self.database.connection.unregister(self.inputs[predicate.name])
                 table = _table(self._schema(predicate), rows)
                 if predicate.name in self.large:
                     table = pa.concat_tables([table, self.large.pop(predicate.name)])
-                self.connection.register(self.inputs[predicate.name], table)
+                self.database.connection.register(self.inputs[predicate.name], table)
 
     def _schema(self, predicate: Predicate) -> Schema:
         """How the facts of an input are laid out; that of a clock is the tick it starts at."""

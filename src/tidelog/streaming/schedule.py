@@ -223,3 +223,14 @@ class Schedule:
                 low = low if kept is None else min(low, kept)
             ranges[name] = EMPTY if low > high else Range(low, high)
         return ranges
+
+
+def at_once(deps: Dependencies) -> bool:
+    """Whether every answer is final at its own tick."""
+    return all(deps.phi[query] <= 0 for query in deps.queries) and not deps.pinned
+
+
+def longest_window(deps: Dependencies) -> int:
+    """The ticks of the longest window below the queries; 0 if there is none."""
+    windows = (clause.window for clause in deps.core.clauses)
+    return max((w.over.ticks for w in windows if w is not None and w.over), default=0)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.analysis.definitive import Pending
-from tidelog.analysis.dependencies import Class, Dependencies, refuse_aggregates
+from tidelog.analysis.dependencies import Class, Dependencies
 from tidelog.analysis.passes import passes
 from tidelog.data import writers
 from tidelog.data.readers.memory import RowsLike
@@ -35,6 +35,7 @@ from tidelog.language.printer import print_program
 from tidelog.language.program import TIME_COLUMN, TIME_MAX, Program, Row
 from tidelog.logic.clause import Sign
 from tidelog.streaming import offline
+from tidelog.streaming.aggregates_first import AggregatesFirst, in_two_parts
 from tidelog.streaming.algorithm import Algorithm, AnswerRows, RowsByTime
 from tidelog.streaming.blocking import BlockingAlgorithm
 from tidelog.streaming.cell_graph import fits
@@ -45,6 +46,7 @@ from tidelog.streaming.joins import at
 from tidelog.streaming.offline import OfflineAlgorithm
 from tidelog.streaming.online import OnlineAlgorithm
 from tidelog.streaming.options import Emit, History, StreamMode, StreamOptions
+from tidelog.streaming.schedule import at_once, longest_window
 from tidelog.streaming.snapshot import State, as_facts, plain, plain_facts, read, write
 from tidelog.streaming.stretches import OpenStretches, Told
 
@@ -53,24 +55,6 @@ Late: TypeAlias = list[Row]
 
 # Ticks of a window beyond which an online stream does not follow what may come of it at each tick.
 LONG_WINDOW = 64
-
-
-_NOT_ONLINE = (
-    "an online stream cannot tell what may still come of an aggregate, and answers here wait for"
-    " later facts: use the offline mode"
-)
-
-
-def _offline_does(deps: Dependencies) -> bool:
-    """Whether rules have aggregates or long windows, and every answer is final at its own tick.
-
-    Then nothing is ever pending, and online answers are the offline ones; what is kept are the
-    words of the windows, at a cost that does not grow with their length.
-    """
-    windows = (clause.window for clause in deps.core.clauses)
-    longest = max((w.over.ticks for w in windows if w is not None and w.over), default=0)
-    at_once = all(deps.phi[query] <= 0 for query in deps.queries) and not deps.pinned
-    return (longest > LONG_WINDOW or deps.gathered is not None) and at_once
 
 
 class StreamWarning(TidelogWarning):
@@ -224,15 +208,17 @@ class Stream:
         eager, strict = self.options.eager, self.options.strict
         if not self.options.online:
             return OfflineAlgorithm(self.program, deps, rigid, eager=eager, strict=strict)
-        if not _offline_does(deps):
-            refuse_aggregates(deps, _NOT_ONLINE)
+        if at_once(deps) and (deps.gathered is not None or longest_window(deps) > LONG_WINDOW):
+            # Nothing is ever pending, and online answers are the offline ones; what is kept are the
+            # words of the windows, at a cost that does not grow with their length.
+            return OfflineAlgorithm(self.program, deps, rigid, eager=eager, online=True)
+        if deps.gathered is not None:
+            return AggregatesFirst(self.program, in_two_parts(deps), rigid, eager=eager)
         if deps.cls is Class.BLOCKING or not fits(deps):
             warn_growing(deps)
             return BlockingAlgorithm(
                 self.program, self.queries, rigid, eager=eager, budget=self.budget
             )
-        if _offline_does(deps):
-            return OfflineAlgorithm(self.program, deps, rigid, eager=eager, online=True)
         return OnlineAlgorithm(deps, rigid, eager=eager)
 
     def push(self, tick: Moment, facts: Mapping[str, RowsLike] | None = None) -> Step:

@@ -50,7 +50,8 @@ def lines_of(plan: PipelinePlan) -> list[str]:
         wanted = f" where {', '.join(scan['where'])}" if scan["where"] else ""
         lines.append(f"  select  {scan['input']}({', '.join(scan['columns'])}){wanted}, packed")
     lines += [f"  rigid   {name}, in every partition" for name in shown["rigid"]]
-    word = "turn" if plan.options.online else "wave"
+    shards = isinstance(plan.work, OnlineWork)
+    word = "turn" if shards else "wave"
     lines.append(f"  {word}    when everything up to tin has arrived")
     if len(shown["waits_for"]) > 1:
         names = shown["waits_for"]
@@ -62,7 +63,7 @@ def lines_of(plan: PipelinePlan) -> list[str]:
             lines.append(f"  split   by key: {keys}")
         else:
             where = {"whole": "in one partition", "catalyst": "by Catalyst"}[stage["kind"]]
-            where = "in the driver" if plan.options.online else where
+            where = "in the driver" if shards else where
             lines.append(f"  whole   {where}: {stage['because']}")
         lines += [
             f"            {name} @ {settles[name]}" if name in settles else f"            {name}"

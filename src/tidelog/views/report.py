@@ -14,7 +14,7 @@ from importlib.resources import files
 
 from tidelog.analysis.analyze import Analysis, analyze
 from tidelog.analysis.containment import Budget
-from tidelog.analysis.definitive import shown
+from tidelog.analysis.definitive import Awaited
 from tidelog.analysis.dependencies import Dependencies
 from tidelog.analysis.passes import passes
 from tidelog.data.readers.places import FactsLike
@@ -267,12 +267,12 @@ def _value(value: Value) -> str:
 
 
 def _waits(waiting: Waiting, ticks: Ticks | None) -> list[object]:
-    def said(predicate: str, args: tuple[Value | None, ...], time: int) -> str:
-        return visible(f"{shown(predicate, args, None)} @ {moment(time, ticks)}")
+    def said(awaited: Awaited) -> str:
+        return visible(awaited.text(lambda time: str(moment(time, ticks))))
 
-    waits = [said(*p) for p in waiting.waits_for]
-    unless = [[said(*p) for p in way] for way in waiting.unless]
-    return [waiting.tin, said(*waiting.answer), waits, *([unless] if unless else [])]
+    waits = [said(awaited) for awaited in waiting.waits_for]
+    unless = [[said(awaited) for awaited in way] for way in waiting.unless]
+    return [waiting.tin, said(waiting.answer), waits, *([unless] if unless else [])]
 
 
 def _number(value: float, least: int | None) -> int | None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tidelog.analysis.containment import Ground
+from tidelog.analysis.definitive import Awaited, AwaitedAggregate, Pending
+from tidelog.analysis.settled import Settled
 from tidelog.data.packed import COUNT, columns, holds_at_sql, ticks_of
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.ranges import ALWAYS, Range
@@ -66,6 +68,24 @@ def gathered(core: Core, name: str, args: Sequence[Value | None], time: int | No
     over, measure = premise.over or ONE_TICK, premise.gathers.measure
     given = tuple(value for value in args if value is not None)
     return Gathered(base, given, time, own, over, measure, of, args[-1])
+
+
+def with_aggregates_as_written(parts: Settled, pending: Pending) -> Pending:
+    """What is pending for the rest of the rules, with aggregates as they stand in all of them."""
+    waits_for = tuple(_as_written(parts, awaited) for awaited in pending.waits_for)
+    unless = tuple(tuple(_as_written(parts, one) for one in way) for way in pending.unless)
+    return replace(pending, waits_for=waits_for, unless=unless)
+
+
+def _as_written(parts: Settled, awaited: Awaited) -> Awaited:
+    wait = parts.waits.get(awaited.predicate)
+    if wait is None:
+        return awaited
+    time = awaited.time - wait
+    known = gathered(parts.given.core, awaited.predicate, awaited.args, time)
+    return AwaitedAggregate(
+        known.predicate, known.pattern, time, known.measure, known.of, known.over.ticks
+    )
 
 
 def named(core: Core, fact: Ground) -> Ground:
