@@ -132,6 +132,25 @@ BLOCKING: dict[str, Any] = {
     "until": 5,
 }
 
+# A recursion that has nothing to split on, and a predicate that has.
+ALERT = """
+input Alarm(x: text) @ time.
+input Clear(x: text) @ time.
+output Alert, Twice.
+Alert @ T :- Alarm(X) @ T.
+Alert @ T+1 :- Alert @ T, Clear("all") @ T-1.
+Twice(X) @ T :- Alarm(X) @ T, Alarm(X) @ T-1, Alert @ T+1.
+"""
+_ALERT: dict[str, Any] = {
+    "columns": {"Alarm": ("x", "time"), "Clear": ("x", "time")},
+    "rigid": {},
+    "facts": {
+        "Alarm": [("a", 1), ("b", 4), ("b", 5), ("a", 8), ("a", 9), ("b", 12)],
+        "Clear": [("all", t) for t in (1, 2, 4, 5, 6, 9, 10)],
+    },
+    "until": 5,
+}
+
 IN_PROCESS = [
     Earlier("offline", TURBINES, **_TURBINES),
     Earlier("offline_late", TYPES, **_TYPES, options={"lateness": 2, "max_jump": 1000}),
@@ -148,6 +167,7 @@ ON_SPARK = [
     Earlier("spark_offline", MALFUNC, **_TURBINES, sink="csv"),
     Earlier("spark_exchange", AT_RISK, **_TURBINES, sink="jsonl", options={"lateness": 1}),
     Earlier("spark_strict", MALFUNC, **_TURBINES, options={"history": "strict"}),
+    Earlier("spark_bare", ALERT, **_ALERT),
     Earlier("spark_online", TYPES, **_TYPES, options={"mode": "online", "lateness": 1}),
 ]
 
