@@ -16,6 +16,7 @@ from support.spark_streams import check, check_batch
 
 import tidelog
 from tidelog.errors import NoAnswer
+from tidelog.language.checks import check as checked
 from tidelog.spark import query
 from tidelog.streaming.options import StreamMode
 
@@ -57,11 +58,14 @@ def test_streams(
         event(str(error))
 
 
+BESIDE = (
+    "input E(x: text) @ t. input F(y: text) @ t. input Limit(v: int).\n"
+    "P(X, Y, M) @ T :- E(X) @ T, F(Y) @ T, M = max(V : Limit(V)).\n"
+)
+
+
 def test_an_aggregate_without_time_beside_a_join_that_no_key_splits(spark: SparkSession) -> None:
-    program = tidelog.parse(
-        "input E(x) @ t. input F(y) @ t. input Limit(v: int).\n"
-        "P(X, Y, M) @ T :- E(X) @ T, F(Y) @ T, M = max(V : Limit(V)).\n"
-    )
+    program = tidelog.parse(BESIDE)
     inputs = {
         "E": spark.createDataFrame([("a", 1), ("b", 2)], "x string, t long"),
         "F": spark.createDataFrame([("c", 1), ("d", 2), ("e", 2)], "y string, t long"),
@@ -69,3 +73,13 @@ def test_an_aggregate_without_time_beside_a_join_that_no_key_splits(spark: Spark
     }
     rows = query(spark, program, "P", inputs).collect()
     assert sorted(map(tuple, rows)) == [("a", "c", 7, 1), ("b", "d", 7, 2), ("b", "e", 7, 2)]
+
+
+def test_the_same_on_a_stream(spark: SparkSession) -> None:
+    facts = {
+        "E": [("a", 1), ("b", 2)],
+        "F": [("c", 1), ("d", 2), ("e", 2)],
+        "Limit": [(3,), (7,), (5,)],
+    }
+    case = Case(BESIDE, checked(BESIDE).accepted(), facts, ("P",), 0, 3)
+    check(spark, case, 0, 2, "offline", True, Random(18))

@@ -78,7 +78,8 @@ class Wave:
         for step in steps:
             match step:
                 case Scan():
-                    table = new[step.name] if fresh else step.name
+                    # Rigid facts may have been scanned beforehand.
+                    table = new.get(step.name, step.name) if fresh else step.name
                     kept |= _kept_facts(schedule, span, step, table, writer)
                 case Derive() | Fixpoint() | Gather():
                     for predicate, table in _derived(step):
