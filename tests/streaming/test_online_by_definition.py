@@ -128,14 +128,14 @@ def kept(stream: Stream) -> set[Fact]:
     }
 
 
-def ends_for_good(deps: Dependencies) -> bool:
-    """Whether something that is carried on begins at fixed ticks only, and looks at such ticks.
+def looks_at_fixed_ticks(deps: Dependencies) -> bool:
+    """Whether something that is carried on begins at fixed ticks, or looks at some on its way.
 
-    That it has ended and cannot begin again is not noticed: facts at those ticks are kept.
+    That it cannot begin, or not again, is not noticed: facts at those ticks are kept.
     """
     clauses = [c for c in deps.core.clauses if c.head.predicate in deps.carrying]
-    begin = [c for c in clauses if not any(p.predicate in deps.carrying for p in c.premises)]
-    return bool(deps.pinned) and any(isinstance(c.head.when, FixedTick) for c in begin)
+    times = [c.head.when for c in clauses] + [p.when for c in clauses for p in c.premises]
+    return any(isinstance(when, FixedTick) for when in times)
 
 
 def as_small_as_possible(case: Case, facts: Facts) -> None:
@@ -145,7 +145,7 @@ def as_small_as_possible(case: Case, facts: Facts) -> None:
     """
     deps = dependencies(core(case.program, [case.query]), [case.query])
     _, redundant = simplified(deps, Budget(2.0))
-    assume(not redundant and fits(deps) and not ends_for_good(deps))
+    assume(not redundant and fits(deps) and not looks_at_fixed_ticks(deps))
     shapes = brute.Shapes.of(case.program)
     rigid = {n: sorted(r) for n, r in facts.items() if not shapes.temporal[n]}
     stream = Stream(case.program, [case.query], mode="online", rigid=rigid)
