@@ -161,3 +161,15 @@ def test_the_future_starts_right_after_tin() -> None:
     facts: twoway.Facts = {"E": {(0,)}, "F": set(), "G": set()}
     assert definitive(text, "P", facts, 0, 0) == ["P @ 0 may still come"]
     assert definitive(text, "P", facts, 1, 0) is None
+
+
+def test_the_first_of_very_many_open_points() -> None:
+    far = 10**8
+    program = tidelog.parse(f"input E @ t. P @ T :- E @ T+{far}.")
+    with Engine(program, {"E": []}) as engine:
+        answers = OpenAnswers(engine, "P")
+        for tin in (0, 7, 59):
+            first = tin - far + 1
+            assert answers.open_points(tin, -far - 100, tin, most=1) == [first]
+            assert answers.open_points(tin, first + 3, tin, most=2) == [first + 3, first + 4]
+            assert answers.open_points(tin, -far - 100, first - 1, most=1) == []

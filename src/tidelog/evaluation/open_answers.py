@@ -14,7 +14,7 @@ from tidelog.analysis.definitive import Awaited, Definitive, Pending, TwoUpdates
 from tidelog.analysis.differences import constants_of
 from tidelog.analysis.possible import FUTURE, Pattern, Possible, possible
 from tidelog.analysis.settled import Settled
-from tidelog.data.packed import ticks_of
+from tidelog.data.packed import chunks_sql, ticks_of
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.goal_directed.goal import Goal
 from tidelog.evaluation.goal_directed.model import FactModel, with_aggregates_as_written
@@ -130,23 +130,29 @@ class OpenAnswers(QueryOverData):
         fillings: list[Filling] = [{type_of(value): value} for value in values]
         return [(), *islice(self._updates(some, [*fillings, {}]), MOST_REPLAYED)]
 
-    def open_points(self, tin: int, from_: int, to: int, budget: float = 60.0) -> list[int]:
-        """The time points from a tick to a tick that are not definitive yet."""
+    def open_points(
+        self, tin: int, from_: int, to: int, budget: float = 60.0, most: int | None = None
+    ) -> list[int]:
+        """The time points between two ticks that are not definitive yet, or the first of them."""
         if self.deps.gathered is not None and self.parts is None:
             settled = self.deps.settled
-            return [tout for tout in range(from_, to + 1) if settled(self.query, tout) > tin]
+            late = (tout for tout in range(from_, to + 1) if settled(self.query, tout) > tin)
+            return list(islice(late, most))
         if not self.blocking:
             with suppress(Unbounded):
-                return self._open_in_bulk(tin, from_, to)
+                return self._open_in_bulk(tin, from_, to, most)
         _, pending = self._on_timeline(tin, Range(from_, to), budget)
-        return sorted({p.time for p in pending})
+        return sorted({p.time for p in pending})[:most]
 
-    def _open_in_bulk(self, tin: int, from_: int, to: int) -> list[int]:
+    def _open_in_bulk(self, tin: int, from_: int, to: int, most: int | None) -> list[int]:
         points: set[int] = set()
+        # A row has a tick at least, but those of the first one may lie before.
+        limit = "" if most is None else f" LIMIT {most + 1}"
         for _, table in self._possible(tin, Range(from_, to)).tables():
-            for c, b in self.engine.all(f"SELECT c, bit_or(b) FROM {table} GROUP BY c"):
+            select = f"SELECT c, bit_or(b) FROM {table} WHERE {chunks_sql(from_, to)}"
+            for c, b in self.engine.all(f"{select} GROUP BY c ORDER BY c{limit}"):
                 points.update(ticks_of(c, b))
-        return sorted(p for p in points if from_ <= p <= to)
+        return sorted(p for p in points if from_ <= p <= to)[:most]
 
     def _possible(self, tin: int, asked: Range, forgotten: int | None = None) -> PossibleModel:
         made = self.possible

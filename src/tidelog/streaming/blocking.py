@@ -128,7 +128,7 @@ class BlockingAlgorithm:
         waiting: list[Pending] = []
         answers = OpenAnswers(engine, query)
         try:
-            for time in answers.open_points(tin, due, tin, self.budget):
+            for time in answers.open_points(tin, due, tin, self.budget, most):
                 if len(waiting) >= most:
                     break
                 waiting += answers.definitive(tin, time, self.budget).pending
@@ -158,7 +158,7 @@ class BlockingAlgorithm:
     def _first_open(self, query: str, tin: int, due: int) -> int:
         with Engine(self.program, self._tables()) as engine:
             try:
-                points = OpenAnswers(engine, query).open_points(tin, due, tin, self.budget)
+                points = OpenAnswers(engine, query).open_points(tin, due, tin, self.budget, most=1)
             except TooHard:
                 return due  # not proved final yet: answers wait
         return min(points, default=tin + 1)
