@@ -59,9 +59,9 @@ class LiveFacts(QueryOverData):
 
         The selects give the arguments and the time. Rigid facts are always live and not listed.
         """
-        everything = {p.base: self._everything(p, tin) for p in self._inputs(self.deps)}
         if self.deps.gathered is not None:
             return self._in_reach(tin, tout)
+        everything = {p.base: self._everything(p, tin) for p in self._inputs(self.deps)}
         # Where any fact may matter at any later time, all of them are kept.
         due = None if self.blocking else self._due(tin, tout)
         if due is None:
@@ -74,11 +74,8 @@ class LiveFacts(QueryOverData):
     def _in_reach(self, tin: int, tout: int) -> dict[str, str]:
         """With aggregates, all facts that rules can look at: any of them may be gathered."""
         low = self.deps.input_offsets[self.query].low
-        first = tout + int(low) if not math.isinf(low) and not self.deps.pinned else -math.inf
-        return {
-            p.base: self._everything(p, tin, None if math.isinf(first) else int(first))
-            for p in self._inputs(self.deps)
-        }
+        first = None if math.isinf(low) or self.deps.pinned else tout + int(low)
+        return {p.base: self._everything(p, tin, first) for p in self._inputs(self.deps)}
 
     def _used(
         self, tin: int, due: list[Clause], bounded: bool, until: int | None

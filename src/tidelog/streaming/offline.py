@@ -84,7 +84,7 @@ class OfflineAlgorithm:
         self.emission = Emission(delays, eager, window)
         # How much further than tin answers are looked for, in what is known by then.
         looks = (phi[q] - (0 if eager else delays[q]) for q in self.temporal)
-        self.ahead = max(0, *looks, 0)
+        self.ahead = max([0, *looks])
         # While pushes bring few facts, slices are derived in Python, tick by tick.
         self.by_tick = (
             Slices(self.schedule, rigid)
