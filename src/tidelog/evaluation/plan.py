@@ -142,26 +142,6 @@ class Derive:
 
 
 @dataclass(frozen=True)
-class Fixpoint:
-    """Predicates that depend on each other: start, then repeat on what is new.
-
-    With `through_not` some of them hang on the absence of others, strictly earlier.
-    """
-
-    predicates: tuple[Predicate, ...]
-    tables: tuple[str, ...]
-    start: tuple[Join, ...]
-    repeat: tuple[Join, ...]
-    fills: tuple[Fill, ...]
-    through_not: bool = False
-
-    @property
-    def joins(self) -> tuple[Join, ...]:
-        filled = (join for fill in self.fills for join in fill.joins)
-        return (*self.start, *self.repeat, *filled)
-
-
-@dataclass(frozen=True)
 class Gather:
     """The predicate of an aggregate: what facts come to, over so many ticks that end with each.
 
@@ -181,6 +161,29 @@ class Gather:
     def adds_floats(self) -> bool:
         adds = self.measure in (Measure.SUM, Measure.AVG)
         return adds and self.of is not None and self.facts.types[self.of] is Type.FLOAT
+
+
+@dataclass(frozen=True)
+class Fixpoint:
+    """Predicates that depend on each other: start, then repeat on what is new.
+
+    With `through_not` some of them hang on the absence of others, strictly earlier; `gathers` are
+    the aggregates on which they hang in the same way.
+    """
+
+    predicates: tuple[Predicate, ...]
+    tables: tuple[str, ...]
+    start: tuple[Join, ...]
+    repeat: tuple[Join, ...]
+    fills: tuple[Fill, ...]
+    through_not: bool = False
+    gathers: tuple[Gather, ...] = ()
+
+    @property
+    def joins(self) -> tuple[Join, ...]:
+        filled = (join for fill in self.fills for join in fill.joins)
+        gathered = (gather.join for gather in self.gathers)
+        return (*self.start, *self.repeat, *filled, *gathered)
 
 
 PlanStep: TypeAlias = Scan | Derive | Fixpoint | Gather
@@ -307,7 +310,7 @@ class _Planner:
             return
         clauses = self.core.clauses_for.get(name, ())
         if clauses and clauses[0].gathered is not None:
-            self.gather(clauses[0], clauses[0].gathered)
+            self.steps.append(self.gather(clauses[0], clauses[0].gathered))
             return
         window = self.windows.get(name)
         over = None if window is None else window.over
@@ -316,7 +319,7 @@ class _Planner:
         joins = tuple(self.join(clause) for clause in clauses)
         self.steps.append(Derive(self.core.predicates[name], self.tables[name], joins, over))
 
-    def gather(self, clause: Clause, premise: Premise) -> None:
+    def gather(self, clause: Clause, premise: Premise) -> Gather:
         gathers, name = premise.gathers, clause.head.predicate
         assert gathers is not None, "what is gathered is made something of"
         below = self.core.predicates[premise.predicate]
@@ -325,25 +328,31 @@ class _Planner:
         facts = replace(below, types=tuple(types[v] for v in variables))
         each = replace(premise, sign=Sign.POSITIVE, over=None, gathers=None)
         source = Clause(Head(name, variables, clause.head.when), (each,), origin=clause.origin)
-        self.steps.append(
-            Gather(
-                self.core.predicates[name],
-                self.tables[name],
-                self.join(source),
-                facts,
-                gathers.measure,
-                tuple(variables.index(v) for v in clause.head.args[:-1]),
-                None if gathers.of is None else variables.index(gathers.of),
-                1 if premise.over is None else premise.over.ticks,
-            )
+        return Gather(
+            self.core.predicates[name],
+            self.tables[name],
+            self.join(source),
+            facts,
+            gathers.measure,
+            tuple(variables.index(v) for v in clause.head.args[:-1]),
+            None if gathers.of is None else variables.index(gathers.of),
+            1 if premise.over is None else premise.over.ticks,
         )
 
     def fixpoint(self, component: tuple[str, ...]) -> None:
-        inside = set(component)
+        gathers = [
+            self.gather(clause, clause.gathered)
+            for name in component
+            for clause in self.core.clauses_for[name]
+            if clause.gathered is not None
+        ]
+        gathered = {gather.predicate.name for gather in gathers}
+        names = [name for name in component if name not in gathered]
+        inside = set(names)
         start: list[Join] = []
         repeat: list[Join] = []
         fills: list[Fill] = []
-        for name in component:
+        for name in names:
             for clause in self.core.clauses_for[name]:
                 if not any(premise.predicate in inside for premise in clause.positive):
                     start.append(self.join(clause))
@@ -353,12 +362,13 @@ class _Planner:
                     repeat.append(self.join(clause))
         self.steps.append(
             Fixpoint(
-                tuple(self.core.predicates[name] for name in component),
-                tuple(self.tables[name] for name in component),
+                tuple(self.core.predicates[name] for name in names),
+                tuple(self.tables[name] for name in names),
                 tuple(start),
                 tuple(repeat),
                 tuple(fills),
                 component in self.deps.cycles_through_not,
+                tuple(gathers),
             )
         )
 
@@ -544,7 +554,7 @@ def tables_of(step: PlanStep) -> tuple[str, ...]:
         case Derive() | Gather():
             return (step.table,)
         case Fixpoint():
-            return step.tables
+            return (*step.tables, *(gather.table for gather in step.gathers))
         case _:
             assert_never(step)
 

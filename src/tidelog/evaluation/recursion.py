@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from tidelog.errors import DataError
 from tidelog.evaluation.carrying import Carrying, can_carry
 from tidelog.evaluation.engine import Feature, SqlEngine
-from tidelog.evaluation.plan import Fill, Fixpoint, Stop
+from tidelog.evaluation.gathers import gathered
+from tidelog.evaluation.plan import Fill, Fixpoint, Gather, Stop
 from tidelog.evaluation.sql import Writer
 from tidelog.logic.core import Predicate
 
@@ -44,7 +45,9 @@ class Recursion:
         reason = self.engine.limits.get(Feature.RECURSION)
         if reason is not None:
             raise DataError(f"`{step.predicates[0].name}` is recursive: {reason}")
-        if step.through_not:
+        if step.gathers:
+            self._settle(step, writer, given or {})
+        elif step.through_not:
             self._alternate(step, writer, given)
         else:
             self._least(step, writer, given)
@@ -66,7 +69,7 @@ class Recursion:
             writer.absent = {name: f"{name}_high" for name in step.tables}
             self._least(step, writer, given)
             if not any(
-                self._differs(writer, predicate, name)
+                self._differs(writer, predicate, name, name, f"{name}_high")
                 for predicate, name in zip(step.predicates, step.tables, strict=True)
             ):
                 break
@@ -74,9 +77,46 @@ class Recursion:
                 table(f"{name}_low", f"SELECT * FROM {name}")
         writer.absent = {}
 
-    def _differs(self, writer: Writer, predicate: Predicate, name: str) -> bool:
-        """Whether there is still too much."""
-        self.engine.table(f"{name}_open", writer.news(predicate, name, f"{name}_high"))
+    def _settle(self, step: Fixpoint, writer: Writer, given: Mapping[str, str]) -> None:
+        """The model of predicates that hang on what earlier facts of one another come to.
+
+        Aggregates, and absence, are those of the facts of the round before. What hangs on none of
+        these facts is right after the first round, what hangs on that after the next: each settles
+        a layer more, and what stays as it is is the model.
+        """
+        table = self.engine.table
+        for predicate, name in zip(step.predicates, step.tables, strict=True):
+            kept = writer.merged(predicate, given[name]) if name in given else None
+            table(name, kept or writer.empty(predicate))
+        writer.absent = {name: f"{name}_low" for name in step.tables}
+        changed = True
+        while changed:
+            for gather in step.gathers:
+                self._gather(gather, writer, given)
+            for name in step.tables:
+                table(f"{name}_low", f"SELECT * FROM {name}")
+            self._least(step, writer, given)
+            changed = any(
+                self._differs(writer, predicate, name, one, other)
+                for predicate, name in zip(step.predicates, step.tables, strict=True)
+                for one, other in ((name, f"{name}_low"), (f"{name}_low", name))
+            )
+        writer.absent = {}
+
+    def _gather(self, step: Gather, writer: Writer, given: Mapping[str, str]) -> None:
+        """What the facts that are there now come to, with what is kept of earlier ticks."""
+        made = gathered(self.engine, step, writer)
+        if step.table in given:
+            names = ", ".join(writer.names(step.predicate))
+            kept = f"SELECT {names} FROM {given[step.table]}"
+            made = f"{kept} UNION ALL SELECT {names} FROM ({made}) AS m"
+        self.engine.table(step.table, made)
+
+    def _differs(
+        self, writer: Writer, predicate: Predicate, name: str, one: str, other: str
+    ) -> bool:
+        """Whether one table of a predicate holds less than another."""
+        self.engine.table(f"{name}_open", writer.news(predicate, one, other))
         return bool(self.engine.rows_of(f"{name}_open"))
 
     def _least(self, step: Fixpoint, writer: Writer, given: Mapping[str, str] | None) -> None:

@@ -115,7 +115,7 @@ class Schedule:
     @cached_property
     def uses(self) -> dict[str, list[tuple[str, int, int]]]:
         """Per table, the predicates whose rules look at it, and from which offset to which."""
-        gathered = {s.predicate.name: s.ticks for s in self.plan.steps if isinstance(s, Gather)}
+        gathered = {gather.predicate.name: gather.ticks for gather in self._gathers()}
         uses: dict[str, list[tuple[str, int, int]]] = {}
         for head, join in self._joins():
             for operand in join.reads:
@@ -157,6 +157,7 @@ class Schedule:
                 case Fixpoint():
                     for join in (*step.start, *step.repeat):
                         yield join.clause.head.predicate, join
+                    yield from ((g.predicate.name, g.join) for g in step.gathers)
                 case Scan():
                     pass
                 case _:
@@ -168,6 +169,13 @@ class Schedule:
         for step in self.plan.steps:
             if isinstance(step, Fixpoint):
                 yield from step.fills
+
+    def _gathers(self) -> Iterator[Gather]:
+        for step in self.plan.steps:
+            if isinstance(step, Gather):
+                yield step
+            elif isinstance(step, Fixpoint):
+                yield from step.gathers
 
     def kept_from(self, table: str, tin: int, start: int) -> int | None:
         """The first tick of a table that is still looked at after tin; None for nothing."""
@@ -194,12 +202,13 @@ class Schedule:
 
     @cached_property
     def _given(self) -> tuple[str, ...]:
-        """Recursive predicates whose rules, or those of what they recurse through, ask for absence.
+        """Recursive predicates whose rules, or those of what they recurse through, ask for absence
+        or for an aggregate of their own facts.
 
-        Derived again where not all is kept that they rest on, they would come out too large.
+        Derived again where not all is kept that they rest on, they would come out wrong.
         """
         deps = self.deps
-        asking = {edge.head for edge in deps.edges if edge.sign is Sign.NEGATIVE}
+        asking = {edge.head for edge in deps.edges if edge.sign is not Sign.POSITIVE}
         together = (c for c in deps.components if c[0] in deps.recursive and asking & set(c))
         return tuple(name for c in together for name in c if deps.core.predicates[name].temporal)
 

@@ -114,6 +114,7 @@ def _fixpoint_lines(step: Fixpoint, shown: Plan) -> list[str]:
         f"{table} on {shown.ranges[p.name]}" if p.temporal else table for table, p in tables
     )
     lines = [f"repeat  {over}"]
+    lines += [f"  before  {gather.table}, {_gathered(gather)}" for gather in step.gathers]
     lines += [f"  start   {rule}" for join in step.start for rule in _rules(join)]
     lines += [f"  carry   {_carried(fill)}" for fill in step.fills]
     lines += [f"  round   {rule}" for join in step.repeat for rule in _rules(join)]
