@@ -14,14 +14,19 @@ from oracle.keyed import keyed
 from support.batch import agree
 from support.deep import examples
 
-import tidelog
 from tidelog.evaluation import gathers
 from tidelog.language.program import Measure
 
 
 @given(programs_with_cycles())
-@examples(50, deep=1200)
+@examples(20, deep=600)
 def test_any_program(case: Case) -> None:
+    agree(case)
+
+
+@given(programs_with_cycles(connected=True))
+@examples(30, deep=900)
+def test_connected_programs(case: Case) -> None:
     agree(case)
 
 

@@ -301,8 +301,8 @@ class _WithCycles(_WithAggregates):
         if self.chance(1, 4):
             rule = replace(rule, head=replace(rule.head, time=_interval(0, self.number(1, 3))))
         bound: dict[Type, list[str]] = {}
-        for type_, term in zip(p.types, asked.args, strict=True):
-            bound.setdefault(type_, []).append(term.name)
+        for type_, variable in zip(p.types, asked.variables, strict=True):
+            bound.setdefault(type_, []).append(variable.name)
         others = [o for o in self.derived if o.temporal and o is not head]
         if not others or self.chance(2, 3):
             return [self.looking_back(rule, head, bound)]
@@ -313,9 +313,7 @@ class _WithCycles(_WithAggregates):
             Rule(self.fitted(other, first, head), (first,)),
         ]
 
-    def looking_back(
-        self, rule: Rule, p: GeneratedPredicate, bound: dict[Type, list[str]]
-    ) -> Rule:
+    def looking_back(self, rule: Rule, p: GeneratedPredicate, bound: dict[Type, list[str]]) -> Rule:
         """The rule with an aggregate of facts of a predicate before its head."""
         last = -self.one_of((1, 1, 1, 2, 4))
         ticks = self.one_of((1, 2, 3, 3, 4, 5, 6, 9, 61))

@@ -4,8 +4,9 @@ A temporal fact is a tuple whose last value is its tick, so the time of an atom 
 Predicates that need one another are a group, evaluated after all groups that it needs: in each
 round every rule is matched in every way that uses a fact of the round before, until a round finds
 nothing new. What is negated is known by then, unless the group needs the absence of its own facts:
-see `_settled`; a group that gathers its own facts is derived tick by tick (`_by_tick`). The horizon clips heads and clocks; nothing else knows about it. An atom that is
-asked for over an interval is looked up at each tick of it, and the ticks are counted.
+see `_settled`; a group that gathers its own facts is derived tick by tick (`_by_tick`). The horizon
+clips heads and clocks; nothing else knows about it. An atom that is asked for over an interval is
+looked up at each tick of it, and the ticks are counted.
 """
 
 from __future__ import annotations
@@ -147,7 +148,7 @@ def _by_tick(
                 for _, row in plan.heads(model, {**by_tick.time_of(plan.rule, base)}, model)
                 if row[-1] == tick
             ]
-            again = any([model.add(name, row) for name, row in new])
+            again = sum(model.add(name, row) for name, row in new) > 0
     return model
 
 

@@ -167,8 +167,9 @@ class Gather:
 class Fixpoint:
     """Predicates that depend on each other: start, then repeat on what is new.
 
-    With `through_not` some of them hang on the absence of others, strictly earlier; `gathers` are
-    the aggregates on which they hang in the same way.
+    With `through_not` some of them hang on the absence of others, strictly earlier. In the same way
+    they hang on what is made `before` each round of the facts of the last one: aggregates, and
+    beside these windows that must not hold.
     """
 
     predicates: tuple[Predicate, ...]
@@ -177,13 +178,24 @@ class Fixpoint:
     repeat: tuple[Join, ...]
     fills: tuple[Fill, ...]
     through_not: bool = False
-    gathers: tuple[Gather, ...] = ()
+    before: tuple[Gather | Derive, ...] = ()
 
     @property
     def joins(self) -> tuple[Join, ...]:
         filled = (join for fill in self.fills for join in fill.joins)
-        gathered = (gather.join for gather in self.gathers)
-        return (*self.start, *self.repeat, *filled, *gathered)
+        made = (join for step in self.before for join in joins_of(step))
+        return (*self.start, *self.repeat, *filled, *made)
+
+    @property
+    def asked_before(self) -> tuple[str, ...]:
+        """Its tables of which the last round is looked at: for absence, or for what is made of
+        them.
+        """
+        stops = (stop.join for fill in self.fills for stop in fill.stops)
+        made = (join for step in self.before for join in joins_of(step))
+        looked_at = {operand.table for join in (*stops, *made) for operand in join.operands}
+        looked_at |= {operand.table for join in self.joins for operand in join.absent}
+        return tuple(table for table in self.tables if table in looked_at)
 
 
 PlanStep: TypeAlias = Scan | Derive | Fixpoint | Gather
@@ -227,7 +239,8 @@ def plan(
             base = deps.core.predicates[name].base
             raise Unbounded(_carrier(deps, name), base, needed[name])
     windows = _windows(deps) if windows_at_once else {}
-    return _Planner(deps, needed, dict(data), asked, windows).plan()
+    planner = _Planner(deps, needed, dict(data), asked, windows, windows_at_once=windows_at_once)
+    return planner.plan()
 
 
 def _windows(deps: Dependencies) -> dict[str, Premise | None]:
@@ -246,6 +259,24 @@ def _windows(deps: Dependencies) -> dict[str, Premise | None]:
     if None in asked.values():
         return {}  # a pass has changed their clauses: these are what is done
     return {name: asked.get(name) for name in parts}
+
+
+def _absent_windows(deps: Dependencies, component: tuple[str, ...]) -> dict[str, Premise | None]:
+    """Windows of a cycle that rules there ask for only where they do not hold, as `_windows`."""
+    roles = {name: deps.core.predicates[name].role for name in component}
+    parts = {name for name, role in roles.items() if role is Role.WINDOW}
+    asks = [e for e in deps.edges if e.head in roles and e.head not in parts]
+    todo = [e.body for e in asks if e.body in parts and e.sign is Sign.POSITIVE]
+    while todo:  # derived with the others, and so is what it is made of
+        name = todo.pop()
+        if name in parts:
+            parts.remove(name)
+            todo += [e.body for e in deps.edges if e.head == name]
+    used = {e.body for e in deps.edges if e.head not in parts and e.body in parts}
+    asked = {name: window_of(deps.core, name) for name in used}
+    if None in asked.values():
+        return {}  # a pass has changed their clauses: these are what is done
+    return {name: asked.get(name) for name in component if name in parts}
 
 
 def stream_plan(deps: Dependencies) -> Plan:
@@ -269,9 +300,12 @@ class _Planner:
         data: dict[str, Range],
         asked: Range,
         windows: Mapping[str, Premise | None] | None = None,
+        *,
+        windows_at_once: bool = True,
     ) -> None:
         refuse_blocking_cycles(deps)
         self.windows = windows or {}
+        self.windows_at_once = windows_at_once
         self.deps = deps
         self.core = deps.core
         self.ranges = ranges_
@@ -313,11 +347,17 @@ class _Planner:
             self.steps.append(self.gather(clauses[0], clauses[0].gathered))
             return
         window = self.windows.get(name)
-        over = None if window is None else window.over
         if window is not None:
-            clauses = (replace(clauses[0], premises=(replace(window, over=None),)),)
+            self.steps.append(self.window(name, window))
+            return
         joins = tuple(self.join(clause) for clause in clauses)
-        self.steps.append(Derive(self.core.predicates[name], self.tables[name], joins, over))
+        self.steps.append(Derive(self.core.predicates[name], self.tables[name], joins))
+
+    def window(self, name: str, window: Premise) -> Derive:
+        """A window in one step."""
+        clause = self.core.clauses_for[name][0]
+        join = self.join(replace(clause, premises=(replace(window, over=None),)))
+        return Derive(self.core.predicates[name], self.tables[name], (join,), window.over)
 
     def gather(self, clause: Clause, premise: Premise) -> Gather:
         gathers, name = premise.gathers, clause.head.predicate
@@ -340,14 +380,9 @@ class _Planner:
         )
 
     def fixpoint(self, component: tuple[str, ...]) -> None:
-        gathers = [
-            self.gather(clause, clause.gathered)
-            for name in component
-            for clause in self.core.clauses_for[name]
-            if clause.gathered is not None
-        ]
-        gathered = {gather.predicate.name for gather in gathers}
-        names = [name for name in component if name not in gathered]
+        before = self.before(component)
+        made = {step.predicate.name for step in before}
+        names = [name for name in component if name in self.tables and name not in made]
         inside = set(names)
         start: list[Join] = []
         repeat: list[Join] = []
@@ -368,9 +403,22 @@ class _Planner:
                 tuple(repeat),
                 tuple(fills),
                 component in self.deps.cycles_through_not,
-                tuple(gathers),
+                before,
             )
         )
+
+    def before(self, component: tuple[str, ...]) -> tuple[Gather | Derive, ...]:
+        """What a component hangs on of its own earlier facts: aggregates, windows beside them."""
+        clauses = [clause for name in component for clause in self.core.clauses_for[name]]
+        steps: list[Gather | Derive] = []
+        steps += (self.gather(c, c.gathered) for c in clauses if c.gathered is not None)
+        if steps and self.windows_at_once:
+            for name, window in _absent_windows(self.deps, component).items():
+                if window is None:
+                    del self.tables[name]
+                else:
+                    steps.append(self.window(name, window))
+        return tuple(steps)
 
     def fill(self, clause: Clause, inside: set[str]) -> Fill | None:
         """The clause as a fill, if it carries one predicate on with its arguments unchanged."""
@@ -554,7 +602,7 @@ def tables_of(step: PlanStep) -> tuple[str, ...]:
         case Derive() | Gather():
             return (step.table,)
         case Fixpoint():
-            return (*step.tables, *(gather.table for gather in step.gathers))
+            return (*step.tables, *(made.table for made in step.before))
         case _:
             assert_never(step)
 

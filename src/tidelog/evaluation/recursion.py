@@ -9,7 +9,7 @@ from tidelog.errors import DataError
 from tidelog.evaluation.carrying import Carrying, can_carry
 from tidelog.evaluation.engine import Feature, SqlEngine
 from tidelog.evaluation.gathers import gathered
-from tidelog.evaluation.plan import Fill, Fixpoint, Gather, Stop
+from tidelog.evaluation.plan import Derive, Fill, Fixpoint, Gather, Stop
 from tidelog.evaluation.sql import Writer
 from tidelog.logic.core import Predicate
 
@@ -21,6 +21,17 @@ SHORTER = "ask for a shorter range, or for one without end"
 
 class TooLong(DataError):
     """Something would hold at more ticks than can be written out."""
+
+
+def check_window(step: Derive, writer: Writer, shorter: str) -> None:
+    """Refuse a window that would be written out on more ticks than can be."""
+    clip = writer.clip(step.predicate) if step.over is not None else None
+    if step.over is None or clip is None or clip.empty or step.over.least == step.over.ticks:
+        return
+    ticks = min(step.over.ticks, int(clip.high - clip.low))
+    if ticks > MOST_TICKS:
+        name = step.predicate.base
+        raise TooLong(f"a window over `{name}` may hold at each of {ticks} ticks: {shorter}")
 
 
 @dataclass(frozen=True)
@@ -45,7 +56,7 @@ class Recursion:
         reason = self.engine.limits.get(Feature.RECURSION)
         if reason is not None:
             raise DataError(f"`{step.predicates[0].name}` is recursive: {reason}")
-        if step.gathers:
+        if step.before:
             self._settle(step, writer, given or {})
         elif step.through_not:
             self._alternate(step, writer, given)
@@ -80,36 +91,42 @@ class Recursion:
     def _settle(self, step: Fixpoint, writer: Writer, given: Mapping[str, str]) -> None:
         """The model of predicates that hang on what earlier facts of one another come to.
 
-        Aggregates, and absence, are those of the facts of the round before. What hangs on none of
+        Aggregates, and absence, are those of the facts of the last round. What hangs on none of
         these facts is right after the first round, what hangs on that after the next: each settles
         a layer more, and what stays as it is is the model.
         """
         table = self.engine.table
-        for predicate, name in zip(step.predicates, step.tables, strict=True):
+        predicates = dict(zip(step.tables, step.predicates, strict=True))
+        for name, predicate in predicates.items():
             kept = writer.merged(predicate, given[name]) if name in given else None
             table(name, kept or writer.empty(predicate))
-        writer.absent = {name: f"{name}_low" for name in step.tables}
+        writer.absent = {name: f"{name}_low" for name in step.asked_before}
         changed = True
         while changed:
-            for gather in step.gathers:
-                self._gather(gather, writer, given)
-            for name in step.tables:
-                table(f"{name}_low", f"SELECT * FROM {name}")
+            for made in step.before:
+                self._make(made, writer, given)
+            for name, low in writer.absent.items():
+                table(low, f"SELECT * FROM {name}")
             self._least(step, writer, given)
             changed = any(
-                self._differs(writer, predicate, name, one, other)
-                for predicate, name in zip(step.predicates, step.tables, strict=True)
-                for one, other in ((name, f"{name}_low"), (f"{name}_low", name))
+                self._differs(writer, predicates[name], name, *two)
+                for name, low in writer.absent.items()
+                for two in ((name, low), (low, name))
             )
         writer.absent = {}
 
-    def _gather(self, step: Gather, writer: Writer, given: Mapping[str, str]) -> None:
+    def _make(self, step: Gather | Derive, writer: Writer, given: Mapping[str, str]) -> None:
         """What the facts that are there now come to, with what is kept of earlier ticks."""
-        made = gathered(self.engine, step, writer)
+        if isinstance(step, Derive):
+            check_window(step, writer, self.shorter)
+            made = writer.derive(step)
+        else:
+            made = gathered(self.engine, step, writer)
         if step.table in given:
             names = ", ".join(writer.names(step.predicate))
             kept = f"SELECT {names} FROM {given[step.table]}"
             made = f"{kept} UNION ALL SELECT {names} FROM ({made}) AS m"
+            writer.unmerged.add(step.table)
         self.engine.table(step.table, made)
 
     def _differs(
@@ -127,6 +144,8 @@ class Recursion:
             if given and name in given:
                 table(f"{name}_start", writer.merged(predicate, name, given[name]))
                 table(name, f"SELECT * FROM {name}_start")
+        if not step.fills and not step.repeat:
+            return
         strides = {
             id(fill): _Strides(self.engine, fill, writer, i) for i, fill in enumerate(step.fills)
         }

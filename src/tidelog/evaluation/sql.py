@@ -225,7 +225,7 @@ class Writer:
 
     def _window(self, step: Derive, over: Over) -> str:
         """Where what the join gives holds at enough of the last ticks."""
-        clip = self.clip(step.predicate)
+        clip = self._new(step.predicate)
         if clip is None or clip.empty:
             return self.empty(step.predicate)
         names = columns(len(step.predicate.types))

@@ -23,7 +23,7 @@ from tidelog.evaluation.plan import (
     tables_of,
     uses,
 )
-from tidelog.evaluation.recursion import MOST_TICKS, SHORTER, Recursion, TooLong
+from tidelog.evaluation.recursion import SHORTER, Recursion, check_window
 from tidelog.evaluation.sql import Writer, narrowed
 from tidelog.logic.core import Predicate
 
@@ -121,21 +121,9 @@ class StepRunner:
             self.engine.table(group.table, writer.scan_group(group))
         return writer.scan_of_group(step, group)
 
-    def _check_size(self, step: Derive, writer: Writer) -> None:
-        """Refuse a window that would be written out on more ticks than can be."""
-        clip = writer.clip(step.predicate) if step.over is not None else None
-        if step.over is None or clip is None or clip.empty or step.over.least == step.over.ticks:
-            return
-        ticks = min(step.over.ticks, int(clip.high - clip.low))
-        if ticks > MOST_TICKS:
-            name = step.predicate.base
-            raise TooLong(
-                f"a window over `{name}` may hold at each of {ticks} ticks: {self.shorter}"
-            )
-
     def _derive(self, step: Derive, writer: Writer, state: Mapping[str, str]) -> None:
         self.progress(f"deriving {step.predicate.name}")
-        self._check_size(step, writer)
+        check_window(step, writer, self.shorter)
         if self.whole and writer.is_copy(step):
             # A copy of a copy looks at the first: views do not nest far.
             source = step.joins[0].operands[0].table

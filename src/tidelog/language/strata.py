@@ -28,7 +28,6 @@ from tidelog.language.program import (
 )
 
 
-
 @dataclass(frozen=True)
 class Use:
     """One use of a predicate in a rule; `offset` is None where the head's time does not fix it."""

@@ -13,7 +13,17 @@ from functools import cached_property
 from typing import assert_never
 
 from tidelog.analysis.dependencies import Class, Dependencies
-from tidelog.evaluation.plan import Derive, Fill, Fixpoint, Gather, Join, Plan, Scan, stream_plan
+from tidelog.evaluation.plan import (
+    Derive,
+    Fill,
+    Fixpoint,
+    Gather,
+    Join,
+    Plan,
+    Scan,
+    joins_of,
+    stream_plan,
+)
 from tidelog.evaluation.ranges import EMPTY, Range
 from tidelog.language.graph import Arc, Bound, longest
 from tidelog.language.program import TIME_MAX
@@ -115,14 +125,14 @@ class Schedule:
     @cached_property
     def uses(self) -> dict[str, list[tuple[str, int, int]]]:
         """Per table, the predicates whose rules look at it, and from which offset to which."""
-        gathered = {gather.predicate.name: gather.ticks for gather in self._gathers()}
+        spans = dict(self._spans())
         uses: dict[str, list[tuple[str, int, int]]] = {}
         for head, join in self._joins():
             for operand in join.reads:
                 when = operand.premise.when
                 match when:
                     case Offset(ticks):
-                        first = ticks - gathered.get(head, 1) + 1
+                        first = ticks - spans.get(head, 1) + 1
                         uses.setdefault(operand.table, []).append((head, first, ticks))
                     case FixedTick() | Rigid():
                         pass  # kept for ever, see `pinned`; or without a time
@@ -157,7 +167,8 @@ class Schedule:
                 case Fixpoint():
                     for join in (*step.start, *step.repeat):
                         yield join.clause.head.predicate, join
-                    yield from ((g.predicate.name, g.join) for g in step.gathers)
+                    for made in step.before:
+                        yield from ((made.predicate.name, join) for join in joins_of(made))
                 case Scan():
                     pass
                 case _:
@@ -170,12 +181,14 @@ class Schedule:
             if isinstance(step, Fixpoint):
                 yield from step.fills
 
-    def _gathers(self) -> Iterator[Gather]:
+    def _spans(self) -> Iterator[tuple[str, int]]:
+        """The predicates of aggregates, and of windows made in one step, with their ticks."""
         for step in self.plan.steps:
-            if isinstance(step, Gather):
-                yield step
-            elif isinstance(step, Fixpoint):
-                yield from step.gathers
+            for made in step.before if isinstance(step, Fixpoint) else (step,):
+                if isinstance(made, Gather):
+                    yield made.predicate.name, made.ticks
+                elif isinstance(made, Derive) and made.over is not None:
+                    yield made.predicate.name, made.over.ticks
 
     def kept_from(self, table: str, tin: int, start: int) -> int | None:
         """The first tick of a table that is still looked at after tin; None for nothing."""
@@ -226,7 +239,7 @@ class Schedule:
                 ranges[name] = WHOLE
                 continue
             low, high = self.frontier(name, tin, start) + 1, self.frontier(name, to, start)
-            if name in self.deps.recursive:
+            if name in self.deps.recursive and name in self.plan.tables:
                 # Carrying on starts from the slices that are kept.
                 kept = self.kept_from(self.plan.tables[name], tin, start)
                 low = low if kept is None else min(low, kept)
