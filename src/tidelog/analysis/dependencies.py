@@ -476,9 +476,8 @@ def refuse_blocking_cycles(deps: Dependencies) -> None:
     """A cycle through `not` or an aggregate goes from the past to the future: it cannot be had
     where something that it hangs on may look ahead without end.
     """
-    of_facts = "what its own facts come to"
-    hanging = [("its own absence", component) for component in deps.cycles_through_not]
-    hanging += [(of_facts, component) for component in deps.cycles_through_aggregates]
+    hanging = [("what its own facts come to", c) for c in deps.cycles_through_aggregates]
+    hanging += [("its own absence", c) for c in deps.cycles_through_not]
     for what, (name, *_) in hanging:
         if deps.phi[name] == math.inf:
             base = deps.core.predicates[name].base
