@@ -169,7 +169,7 @@ class Fixpoint:
 
     With `through_not` some of them hang on the absence of others, strictly earlier. In the same way
     they hang on what is made `before` each round of the facts of the last one: aggregates, and
-    beside these windows that must not hold.
+    windows that must not hold.
     """
 
     predicates: tuple[Predicate, ...]
@@ -408,11 +408,11 @@ class _Planner:
         )
 
     def before(self, component: tuple[str, ...]) -> tuple[Gather | Derive, ...]:
-        """What a component hangs on of its own earlier facts: aggregates, windows beside them."""
+        """What a component hangs on of its own earlier facts: aggregates, and absent windows."""
         clauses = [clause for name in component for clause in self.core.clauses_for[name]]
         steps: list[Gather | Derive] = []
         steps += (self.gather(c, c.gathered) for c in clauses if c.gathered is not None)
-        if steps and self.windows_at_once:
+        if self.windows_at_once:
             for name, window in _absent_windows(self.deps, component).items():
                 if window is None:
                     del self.tables[name]

@@ -56,44 +56,18 @@ class Recursion:
         reason = self.engine.limits.get(Feature.RECURSION)
         if reason is not None:
             raise DataError(f"`{step.predicates[0].name}` is recursive: {reason}")
-        if step.before:
+        if step.through_not or step.before:
             self._settle(step, writer, given or {})
-        elif step.through_not:
-            self._alternate(step, writer, given)
         else:
             self._least(step, writer, given)
 
-    def _alternate(self, step: Fixpoint, writer: Writer, given: Mapping[str, str] | None) -> None:
-        """The model of predicates that hang on the absence of one another, strictly earlier.
-
-        What follows where only what is known to hold counts as present is too much, what follows
-        where all of that counts as present is too little; each turn settles a layer more.
-        """
-        table = self.engine.table
-        for predicate, name in zip(step.predicates, step.tables, strict=True):
-            table(f"{name}_low", writer.empty(predicate))
-        while True:
-            writer.absent = {name: f"{name}_low" for name in step.tables}
-            self._least(step, writer, given)
-            for name in step.tables:
-                table(f"{name}_high", f"SELECT * FROM {name}")
-            writer.absent = {name: f"{name}_high" for name in step.tables}
-            self._least(step, writer, given)
-            if not any(
-                self._differs(writer, predicate, name, name, f"{name}_high")
-                for predicate, name in zip(step.predicates, step.tables, strict=True)
-            ):
-                break
-            for name in step.tables:
-                table(f"{name}_low", f"SELECT * FROM {name}")
-        writer.absent = {}
-
     def _settle(self, step: Fixpoint, writer: Writer, given: Mapping[str, str]) -> None:
-        """The model of predicates that hang on what earlier facts of one another come to.
+        """The model of predicates that hang on the absence of earlier facts of one another, or on
+        what these come to.
 
-        Aggregates, and absence, are those of the facts of the last round. What hangs on none of
-        these facts is right after the first round, what hangs on that after the next: each settles
-        a layer more, and what stays as it is is the model.
+        Absence and aggregates are those of the facts of the last round. What hangs on none of these
+        facts is right after the first round, what hangs on that after the next: each settles a
+        layer more, and what stays as it is is the model (docs/evaluate.md).
         """
         table = self.engine.table
         predicates = dict(zip(step.tables, step.predicates, strict=True))
