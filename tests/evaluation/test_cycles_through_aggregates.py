@@ -14,6 +14,8 @@ from oracle.keyed import keyed
 from support.batch import agree
 from support.deep import examples
 
+import tidelog
+from tidelog.errors import NoAnswer
 from tidelog.evaluation import gathers
 from tidelog.language.program import Measure
 
@@ -67,3 +69,32 @@ def test_generated_programs_are_worth_running() -> None:
         answered += any(answers.values())
     assert measures == set(Measure)
     assert answered > len(seen) / 4
+
+
+def test_a_budget_of_many_ticks() -> None:
+    """As a loop over ticks would spend it."""
+    random = Random(18)
+    asked = [
+        (x, random.randint(1, 30), t) for t in range(80) for x in "ab" if random.random() < 0.7
+    ]
+    granted: list[tuple[str, int, int]] = []
+    for x, v, t in asked:
+        spent = sum(w for y, w, s in granted if y == x and t - 9 <= s <= t - 1)
+        if spent + v <= 50:
+            granted.append((x, v, t))
+    program = tidelog.parse(
+        "input Ask(x: text, v: int) @ t. Spent(X, V) @ T :- Grant(X, V) @ T.\n"
+        "Grant(X, V) @ T :- Ask(X, V) @ T, S = sum(W : Spent(X, W) @ [T-9, T-1]), S + V <= 50."
+    )
+    answers = program.query("Grant", {"Ask": asked})
+    assert [tuple(row.values()) for row in answers.to_pylist()] == granted
+
+
+def test_it_is_refused_over_what_looks_ahead_without_end() -> None:
+    program = tidelog.parse(
+        "input Ask(v: int) @ t. Late @ T :- Ask(_) @ T. Late @ T :- Late @ T+1.\n"
+        "Grant(V) @ T :- Ask(V) @ T, Late @ T, max(W : Grant(W) @ [T-5, T-1]) < V.\n"
+        "Grant(V) @ T :- Ask(V) @ T, V < 3."
+    )
+    with pytest.raises(NoAnswer, match="`Grant` hangs on what its own facts come to, and Late"):
+        program.query("Grant", {"Ask": [(1, 0), (4, 1)]})

@@ -174,9 +174,16 @@ def sql_lines(deps: Dependencies) -> list[str]:
     return lines
 
 
-def _fixpoint_sql(step: Fixpoint, writer: Writer, add: Callable[[str, str, str], None]) -> None:
-    for i, (predicate, table) in enumerate(zip(step.predicates, step.tables, strict=True)):
-        add(f"{predicate.name}, to start with", table, writer.start(step, i))
+def _fixpoint_sql(step: Fixpoint, writer: Writer, add: Callable[..., None]) -> None:
+    tables = list(zip(step.predicates, step.tables, strict=True))
+    for predicate, table in tables if step.before else ():
+        add(f"{predicate.name}, before the first round", table, writer.empty(predicate))
+    for made in step.before:
+        select = writer.derive(made) if isinstance(made, Derive) else writer.gather(made, WHOLE)
+        add(f"{made.predicate.name}, of the last round", made.table, select)
+    kind = "OR REPLACE TABLE" if step.before else "TABLE"
+    for i, (predicate, table) in enumerate(tables):
+        add(f"{predicate.name}, to start with", table, writer.start(step, i), kind)
     for fill in step.fills:
         table = writer.plan.tables[fill.predicate]
         guard = None
