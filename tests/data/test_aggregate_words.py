@@ -12,7 +12,7 @@ from support.deep import examples
 
 import tidelog
 from tidelog.data.aggregates import Limbs
-from tidelog.evaluation import steps
+from tidelog.evaluation import gathers
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.plan import Gather
 from tidelog.evaluation.sql import Writer
@@ -90,7 +90,7 @@ def in_words() -> Iterator[list[str | None]]:
         return gather(self, step, limbs, words)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(steps, "MANY_ROWS", 0)
+        patch.setattr(gathers, "MANY_ROWS", 0)
         patch.setattr(Writer, "gather", told)
         yield made
 

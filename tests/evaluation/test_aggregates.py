@@ -14,7 +14,7 @@ from oracle.keyed import keyed
 from support.batch import agree
 from support.deep import examples
 
-from tidelog.evaluation import steps
+from tidelog.evaluation import gathers
 from tidelog.evaluation.duckdb import Engine
 from tidelog.language.program import Interval, Measure, TimeOffset, TimePoint
 
@@ -49,7 +49,7 @@ def test_programs_whose_inputs_are_not_packed(case: Case) -> None:
 @examples(50, deep=500)
 def test_programs_whose_aggregates_are_made_of_words(case: Case, sparse: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(steps, "MANY_ROWS", 0)
+        patch.setattr(gathers, "MANY_ROWS", 0)
         patch.setattr(Engine, "_sparse", lambda *_: sparse)
         agree(case)
 

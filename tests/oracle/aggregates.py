@@ -1,4 +1,4 @@
-"""Generated programs with aggregates, and what aggregates of sets of facts come to.
+"""Generated programs with aggregates, also in cycles, and what aggregates of sets of facts come to.
 
 Sums are those of exact fractions, rounded once; nothing else knows about windows, groups or the
 order in which facts come.
@@ -19,8 +19,10 @@ from tidelog.language.program import (
     Aggregate,
     Aggregated,
     Atom,
+    Comparison,
     Constant,
     Interval,
+    Literal,
     Measure,
     Operator,
     Program,
@@ -34,7 +36,7 @@ from tidelog.language.program import (
     Variable,
 )
 
-from .generate import Case, Shape
+from .generate import Case, GeneratedPredicate, Shape, at_offset
 from .numbers import WithNumbers
 
 
@@ -111,9 +113,27 @@ def programs_with_aggregates(
     return _cases(shape, negation)
 
 
+def programs_with_cycles(
+    *,
+    connected: bool = False,
+    explicit_times: bool = True,
+    rigid: bool = True,
+    negation: bool = True,
+    max_rules: int = 4,
+) -> st.SearchStrategy[Case]:
+    """As `programs_with_aggregates`, and in every program one gathers facts that hang on it."""
+    shape = Shape(True, connected, explicit_times, huge=False, rigid=rigid, max_rules=max_rules)
+    return _cycles(shape, negation)
+
+
 @st.composite
 def _cases(draw: st.DrawFn, shape: Shape, negation: bool) -> Case:
     return _WithAggregates(draw, shape, negation).case()
+
+
+@st.composite
+def _cycles(draw: st.DrawFn, shape: Shape, negation: bool) -> Case:
+    return _WithCycles(draw, shape, negation).case()
 
 
 class _WithAggregates(WithNumbers):
@@ -237,3 +257,105 @@ class _WithAggregates(WithNumbers):
                     row = (*args, self.center + self.number(-7, 7)) if p.temporal else args
                     rows.setdefault(p.name, []).append(row)
         return rows
+
+
+class _WithCycles(_WithAggregates):
+    """Throttles, budgets and records: what is gathered hangs on what was gathered before."""
+
+    def __init__(self, draw: st.DrawFn, shape: Shape, negation: bool) -> None:
+        super().__init__(draw, shape, negation)
+        self.forwards, self.way = True, 1
+
+    def checked(self, text: str) -> Program:
+        program = super().checked(text)
+        if not any(gathers_its_own(program, rule) for rule in program.rules):
+            reject()
+        return program
+
+    def rules(self) -> list[Rule]:
+        made = super().rules()
+        throttled = [rule for _ in range(1 + self.chance(1, 3)) for rule in self.throttled()]
+        self.negative = list(dict.fromkeys(rule.head.predicate for rule in throttled))
+        return [*made, *throttled]
+
+    def facts(self) -> dict[str, list[tuple[Value, ...]]]:
+        """Stretches of facts, so that many hang on many before them."""
+        rows = super().facts()
+        for p in self.predicates:
+            if p.input and p.temporal:
+                for _ in range(self.one_of((1, 2, 0))):
+                    at = self.center + self.number(-7, 0)
+                    for tick in range(at, at + self.number(3, 12)):
+                        args = tuple(self.one_of(self.values[t][:2]) for t in p.types)
+                        rows.setdefault(p.name, []).append((*args, tick))
+        return rows
+
+    def throttled(self) -> list[Rule]:
+        """`P(X) @ T :- E(X) @ T, count(P(X) @ [T-30, T-1]) < 3.`, at times by way of another."""
+        head = self.timed_head()
+        if head is None:
+            reject()
+        p = self.predicates[0] if self.chance(1, 2) else self.source(head)
+        asked = self.plain(p, at_offset(self.one_of((0, 0, 0, -1, 2))))
+        rule = Rule(self.fitted(head, asked, p), (asked,))
+        if self.chance(1, 4):
+            rule = replace(rule, head=replace(rule.head, time=_interval(0, self.number(1, 3))))
+        bound: dict[Type, list[str]] = {}
+        for type_, variable in zip(p.types, asked.variables, strict=True):
+            bound.setdefault(type_, []).append(variable.name)
+        others = [o for o in self.derived if o.temporal and o is not head]
+        if not others or self.chance(2, 3):
+            return [self.looking_back(rule, head, bound)]
+        other = self.one_of(others)
+        first = self.plain(head, at_offset(-self.number(0, 2)))
+        return [
+            self.looking_back(rule, other, bound),
+            Rule(self.fitted(other, first, head), (first,)),
+        ]
+
+    def looking_back(self, rule: Rule, p: GeneratedPredicate, bound: dict[Type, list[str]]) -> Rule:
+        """The rule with an aggregate of facts of a predicate before its head."""
+        last = -self.one_of((1, 1, 1, 2, 4))
+        ticks = self.one_of((1, 2, 3, 3, 4, 5, 6, 9, 61))
+        time = _interval(last - ticks + 1, last) if ticks > 1 else at_offset(last)
+        args = [self.gathered_term(type_, bound) for type_ in p.types]
+        if p.name == rule.head.predicate and self.chance(1, 2):
+            args = list(rule.head.args)
+        places = [i for i, type_ in enumerate(p.types) if type_ is not Type.BOOL]
+        measure = self.one_of(tuple(Measure)) if places else Measure.COUNT
+        of, type_ = None, Type.INT
+        if measure is not Measure.COUNT:
+            place = self.one_of(places)
+            type_ = p.types[place]
+            if type_ is Type.TEXT:
+                measure = self.one_of((Measure.MIN, Measure.MAX))
+            of = args[place] = Variable("G9")
+            type_ = Type.FLOAT if measure is Measure.AVG else type_
+        aggregate = Aggregate(measure, of, Atom(p.name, tuple(args), time))
+        literal = self.compared(aggregate, type_, bound, 9)
+        body: list[Literal] = [*rule.body, literal]
+        if isinstance(literal.value, Variable) and literal.value.name == "M9":
+            if measure in (Measure.MIN, Measure.MAX) and self.chance(1, 2):
+                return self.shown(rule, literal, bound)
+            value = Constant.of(self.number(0, 4)) if type_ is Type.INT else self.constant(type_)
+            operator = self.one_of([o for o in Operator if o is not Operator.EQ])
+            body.append(Comparison(literal.value, operator, value))
+        return replace(rule, body=tuple(body))
+
+
+def gathers_its_own(program: Program, rule: Rule) -> bool:
+    """Whether a rule gathers facts that hang on its head."""
+    below = {literal.atom.predicate for literal in rule.aggregated}
+    todo = list(below)
+    while todo:
+        name = todo.pop()
+        for other in program.rules:
+            if other.head.predicate == name:
+                new = {atom.predicate for atom in other.atoms} - below
+                below |= new
+                todo += new
+    return rule.head.predicate in below
+
+
+def _interval(low: int, high: int) -> Interval:
+    return Interval(at_offset(low), at_offset(high))

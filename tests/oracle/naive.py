@@ -4,8 +4,9 @@ A temporal fact is a tuple whose last value is its tick, so the time of an atom 
 Predicates that need one another are a group, evaluated after all groups that it needs: in each
 round every rule is matched in every way that uses a fact of the round before, until a round finds
 nothing new. What is negated is known by then, unless the group needs the absence of its own facts:
-see `_settled`. The horizon clips heads and clocks; nothing else knows about it. An atom that is
-asked for over an interval is looked up at each tick of it, and the ticks are counted.
+see `_settled`; a group that gathers its own facts is derived tick by tick (`_by_tick`). The horizon
+clips heads and clocks; nothing else knows about it. An atom that is asked for over an interval is
+looked up at each tick of it, and the ticks are counted.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from tidelog.language.program import (
 )
 from tidelog.language.types import infer
 
-from . import arithmetic
+from . import arithmetic, by_tick
 from .aggregates import gathered
 from .horizon import Answers, Facts, horizon, temporal_predicates, ticking
 
@@ -58,11 +59,12 @@ def evaluate(
     high: int,
     margin: int | None = None,
     limit: int = 1_000_000,
+    tick_by_tick: Callable[[Program, set[str]], bool] | None = None,
 ) -> Answers:
     """Answers of each query: at `low..high` for temporal predicates, all of them for rigid ones.
 
     `oracle.horizon` says when a margin is wide enough and what the default is. More than `limit`
-    facts within the horizon raise TooLargeError.
+    facts within the horizon raise TooLargeError. `tick_by_tick` says which groups are derived so.
 
     >>> from tidelog.language.checks import check
     >>> program = check("A @ T+1 :- E @ T. B @ T :- A @ T+1.").accepted()
@@ -80,7 +82,10 @@ def evaluate(
     model = _Model(limit)
     model.types = infer(program).columns
     for names in _groups(program, given):
-        settled = _settled(program, names, given, model, inside)
+        if (tick_by_tick or _gathers_its_own)(program, names):
+            settled = _by_tick(program, names, given, model, first, last)
+        else:
+            settled = _settled(program, names, given, model, inside)
         for name in names:
             for row in settled.rows[name]:
                 model.add(name, row)
@@ -107,6 +112,44 @@ def _groups(program: Program, given: Iterable[str]) -> list[set[str]]:
     return [
         set(group) for group in sorted(groups, key=lambda g: len(g.union(*(needs[n] for n in g))))
     ]
+
+
+def _gathers_its_own(program: Program, names: set[str]) -> bool:
+    """Whether a rule of a group has an aggregate of facts of the group."""
+    rules = (rule for rule in program.rules if rule.head.predicate in names)
+    return any(literal.atom.predicate in names for rule in rules for literal in rule.aggregated)
+
+
+def _by_tick(
+    program: Program,
+    names: set[str],
+    given: dict[str, set[Row]],
+    below: _Model,
+    first: int,
+    last: int,
+) -> _Model:
+    """The facts of a group, a predicate and a tick after the other."""
+    model = _Model(below.limit - below.size, names, below)
+    for name in names:
+        for row in given.get(name, ()):
+            model.add(name, row)
+    plans = {
+        name: [_Plan(rule, None) for rule in program.rules if rule.head.predicate == name]
+        for name in names
+    }
+    for pairs in by_tick.pairs_in_order(program, names, first, last):
+        again = True
+        while again:
+            new = [
+                (name, row)
+                for name, tick in pairs
+                for plan in plans[name]
+                for base in by_tick.bases(plan.rule, tick)
+                for _, row in plan.heads(model, {**by_tick.time_of(plan.rule, base)}, model)
+                if row[-1] == tick
+            ]
+            again = sum(model.add(name, row) for name, row in new) > 0
+    return model
 
 
 def _settled(

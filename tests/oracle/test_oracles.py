@@ -14,7 +14,7 @@ from support.deep import examples
 
 from tidelog.analysis.dependencies import Class, dependencies
 from tidelog.language.checks import check
-from tidelog.language.program import Negated, Rule, Statement, TimeOffset, TimePoint
+from tidelog.language.program import Negated, Program, Rule, Statement, TimeOffset, TimePoint
 from tidelog.logic.normalise import core
 
 from . import asp, naive
@@ -259,6 +259,24 @@ def test_a_cycle_that_goes_ahead_and_further_back() -> None:
     assert answers["P"] == at(-3, -1, 1)
 
 
+def test_three_alarms_within_five_ticks() -> None:
+    text = "input Hot @ t. Alarm @ T :- Hot @ T, N = count(Alarm @ [T-5, T-1]), N < 3."
+    hot = {"Hot": at(*range(10), 11)}
+    program = check(text).accepted()
+    assert naive.evaluate(program, hot, ["Alarm"], 0, 20)["Alarm"] == at(0, 1, 2, 6, 7, 8)
+
+
+def test_a_budget() -> None:
+    text = """input Ask(v: int) @ t.
+    Grant(V) @ T :- Ask(V) @ T, S = sum(W : Grant(W) @ [T-3, T-1]), S + V <= 10.
+    Twice(V) @ T :- Grant(V) @ T. Twice(V) @ T :- Twice(V) @ T, Grant(_) @ T-1."""
+    facts = {"Ask": {(6, 0), (5, 1), (4, 2), (3, 3), (9, 4), (9, 6)}}
+    program = check(text).accepted()
+    answers = naive.evaluate(program, facts, ["Grant"], 0, 20)
+    # 6; not 11; 10; not 13; not 13; 9, when nothing is left of the ticks before.
+    assert answers["Grant"] == {(6, 0), (4, 2), (9, 6)}
+
+
 def test_a_program_that_means_nothing() -> None:
     """What `check` refuses: two stable models, or none."""
     program = check("input E @ t. P @ T :- E @ T, not P @ T.").program
@@ -323,6 +341,21 @@ def test_naive_is_clingo_with_not(case: Case) -> None:
 @examples(20, deep=500)
 def test_naive_is_clingo_with_not_on_hostile_values(case: Case) -> None:
     agree(case)
+
+
+@given(programs_with_not(explicit_times=False))
+@examples(30, deep=750)
+def test_tick_by_tick_is_by_turns(case: Case) -> None:
+    """Two ways to derive what hangs on its own absence; the second is that of aggregates."""
+
+    def absent_inside(program: Program, names: set[str]) -> bool:
+        rules = [rule for rule in program.rules if rule.head.predicate in names]
+        return any(atom.predicate in names for rule in rules for atom in rule.negative)
+
+    _, program, facts, queries, low, high = case
+    answers = naive.evaluate(program, facts, queries, low, high)
+    by_tick = naive.evaluate(program, facts, queries, low, high, tick_by_tick=absent_inside)
+    assert by_tick == answers
 
 
 @given(programs_with_not())

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
-from oracle.aggregates import programs_with_aggregates
+from oracle.aggregates import programs_with_aggregates, programs_with_cycles
 from oracle.generate import Case
 from oracle.keyed import keyed
 from pyspark.sql import SparkSession
@@ -43,6 +43,39 @@ def test_batch(spark: SparkSession, case: Case, partitions: int, random: Random)
     randoms,
 )
 def test_streams(
+    spark: SparkSession,
+    case: Case,
+    late: int,
+    partitions: int,
+    mode: StreamMode,
+    eager: bool,
+    random: Random,
+) -> None:
+    chosen = random.choice((case, keyed(case, random)))
+    try:
+        check(spark, chosen, late, partitions, mode, eager, random)
+    except NoAnswer as error:
+        event(str(error))
+
+
+@examples(2, deep=40)
+@given(programs_with_cycles(connected=True), st.integers(1, 8), randoms)
+def test_cycles_in_a_batch(
+    spark: SparkSession, case: Case, partitions: int, random: Random
+) -> None:
+    check_batch(spark, random.choice((case, keyed(case, random))), partitions, random)
+
+
+@examples(2, deep=40)
+@given(
+    programs_with_cycles(connected=True),
+    st.integers(0, 3),
+    st.integers(1, 8),
+    st.sampled_from(("offline", "offline", "online")),
+    st.booleans(),
+    randoms,
+)
+def test_cycles_in_streams(
     spark: SparkSession,
     case: Case,
     late: int,

@@ -15,7 +15,7 @@ from support.streams import streams_what_is_evaluated
 
 import tidelog
 from tidelog.errors import DataError, NoAnswer
-from tidelog.evaluation import steps
+from tidelog.evaluation import gathers
 from tidelog.streaming.stream import Overtaken, warn_overtaken
 
 WAYS: tuple[dict[str, object], ...] = (
@@ -48,7 +48,7 @@ def test_every_way(case: Case, late: int, random: Random, how: dict[str, object]
 @given(programs_with_aggregates(connected=True), randoms, st.sampled_from(WAYS))
 def test_every_way_with_words(case: Case, random: Random, how: dict[str, object]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(steps, "MANY_ROWS", 0)
+        patch.setattr(gathers, "MANY_ROWS", 0)
         try:
             streams_what_is_evaluated(case, 1, random, **how)
         except NoAnswer:

@@ -421,7 +421,8 @@ def _absent_there(one: Dependencies, other: Dependencies, name: str, budget: Bud
     if (mine.temporal, len(mine.types)) != (theirs.temporal, len(theirs.types)):
         return False
     here, there = dependencies(one.core, [name]), dependencies(other.core, [name])
-    if here.cycles_through_not or there.cycles_through_not:
+    cycles = [d.cycles_through_not or d.cycles_through_aggregates for d in (here, there)]
+    if any(cycles):
         return False
     return contained(there, here, name, budget.share(0.2)).holds is True
 

@@ -387,8 +387,8 @@ class Dependencies:
 
     @cached_property
     def strata(self) -> tuple[tuple[str, ...], ...]:
-        """Derived predicates in layers: what is negated lies in a layer below, or in its own
-        where a cycle through `not` looks strictly back.
+        """Derived predicates in layers: what is negated or gathered lies in a layer below, or in
+        its own where a cycle looks strictly back.
         """
         layer: dict[str, int] = {}
         inputs = {predicate.name for predicate in self.core.inputs}
@@ -406,9 +406,17 @@ class Dependencies:
     @cached_property
     def cycles_through_not(self) -> tuple[tuple[str, ...], ...]:
         """Components in which predicates hang on the absence of one another."""
+        return self._cycles_through(Sign.NEGATIVE)
+
+    @cached_property
+    def cycles_through_aggregates(self) -> tuple[tuple[str, ...], ...]:
+        """Components in which predicates hang on what others of them come to."""
+        return self._cycles_through(Sign.GATHERED)
+
+    def _cycles_through(self, sign: Sign) -> tuple[tuple[str, ...], ...]:
         place = {name: i for i, component in enumerate(self.components) for name in component}
-        negated = (e for e in self.edges if e.sign is Sign.NEGATIVE)
-        through = {place[e.head] for e in negated if place[e.head] == place[e.body]}
+        signed = (e for e in self.edges if e.sign is sign)
+        through = {place[e.head] for e in signed if place[e.head] == place[e.body]}
         return tuple(component for i, component in enumerate(self.components) if i in through)
 
     @cached_property
@@ -465,13 +473,16 @@ class Dependencies:
 
 
 def refuse_blocking_cycles(deps: Dependencies) -> None:
-    """A cycle through `not` goes from the past to the future: it cannot be had where something
-    that it hangs on may look ahead without end.
+    """A cycle through `not` or an aggregate goes from the past to the future: it cannot be had
+    where something that it hangs on may look ahead without end.
     """
-    for name, *_ in deps.cycles_through_not:
+    hanging = [("what its own facts come to", c) for c in deps.cycles_through_aggregates]
+    hanging += [("its own absence", c) for c in deps.cycles_through_not]
+    for what, (name, *_) in hanging:
         if deps.phi[name] == math.inf:
+            base = deps.core.predicates[name].base
             raise NoAnswer(
-                f"`{name}` hangs on its own absence, and {deps.reason.message}: the two cannot be"
+                f"`{base}` hangs on {what}, and {deps.reason.message}: the two cannot be"
                 " evaluated together"
             )
 

@@ -82,8 +82,10 @@ class Settled:
         """Whether every aggregate is final so many ticks after its own, whatever the facts.
 
         It is not where fixed ticks lie below it, or where it has no time and what it gathers rests
-        on facts that have one.
+        on facts that have one. One in a cycle of rules has no rules up to it and from it on.
         """
+        if self.given.cycles_through_aggregates:
+            return False
         core = self.below.core
         timeless = [n for n in self.names if not core.predicates[n].temporal]
         timed = any(p.temporal for p in core.below(timeless).predicates.values())

@@ -145,8 +145,8 @@ class _Splitter:
     # One component after the other
 
     def _gathers(self, component: tuple[str, ...]) -> bool:
-        """Whether it is the predicate of an aggregate, which nothing else is together with."""
-        return any(clause.gathered is not None for clause in self._for(component[0]))
+        """Whether it is the predicate of an aggregate, and nothing else is together with it."""
+        return len(component) == 1 and any(c.gathered is not None for c in self._for(component[0]))
 
     def _place_aggregate(self, component: tuple[str, ...], groups: list[Together]) -> None:
         """With a key of its groups, facts are gathered apart; all of them together without one."""

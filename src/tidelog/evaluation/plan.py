@@ -142,26 +142,6 @@ class Derive:
 
 
 @dataclass(frozen=True)
-class Fixpoint:
-    """Predicates that depend on each other: start, then repeat on what is new.
-
-    With `through_not` some of them hang on the absence of others, strictly earlier.
-    """
-
-    predicates: tuple[Predicate, ...]
-    tables: tuple[str, ...]
-    start: tuple[Join, ...]
-    repeat: tuple[Join, ...]
-    fills: tuple[Fill, ...]
-    through_not: bool = False
-
-    @property
-    def joins(self) -> tuple[Join, ...]:
-        filled = (join for fill in self.fills for join in fill.joins)
-        return (*self.start, *self.repeat, *filled)
-
-
-@dataclass(frozen=True)
 class Gather:
     """The predicate of an aggregate: what facts come to, over so many ticks that end with each.
 
@@ -181,6 +161,41 @@ class Gather:
     def adds_floats(self) -> bool:
         adds = self.measure in (Measure.SUM, Measure.AVG)
         return adds and self.of is not None and self.facts.types[self.of] is Type.FLOAT
+
+
+@dataclass(frozen=True)
+class Fixpoint:
+    """Predicates that depend on each other: start, then repeat on what is new.
+
+    With `through_not` some of them hang on the absence of others, strictly earlier. In the same way
+    they hang on what is made `before` each round of the facts of the last one: aggregates, and
+    windows that must not hold.
+    """
+
+    predicates: tuple[Predicate, ...]
+    tables: tuple[str, ...]
+    start: tuple[Join, ...]
+    repeat: tuple[Join, ...]
+    fills: tuple[Fill, ...]
+    through_not: bool = False
+    before: tuple[Gather | Derive, ...] = ()
+
+    @property
+    def joins(self) -> tuple[Join, ...]:
+        filled = (join for fill in self.fills for join in fill.joins)
+        made = (join for step in self.before for join in joins_of(step))
+        return (*self.start, *self.repeat, *filled, *made)
+
+    @property
+    def asked_before(self) -> tuple[str, ...]:
+        """Its tables of which the last round is looked at: for absence, or for what is made of
+        them.
+        """
+        stops = (stop.join for fill in self.fills for stop in fill.stops)
+        made = (join for step in self.before for join in joins_of(step))
+        looked_at = {operand.table for join in (*stops, *made) for operand in join.operands}
+        looked_at |= {operand.table for join in self.joins for operand in join.absent}
+        return tuple(table for table in self.tables if table in looked_at)
 
 
 PlanStep: TypeAlias = Scan | Derive | Fixpoint | Gather
@@ -224,7 +239,8 @@ def plan(
             base = deps.core.predicates[name].base
             raise Unbounded(_carrier(deps, name), base, needed[name])
     windows = _windows(deps) if windows_at_once else {}
-    return _Planner(deps, needed, dict(data), asked, windows).plan()
+    planner = _Planner(deps, needed, dict(data), asked, windows, windows_at_once=windows_at_once)
+    return planner.plan()
 
 
 def _windows(deps: Dependencies) -> dict[str, Premise | None]:
@@ -243,6 +259,24 @@ def _windows(deps: Dependencies) -> dict[str, Premise | None]:
     if None in asked.values():
         return {}  # a pass has changed their clauses: these are what is done
     return {name: asked.get(name) for name in parts}
+
+
+def _absent_windows(deps: Dependencies, component: tuple[str, ...]) -> dict[str, Premise | None]:
+    """Windows of a cycle that rules there ask for only where they do not hold, as `_windows`."""
+    roles = {name: deps.core.predicates[name].role for name in component}
+    parts = {name for name, role in roles.items() if role is Role.WINDOW}
+    asks = [e for e in deps.edges if e.head in roles and e.head not in parts]
+    todo = [e.body for e in asks if e.body in parts and e.sign is Sign.POSITIVE]
+    while todo:  # derived with the others, and so is what it is made of
+        name = todo.pop()
+        if name in parts:
+            parts.remove(name)
+            todo += [e.body for e in deps.edges if e.head == name]
+    used = {e.body for e in deps.edges if e.head not in parts and e.body in parts}
+    asked = {name: window_of(deps.core, name) for name in used}
+    if None in asked.values():
+        return {}  # a pass has changed their clauses: these are what is done
+    return {name: asked.get(name) for name in component if name in parts}
 
 
 def stream_plan(deps: Dependencies) -> Plan:
@@ -266,9 +300,12 @@ class _Planner:
         data: dict[str, Range],
         asked: Range,
         windows: Mapping[str, Premise | None] | None = None,
+        *,
+        windows_at_once: bool = True,
     ) -> None:
         refuse_blocking_cycles(deps)
         self.windows = windows or {}
+        self.windows_at_once = windows_at_once
         self.deps = deps
         self.core = deps.core
         self.ranges = ranges_
@@ -307,16 +344,22 @@ class _Planner:
             return
         clauses = self.core.clauses_for.get(name, ())
         if clauses and clauses[0].gathered is not None:
-            self.gather(clauses[0], clauses[0].gathered)
+            self.steps.append(self.gather(clauses[0], clauses[0].gathered))
             return
         window = self.windows.get(name)
-        over = None if window is None else window.over
         if window is not None:
-            clauses = (replace(clauses[0], premises=(replace(window, over=None),)),)
+            self.steps.append(self.window(name, window))
+            return
         joins = tuple(self.join(clause) for clause in clauses)
-        self.steps.append(Derive(self.core.predicates[name], self.tables[name], joins, over))
+        self.steps.append(Derive(self.core.predicates[name], self.tables[name], joins))
 
-    def gather(self, clause: Clause, premise: Premise) -> None:
+    def window(self, name: str, window: Premise) -> Derive:
+        """A window in one step."""
+        clause = self.core.clauses_for[name][0]
+        join = self.join(replace(clause, premises=(replace(window, over=None),)))
+        return Derive(self.core.predicates[name], self.tables[name], (join,), window.over)
+
+    def gather(self, clause: Clause, premise: Premise) -> Gather:
         gathers, name = premise.gathers, clause.head.predicate
         assert gathers is not None, "what is gathered is made something of"
         below = self.core.predicates[premise.predicate]
@@ -325,25 +368,26 @@ class _Planner:
         facts = replace(below, types=tuple(types[v] for v in variables))
         each = replace(premise, sign=Sign.POSITIVE, over=None, gathers=None)
         source = Clause(Head(name, variables, clause.head.when), (each,), origin=clause.origin)
-        self.steps.append(
-            Gather(
-                self.core.predicates[name],
-                self.tables[name],
-                self.join(source),
-                facts,
-                gathers.measure,
-                tuple(variables.index(v) for v in clause.head.args[:-1]),
-                None if gathers.of is None else variables.index(gathers.of),
-                1 if premise.over is None else premise.over.ticks,
-            )
+        return Gather(
+            self.core.predicates[name],
+            self.tables[name],
+            self.join(source),
+            facts,
+            gathers.measure,
+            tuple(variables.index(v) for v in clause.head.args[:-1]),
+            None if gathers.of is None else variables.index(gathers.of),
+            1 if premise.over is None else premise.over.ticks,
         )
 
     def fixpoint(self, component: tuple[str, ...]) -> None:
-        inside = set(component)
+        before = self.before(component)
+        made = {step.predicate.name for step in before}
+        names = [name for name in component if name in self.tables and name not in made]
+        inside = set(names)
         start: list[Join] = []
         repeat: list[Join] = []
         fills: list[Fill] = []
-        for name in component:
+        for name in names:
             for clause in self.core.clauses_for[name]:
                 if not any(premise.predicate in inside for premise in clause.positive):
                     start.append(self.join(clause))
@@ -353,14 +397,28 @@ class _Planner:
                     repeat.append(self.join(clause))
         self.steps.append(
             Fixpoint(
-                tuple(self.core.predicates[name] for name in component),
-                tuple(self.tables[name] for name in component),
+                tuple(self.core.predicates[name] for name in names),
+                tuple(self.tables[name] for name in names),
                 tuple(start),
                 tuple(repeat),
                 tuple(fills),
                 component in self.deps.cycles_through_not,
+                before,
             )
         )
+
+    def before(self, component: tuple[str, ...]) -> tuple[Gather | Derive, ...]:
+        """What a component hangs on of its own earlier facts: aggregates, and absent windows."""
+        clauses = [clause for name in component for clause in self.core.clauses_for[name]]
+        steps: list[Gather | Derive] = []
+        steps += (self.gather(c, c.gathered) for c in clauses if c.gathered is not None)
+        if self.windows_at_once:
+            for name, window in _absent_windows(self.deps, component).items():
+                if window is None:
+                    del self.tables[name]
+                else:
+                    steps.append(self.window(name, window))
+        return tuple(steps)
 
     def fill(self, clause: Clause, inside: set[str]) -> Fill | None:
         """The clause as a fill, if it carries one predicate on with its arguments unchanged."""
@@ -544,7 +602,7 @@ def tables_of(step: PlanStep) -> tuple[str, ...]:
         case Derive() | Gather():
             return (step.table,)
         case Fixpoint():
-            return step.tables
+            return (*step.tables, *(made.table for made in step.before))
         case _:
             assert_never(step)
 

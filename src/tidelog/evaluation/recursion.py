@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from tidelog.errors import DataError
 from tidelog.evaluation.carrying import Carrying, can_carry
 from tidelog.evaluation.engine import Feature, SqlEngine
-from tidelog.evaluation.plan import Fill, Fixpoint, Stop
+from tidelog.evaluation.gathers import gathered
+from tidelog.evaluation.plan import Derive, Fill, Fixpoint, Gather, Stop
 from tidelog.evaluation.sql import Writer
 from tidelog.logic.core import Predicate
 
@@ -20,6 +21,17 @@ SHORTER = "ask for a shorter range, or for one without end"
 
 class TooLong(DataError):
     """Something would hold at more ticks than can be written out."""
+
+
+def check_window(step: Derive, writer: Writer, shorter: str) -> None:
+    """Refuse a window that would be written out on more ticks than can be."""
+    clip = writer.clip(step.predicate) if step.over is not None else None
+    if step.over is None or clip is None or clip.empty or step.over.least == step.over.ticks:
+        return
+    ticks = min(step.over.ticks, int(clip.high - clip.low))
+    if ticks > MOST_TICKS:
+        name = step.predicate.base
+        raise TooLong(f"a window over `{name}` may hold at each of {ticks} ticks: {shorter}")
 
 
 @dataclass(frozen=True)
@@ -44,39 +56,58 @@ class Recursion:
         reason = self.engine.limits.get(Feature.RECURSION)
         if reason is not None:
             raise DataError(f"`{step.predicates[0].name}` is recursive: {reason}")
-        if step.through_not:
-            self._alternate(step, writer, given)
+        if step.through_not or step.before:
+            self._settle(step, writer, given or {})
         else:
             self._least(step, writer, given)
 
-    def _alternate(self, step: Fixpoint, writer: Writer, given: Mapping[str, str] | None) -> None:
-        """The model of predicates that hang on the absence of one another, strictly earlier.
+    def _settle(self, step: Fixpoint, writer: Writer, given: Mapping[str, str]) -> None:
+        """The model of predicates that hang on the absence of earlier facts of one another, or on
+        what these come to.
 
-        What follows where only what is known to hold counts as present is too much, what follows
-        where all of that counts as present is too little; each turn settles a layer more.
+        Absence and aggregates are those of the facts of the last round. What hangs on none of these
+        facts is right after the first round, what hangs on that after the next: each settles a
+        layer more, and what stays as it is is the model (docs/evaluate.md).
         """
         table = self.engine.table
-        for predicate, name in zip(step.predicates, step.tables, strict=True):
-            table(f"{name}_low", writer.empty(predicate))
-        while True:
-            writer.absent = {name: f"{name}_low" for name in step.tables}
+        predicates = dict(zip(step.tables, step.predicates, strict=True))
+        for name, predicate in predicates.items():
+            kept = writer.merged(predicate, given[name]) if name in given else None
+            table(name, kept or writer.empty(predicate))
+        writer.absent = {name: f"{name}_low" for name in step.asked_before}
+        changed = True
+        while changed:
+            for made in step.before:
+                self._make(made, writer, given)
+            for name, low in writer.absent.items():
+                table(low, f"SELECT * FROM {name}")
             self._least(step, writer, given)
-            for name in step.tables:
-                table(f"{name}_high", f"SELECT * FROM {name}")
-            writer.absent = {name: f"{name}_high" for name in step.tables}
-            self._least(step, writer, given)
-            if not any(
-                self._differs(writer, predicate, name)
-                for predicate, name in zip(step.predicates, step.tables, strict=True)
-            ):
-                break
-            for name in step.tables:
-                table(f"{name}_low", f"SELECT * FROM {name}")
+            changed = any(
+                self._differs(writer, predicates[name], name, *two)
+                for name, low in writer.absent.items()
+                for two in ((name, low), (low, name))
+            )
         writer.absent = {}
 
-    def _differs(self, writer: Writer, predicate: Predicate, name: str) -> bool:
-        """Whether there is still too much."""
-        self.engine.table(f"{name}_open", writer.news(predicate, name, f"{name}_high"))
+    def _make(self, step: Gather | Derive, writer: Writer, given: Mapping[str, str]) -> None:
+        """What the facts that are there now come to, with what is kept of earlier ticks."""
+        if isinstance(step, Derive):
+            check_window(step, writer, self.shorter)
+            made = writer.derive(step)
+        else:
+            made = gathered(self.engine, step, writer)
+        if step.table in given:
+            names = ", ".join(writer.names(step.predicate))
+            kept = f"SELECT {names} FROM {given[step.table]}"
+            made = f"{kept} UNION ALL SELECT {names} FROM ({made}) AS m"
+            writer.unmerged.add(step.table)
+        self.engine.table(step.table, made)
+
+    def _differs(
+        self, writer: Writer, predicate: Predicate, name: str, one: str, other: str
+    ) -> bool:
+        """Whether one table of a predicate holds less than another."""
+        self.engine.table(f"{name}_open", writer.news(predicate, one, other))
         return bool(self.engine.rows_of(f"{name}_open"))
 
     def _least(self, step: Fixpoint, writer: Writer, given: Mapping[str, str] | None) -> None:
@@ -87,6 +118,8 @@ class Recursion:
             if given and name in given:
                 table(f"{name}_start", writer.merged(predicate, name, given[name]))
                 table(name, f"SELECT * FROM {name}_start")
+        if not step.fills and not step.repeat:
+            return
         strides = {
             id(fill): _Strides(self.engine, fill, writer, i) for i, fill in enumerate(step.fills)
         }

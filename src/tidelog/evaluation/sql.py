@@ -225,7 +225,7 @@ class Writer:
 
     def _window(self, step: Derive, over: Over) -> str:
         """Where what the join gives holds at enough of the last ticks."""
-        clip = self.clip(step.predicate)
+        clip = self._new(step.predicate)
         if clip is None or clip.empty:
             return self.empty(step.predicate)
         names = columns(len(step.predicate.types))
@@ -248,7 +248,7 @@ class Writer:
 
         Where there is a table of their `words`, it is read in place of the facts.
         """
-        gathered, clip = _gathered(step, limbs), self.clip(step.predicate)
+        gathered, clip = _gathered(step, limbs), self._new(step.predicate)
         if not self._is_gathered(step):
             return self.empty(step.predicate)
         if gathered.adds and gathered.type not in (Type.INT, Type.FLOAT):
@@ -267,13 +267,13 @@ class Writer:
 
     def _is_gathered(self, step: Gather) -> bool:
         """Whether there are ticks at which an aggregate is asked for and may have facts."""
-        clip = self.clip(step.predicate)
+        clip = self._new(step.predicate)
         read = self.plan.ranges.get(step.join.operands[0].premise.predicate)
         return clip is None or not (clip.empty or read is None or read.empty)
 
     def gathered_words(self, step: Gather, limbs: Limbs) -> str | None:
         """The words of the facts of an aggregate; None if it is not made of words."""
-        gathered, clip = _gathered(step, limbs), self.clip(step.predicate)
+        gathered, clip = _gathered(step, limbs), self._new(step.predicate)
         summed = not gathered.adds or gathered.type in (Type.INT, Type.FLOAT)
         if clip is None or not (summed and in_words(gathered) and self._names_only(step.join)):
             return None

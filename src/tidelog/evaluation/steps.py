@@ -9,10 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
-from tidelog.data.aggregate_words import one_a_tick_sql
-from tidelog.data.aggregates import WHOLE, Limbs
-from tidelog.errors import DataError
-from tidelog.evaluation.engine import Feature, SqlEngine
+from tidelog.evaluation.engine import SqlEngine
+from tidelog.evaluation.gathers import gathered
 from tidelog.evaluation.one_pass import ScanGroup, scan_groups
 from tidelog.evaluation.plan import (
     Derive,
@@ -25,12 +23,9 @@ from tidelog.evaluation.plan import (
     tables_of,
     uses,
 )
-from tidelog.evaluation.recursion import MOST_TICKS, SHORTER, Recursion, TooLong
+from tidelog.evaluation.recursion import SHORTER, Recursion, check_window
 from tidelog.evaluation.sql import Writer, narrowed
 from tidelog.logic.core import Predicate
-
-# Rows of facts from which on an aggregate is made of words: their SQL takes longer to plan.
-MANY_ROWS = 50_000
 
 
 @dataclass
@@ -126,21 +121,9 @@ class StepRunner:
             self.engine.table(group.table, writer.scan_group(group))
         return writer.scan_of_group(step, group)
 
-    def _check_size(self, step: Derive, writer: Writer) -> None:
-        """Refuse a window that would be written out on more ticks than can be."""
-        clip = writer.clip(step.predicate) if step.over is not None else None
-        if step.over is None or clip is None or clip.empty or step.over.least == step.over.ticks:
-            return
-        ticks = min(step.over.ticks, int(clip.high - clip.low))
-        if ticks > MOST_TICKS:
-            name = step.predicate.base
-            raise TooLong(
-                f"a window over `{name}` may hold at each of {ticks} ticks: {self.shorter}"
-            )
-
     def _derive(self, step: Derive, writer: Writer, state: Mapping[str, str]) -> None:
         self.progress(f"deriving {step.predicate.name}")
-        self._check_size(step, writer)
+        check_window(step, writer, self.shorter)
         if self.whole and writer.is_copy(step):
             # A copy of a copy looks at the first: views do not nest far.
             source = step.joins[0].operands[0].table
@@ -158,31 +141,12 @@ class StepRunner:
 
     def _gather(self, step: Gather, writer: Writer, state: Mapping[str, str]) -> None:
         self.progress(f"gathering {step.predicate.name}")
-        reason = self.engine.limits.get(Feature.AGGREGATES)
-        if reason is not None:
-            raise DataError(f"`{step.predicate.name}` is an aggregate: {reason}")
-        limbs = WHOLE
-        if step.adds_floats:
-            (told,) = self.engine.all(writer.exponents(step))
-            limbs = Limbs.of(*told)
-        if step.predicate.temporal:
-            writer.unmerged.add(step.table)
-        made = writer.gather(step, limbs, self._words(step, limbs, writer))
+        made = gathered(self.engine, step, writer)
         if self.whole and step.predicate.temporal and read_as_it_is(writer.plan, step.table):
             # What reads it tells which of it is needed.
             self.engine.view(step.table, made)
         else:
             self._with_kept(step, made, writer, state)
-
-    def _words(self, step: Gather, limbs: Limbs, writer: Writer) -> str | None:
-        """A table of the words of an aggregate's facts, if there are many, of one a tick."""
-        words = writer.gathered_words(step, limbs)
-        if words is None or self.engine.rows_of(step.join.operands[0].table) < MANY_ROWS:
-            return None
-        table = f"{step.table}_words"
-        self.engine.table(table, words)
-        ((one_a_tick,),) = self.engine.all(one_a_tick_sql(table))
-        return table if one_a_tick else None
 
     def _with_kept(
         self, step: Derive | Gather, now: str, writer: Writer, state: Mapping[str, str]

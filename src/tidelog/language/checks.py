@@ -137,7 +137,7 @@ def check_together(
     yield from _duplicates(profiles)
     if any(p.absent or p.gathered for p in profiles):
         yield from check_strata([use for p in profiles for use in p.uses])
-    if any(p.rule.definitions for p in profiles):
+    if any(p.gathered or p.rule.definitions for p in profiles):
         yield from check_made([p.rule for p in profiles])
     if sum(p.reach for p in profiles) > REACH_MAX:
         yield from check_reach(program)

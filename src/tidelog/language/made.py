@@ -2,7 +2,9 @@
 
 What a rule makes, as in `N = M + 1`, is a new value. If it came back to where it was made, there
 would be no end of values; so the arguments that values flow through must not lie on a cycle with a
-place where one is made.
+place where one is made. A sum and an average are made of the values that tell facts apart, and so
+is a count: with more values there are more facts. The least and the greatest are not made, but
+values that are there.
 """
 
 from __future__ import annotations
@@ -14,20 +16,31 @@ from typing import TypeAlias
 from tidelog.language.diagnostics import Code, Diagnostic, Note
 from tidelog.language.graph import components
 from tidelog.language.printer import print_literal
-from tidelog.language.program import Calculation, Comparison, Rule, Variable, terms_of
+from tidelog.language.program import (
+    Aggregated,
+    Calculation,
+    Comparison,
+    Measure,
+    Rule,
+    Variable,
+    terms_of,
+    variable_names,
+)
 
 # An argument of a predicate.
 _Position: TypeAlias = tuple[str, int]
+# What makes a value.
+_Making: TypeAlias = Comparison | Aggregated
 
 
 @dataclass(frozen=True)
 class _Flow:
-    """A value of one argument becomes that of another, as it is or by a definition."""
+    """A value of one argument becomes that of another, as it is or as what is made of it."""
 
     source: _Position
     target: _Position
     rule: Rule
-    made: Comparison | None
+    made: _Making | None
 
 
 def check_made(rules: Sequence[Rule]) -> Iterator[Diagnostic]:
@@ -66,29 +79,44 @@ def check_made(rules: Sequence[Rule]) -> Iterator[Diagnostic]:
 
 def _flows(rule: Rule) -> Iterator[_Flow]:
     """From which arguments of the body the arguments of the head have their values."""
-    defined = {c.left.name: c for c in rule.definitions if isinstance(c.left, Variable)}
-    stands: dict[str, list[_Position]] = {}
-    for atom in rule.positive:
-        for i, term in enumerate(atom.args):
-            if isinstance(term, Variable):
-                stands.setdefault(term.name, []).append((atom.predicate, i))
+    values = _Values(rule)
     for i, term in enumerate(rule.head.args):
         if isinstance(term, Variable):
             target = (rule.head.predicate, i)
-            for source, made in _sources(term.name, defined, stands):
+            for source, made in values.sources(term.name):
                 yield _Flow(source, target, rule, made)
 
 
-def _sources(
-    name: str, defined: dict[str, Comparison], stands: dict[str, list[_Position]]
-) -> Iterator[tuple[_Position, Comparison | None]]:
-    """Where the value of a variable comes from, with a definition on the way that makes it."""
-    if name not in defined:
-        yield from ((position, None) for position in stands.get(name, ()))
-        return
-    definition = defined[name]
-    made = definition if isinstance(definition.right, Calculation) else None
-    for term in terms_of(definition.right):
-        if isinstance(term, Variable):
-            for position, earlier in _sources(term.name, defined, stands):
-                yield position, made or earlier
+class _Values:
+    """Where the variables of a rule have their values from."""
+
+    def __init__(self, rule: Rule) -> None:
+        self.defined = {c.left.name: c for c in rule.definitions if isinstance(c.left, Variable)}
+        self.measured = {n: m for m in rule.measured for n in variable_names(m.value)}
+        self.stands: dict[str, list[_Position]] = {}
+        for atom in rule.positive:
+            for i, term in enumerate(atom.args):
+                if isinstance(term, Variable):
+                    self.stands.setdefault(term.name, []).append((atom.predicate, i))
+
+    def sources(self, name: str) -> Iterator[tuple[_Position, _Making | None]]:
+        """Where the value of a variable comes from, and what makes it on the way."""
+        if name in self.measured:
+            yield from self._gathered(self.measured[name])
+        elif name in self.defined:
+            definition = self.defined[name]
+            made = definition if isinstance(definition.right, Calculation) else None
+            for term in terms_of(definition.right):
+                if isinstance(term, Variable):
+                    for position, earlier in self.sources(term.name):
+                        yield position, made or earlier
+        else:
+            yield from ((position, None) for position in self.stands.get(name, ()))
+
+    def _gathered(self, literal: Aggregated) -> Iterator[tuple[_Position, _Making | None]]:
+        """The arguments that an aggregate looks at; what its groups have makes no more facts."""
+        picks = literal.aggregate.measure in (Measure.MIN, Measure.MAX)
+        for i, term in enumerate(literal.atom.args):
+            own = isinstance(term, Variable) and term.name not in self.stands
+            if own and (not picks or term == literal.aggregate.of):
+                yield (literal.atom.predicate, i), None if picks else literal

@@ -1,14 +1,15 @@
-"""Whether absence is well founded: no fact may hang on its own absence.
+"""Whether absence is well founded: no fact may hang on its own absence, nor on what it adds to.
 
 A cycle of rules through `not` is fine where it looks strictly back: whether something is absent at
-a tick is then settled before the tick that asks. Each use of a predicate gets the pair (offset, 1
-if under `not`); with n predicates, the sum of `offset * (n + 1) + negated` around a cycle is below
-zero exactly if its offsets sum to less than 0 (or to 0 without any `not`).
+a tick is then settled before the tick that asks. So it is with aggregates, which come to something
+else with every fact more. Each use of a predicate gets the pair (offset, 1 if under `not` or
+gathered); with n predicates, the sum of `offset * (n + 1) + settled before` around a cycle is below
+zero exactly if its offsets sum to less than 0 (or to 0 without any of these).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tidelog.language.diagnostics import Code, Diagnostic, Note
@@ -26,12 +27,6 @@ from tidelog.language.program import (
     time_variable_of,
 )
 
-_NO_WAY = (
-    "facts are gathered before anything is made of them; ticks before the head's can be counted"
-    " by `at least`, as in `not at least 3 P @ [T-30, T-1]`"
-)
-_EVERY_WAY = "a cycle through `not` must look strictly back, as in `not P @ T-1`"
-
 
 @dataclass(frozen=True)
 class Use:
@@ -45,9 +40,28 @@ class Use:
     body: str
     aggregated: Aggregated | None = None
 
+    @property
+    def settled_before(self) -> bool:
+        """Whether all facts of the body must be known before the head is."""
+        return self.negated or self.aggregated is not None
+
+    @property
+    def through(self) -> str:
+        """What a cycle goes through here, for people."""
+        return "not" if self.aggregated is None else self.aggregated.aggregate.measure
+
+    @property
+    def looks_back(self) -> str:
+        """What such a cycle has to do."""
+        example = "not P @ T-1" if self.negated else f"{self.through}(P @ [T-30, T-1])"
+        if self.through not in ("not", "count"):
+            example = f"{self.through}(V : P(V) @ [T-30, T-1])"
+        return f"a cycle through `{self.through}` must look strictly back, as in `{example}`"
+
 
 def check_strata(uses: Sequence[Use]) -> Iterator[Diagnostic]:
-    """The cycles through `not` that do not look strictly back, one for each group of rules.
+    """The cycles through `not` or an aggregate that do not look strictly back, one for each group
+    of rules.
 
     >>> from tidelog.language.checks import check
     >>> report = check("input E @ t. P @ T :- E @ T, not Q @ T. Q @ T :- E @ T, not P @ T.")
@@ -60,18 +74,12 @@ def check_strata(uses: Sequence[Use]) -> Iterator[Diagnostic]:
     groups = components(successors, successors)
     number = {name: i for i, names in enumerate(groups) for name in names}
     inside = [use for use in uses if number[use.head] == number[use.body]]
-    for i in sorted({number[use.head] for use in inside if use.negated}):
+    for i in sorted({number[use.head] for use in inside if use.settled_before}):
         yield from _component(groups[i], [use for use in inside if number[use.head] == i])
-    told: set[int] = set()
-    for use in (use for use in inside if use.aggregated is not None):
-        if number[use.head] not in told:
-            told.add(number[use.head])
-            cycle = [use, *_way(inside, use.body, use.head)] if use.body != use.head else [use]
-            yield _finding(cycle, use, _NO_WAY)
 
 
 def uses(rule: Rule) -> Iterator[Use]:
-    """What a rule needs, there or absent."""
+    """What a rule needs: there, absent, or gathered."""
     for literal in rule.body:
         atom = atom_of(literal)
         if atom is not None:
@@ -89,36 +97,36 @@ def _offset(head: Time | None, body: Time | None) -> int | None:
 
 
 def _component(names: list[str], uses: list[Use]) -> Iterator[Diagnostic]:
-    """Predicates that need one another, some of them absent."""
+    """Predicates that need one another, some of them absent or gathered."""
     timeless = next((use for use in uses if use.offset is None), None)
     if timeless is not None:
-        absent = next(use for use in uses if use.negated)
-        cycle = _path(uses, absent, timeless)
-        yield _finding(
-            cycle, absent, "`not` in a cycle needs a time before the head's at every step"
-        )
+        shown = next(use for use in uses if use.settled_before)
+        cycle = _path(uses, shown, timeless)
+        hint = f"`{shown.through}` in a cycle needs a time before the head's at every step"
+        yield _finding(cycle, shown, hint)
         return
     arcs = [
-        Arc(use.head, use.body, (use.offset or 0) * (len(names) + 1) + use.negated, i)
+        Arc(use.head, use.body, (use.offset or 0) * (len(names) + 1) + use.settled_before, i)
         for i, use in enumerate(uses)
     ]
     _, around = longest(names, arcs, dict.fromkeys(names, 0))
     if around:
         cycle = [uses[arc.label] for arc in around]
-        hint = _look_back(uses, around)
-        if not any(use.negated for use in cycle):
+        ahead = None if any(use.settled_before for use in cycle) else cycle[0]
+        if ahead is not None:
             # It can be gone round as often as one likes before the `not`.
-            ahead = cycle[0].head
-            cycle = _path(uses, next(use for use in uses if use.negated), cycle[0])
-            hint = f"`{ahead}` also needs itself at later ticks: {_EVERY_WAY}"
-        absent = next(use for use in cycle if use.negated)
-        yield _finding(cycle, absent, hint)
+            cycle = _path(uses, next(use for use in uses if use.settled_before), ahead)
+        shown = next(use for use in cycle if use.settled_before)
+        if ahead is None:
+            hint = f"the offsets of this cycle sum to {_sum(cycle)}: {shown.looks_back}"
+        else:
+            hint = f"`{ahead.head}` also needs itself at later ticks: {shown.looks_back}"
+        yield _finding(cycle, shown, hint)
 
 
-def _look_back(uses: list[Use], around: Iterable[Arc]) -> str:
-    ticks = sum(uses[arc.label].offset or 0 for arc in around)
-    sum_ = f"{ticks:+d}" if ticks else "0"
-    return f"the offsets of this cycle sum to {sum_}: {_EVERY_WAY}"
+def _sum(cycle: list[Use]) -> str:
+    ticks = sum(use.offset or 0 for use in cycle)
+    return f"{ticks:+d}" if ticks else "0"
 
 
 def _path(uses: list[Use], first: Use, through: Use) -> list[Use]:
@@ -159,9 +167,12 @@ def _finding(cycle: list[Use], shown: Use, hint: str) -> Diagnostic:
             time = "" if use.atom.time is None else f" @ {print_time(use.atom.time)}"
         all_of = "" if use.aggregated is None else "all facts of "
         told += f" needs {'the absence of ' if use.negated else all_of}{use.body}{time}"
-    through = "not" if shown.aggregated is None else shown.aggregated.aggregate.measure
     others = [use for use in cycle if use is not shown]
     notes = tuple(Note("the cycle goes on here", use.atom.origin) for use in others)
     return Diagnostic(
-        Code.NOT_STRATIFIED, f"a cycle through `{through}`: {told}", shown.atom.origin, notes, hint
+        Code.NOT_STRATIFIED,
+        f"a cycle through `{shown.through}`: {told}",
+        shown.atom.origin,
+        notes,
+        hint,
     )

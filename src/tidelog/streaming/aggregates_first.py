@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from tidelog.analysis.definitive import Pending
 from tidelog.analysis.dependencies import Class, Dependencies, refuse_aggregates
 from tidelog.analysis.settled import Settled
+from tidelog.errors import NoAnswer
 from tidelog.evaluation.goal_directed.model import with_aggregates_as_written
 from tidelog.evaluation.plan import PlanStep, tables_of, tables_read
 from tidelog.evaluation.steps import StepRunner
@@ -28,6 +29,10 @@ _FIXED_TICKS = (
     "online, an aggregate must be final so many ticks after its own, and this one rests on facts at"
     " fixed ticks: use the offline mode"
 )
+_CYCLE = (
+    "online, an aggregate must not need what is made of it, and this one hangs on earlier facts of"
+    " its own: use the offline mode"
+)
 _FAR = (
     "online, rules with aggregates cannot look this far ahead, nor carry facts to fixed ticks: use"
     " the offline mode"
@@ -38,6 +43,9 @@ def in_two_parts(deps: Dependencies) -> Settled:
     """Rules with aggregates in two parts; NoAnswer where they cannot be taken apart."""
     if deps.cls is Class.BLOCKING:
         refuse_aggregates(deps, _NEVER)
+    for component in deps.cycles_through_aggregates:
+        own = (clause for name in component for clause in deps.core.clauses_for[name])
+        raise NoAnswer(f"{next(c.origin for c in own if c.gathered is not None)}: {_CYCLE}")
     parts = Settled(deps)
     if not parts.splits:
         refuse_aggregates(deps, _FIXED_TICKS)

@@ -13,7 +13,17 @@ from functools import cached_property
 from typing import assert_never
 
 from tidelog.analysis.dependencies import Class, Dependencies
-from tidelog.evaluation.plan import Derive, Fill, Fixpoint, Gather, Join, Plan, Scan, stream_plan
+from tidelog.evaluation.plan import (
+    Derive,
+    Fill,
+    Fixpoint,
+    Gather,
+    Join,
+    Plan,
+    Scan,
+    joins_of,
+    stream_plan,
+)
 from tidelog.evaluation.ranges import EMPTY, Range
 from tidelog.language.graph import Arc, Bound, longest
 from tidelog.language.program import TIME_MAX
@@ -115,14 +125,14 @@ class Schedule:
     @cached_property
     def uses(self) -> dict[str, list[tuple[str, int, int]]]:
         """Per table, the predicates whose rules look at it, and from which offset to which."""
-        gathered = {s.predicate.name: s.ticks for s in self.plan.steps if isinstance(s, Gather)}
+        spans = dict(self._spans())
         uses: dict[str, list[tuple[str, int, int]]] = {}
         for head, join in self._joins():
             for operand in join.reads:
                 when = operand.premise.when
                 match when:
                     case Offset(ticks):
-                        first = ticks - gathered.get(head, 1) + 1
+                        first = ticks - spans.get(head, 1) + 1
                         uses.setdefault(operand.table, []).append((head, first, ticks))
                     case FixedTick() | Rigid():
                         pass  # kept for ever, see `pinned`; or without a time
@@ -157,6 +167,8 @@ class Schedule:
                 case Fixpoint():
                     for join in (*step.start, *step.repeat):
                         yield join.clause.head.predicate, join
+                    for made in step.before:
+                        yield from ((made.predicate.name, join) for join in joins_of(made))
                 case Scan():
                     pass
                 case _:
@@ -168,6 +180,15 @@ class Schedule:
         for step in self.plan.steps:
             if isinstance(step, Fixpoint):
                 yield from step.fills
+
+    def _spans(self) -> Iterator[tuple[str, int]]:
+        """The predicates of aggregates, and of windows made in one step, with their ticks."""
+        for step in self.plan.steps:
+            for made in step.before if isinstance(step, Fixpoint) else (step,):
+                if isinstance(made, Gather):
+                    yield made.predicate.name, made.ticks
+                elif isinstance(made, Derive) and made.over is not None:
+                    yield made.predicate.name, made.over.ticks
 
     def kept_from(self, table: str, tin: int, start: int) -> int | None:
         """The first tick of a table that is still looked at after tin; None for nothing."""
@@ -194,12 +215,13 @@ class Schedule:
 
     @cached_property
     def _given(self) -> tuple[str, ...]:
-        """Recursive predicates whose rules, or those of what they recurse through, ask for absence.
+        """Recursive predicates whose rules, or those of what they recurse through, ask for absence
+        or for an aggregate of their own facts.
 
-        Derived again where not all is kept that they rest on, they would come out too large.
+        Derived again where not all is kept that they rest on, they would come out wrong.
         """
         deps = self.deps
-        asking = {edge.head for edge in deps.edges if edge.sign is Sign.NEGATIVE}
+        asking = {edge.head for edge in deps.edges if edge.sign is not Sign.POSITIVE}
         together = (c for c in deps.components if c[0] in deps.recursive and asking & set(c))
         return tuple(name for c in together for name in c if deps.core.predicates[name].temporal)
 
@@ -217,7 +239,7 @@ class Schedule:
                 ranges[name] = WHOLE
                 continue
             low, high = self.frontier(name, tin, start) + 1, self.frontier(name, to, start)
-            if name in self.deps.recursive:
+            if name in self.deps.recursive and name in self.plan.tables:
                 # Carrying on starts from the slices that are kept.
                 kept = self.kept_from(self.plan.tables[name], tin, start)
                 low = low if kept is None else min(low, kept)

@@ -127,6 +127,7 @@ def _derived(step: PlanStep) -> Iterator[tuple[Predicate, str]]:
             yield step.predicate, step.table
         case Fixpoint():
             yield from zip(step.predicates, step.tables, strict=True)
+            yield from ((made.predicate, made.table) for made in step.before)
         case Scan():
             pass
         case _:

@@ -53,12 +53,10 @@ def plan_lines(deps: Dependencies) -> list[str]:
             case Scan():
                 lines.append(_scan_line(step))
             case Derive():
-                over = "" if step.over is None else f", at {step.over.least} of the last"
-                over += "" if step.over is None else f" {step.over.ticks} ticks"
-                lines.append(f"derive  {step.table}{over}")
+                lines.append(f"derive  {_made(step)}")
                 lines += [f"          {rule}" for join in step.joins for rule in _rules(join)]
             case Gather():
-                lines.append(f"gather  {step.table}, {_gathered(step)}")
+                lines.append(f"gather  {_made(step)}")
                 lines.append(f"          {step.predicate.name}")
             case Fixpoint():
                 lines += _fixpoint_lines(step, shown)
@@ -68,9 +66,14 @@ def plan_lines(deps: Dependencies) -> list[str]:
     return [f"plan for data and answers at ticks {ASSUMED}", *named]
 
 
-def _gathered(step: Gather) -> str:
-    """What a step makes of facts, and of which."""
-    facts = f"{step.measure} of the facts of {step.join.operands[0].table}"
+def _made(step: Gather | Derive) -> str:
+    """What a step makes, and of what."""
+    if isinstance(step, Derive):
+        over = step.over
+        return step.table + (
+            "" if over is None else f", at {over.least} of the last {over.ticks} ticks"
+        )
+    facts = f"{step.table}, {step.measure} of the facts of {step.join.operands[0].table}"
     return facts if step.ticks == 1 else f"{facts} at the last {step.ticks} ticks"
 
 
@@ -114,6 +117,7 @@ def _fixpoint_lines(step: Fixpoint, shown: Plan) -> list[str]:
         f"{table} on {shown.ranges[p.name]}" if p.temporal else table for table, p in tables
     )
     lines = [f"repeat  {over}"]
+    lines += [f"  before  {_made(made)}" for made in step.before]
     lines += [f"  start   {rule}" for join in step.start for rule in _rules(join)]
     lines += [f"  carry   {_carried(fill)}" for fill in step.fills]
     lines += [f"  round   {rule}" for join in step.repeat for rule in _rules(join)]
@@ -170,9 +174,16 @@ def sql_lines(deps: Dependencies) -> list[str]:
     return lines
 
 
-def _fixpoint_sql(step: Fixpoint, writer: Writer, add: Callable[[str, str, str], None]) -> None:
-    for i, (predicate, table) in enumerate(zip(step.predicates, step.tables, strict=True)):
-        add(f"{predicate.name}, to start with", table, writer.start(step, i))
+def _fixpoint_sql(step: Fixpoint, writer: Writer, add: Callable[..., None]) -> None:
+    tables = list(zip(step.predicates, step.tables, strict=True))
+    for predicate, table in tables if step.before else ():
+        add(f"{predicate.name}, before the first round", table, writer.empty(predicate))
+    for made in step.before:
+        select = writer.derive(made) if isinstance(made, Derive) else writer.gather(made, WHOLE)
+        add(f"{made.predicate.name}, of the last round", made.table, select)
+    kind = "OR REPLACE TABLE" if step.before else "TABLE"
+    for i, (predicate, table) in enumerate(tables):
+        add(f"{predicate.name}, to start with", table, writer.start(step, i), kind)
     for fill in step.fills:
         table = writer.plan.tables[fill.predicate]
         guard = None

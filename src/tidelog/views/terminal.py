@@ -277,7 +277,9 @@ def _graph_lines(deps: Dependencies) -> list[str]:
             lines.append(f"stratum {number}: {', '.join(names[name] for name in layer)}")
     for component in deps.components:
         if component[0] in deps.recursive:
-            back = ", through `not`, strictly back" if component in deps.cycles_through_not else ""
+            ways = ["`not`"] if component in deps.cycles_through_not else []
+            ways += ["aggregates"] if component in deps.cycles_through_aggregates else []
+            back = f", through {' and '.join(ways)}, strictly back" if ways else ""
             together = ", ".join(names[name] for name in component)
             lines.append(f"recursive together: {together}{back}")
     return lines

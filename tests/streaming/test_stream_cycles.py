@@ -1,0 +1,66 @@
+"""Streams of programs with cycles through aggregates: what is streamed is what is evaluated."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import event, given
+from hypothesis import strategies as st
+from oracle.aggregates import programs_with_cycles
+from oracle.generate import Case
+from support.deep import examples
+from support.streams import streams_what_is_evaluated
+
+import tidelog
+from tidelog.errors import NoAnswer
+
+WAYS: tuple[dict[str, object], ...] = (
+    {},
+    {"emit": "eager"},
+    {"history": "strict"},
+    {"mode": "online"},
+    {"intervals": True},
+)
+randoms = st.randoms(use_true_random=False)
+
+
+@examples(16, deep=800)
+@given(programs_with_cycles(connected=True), st.integers(0, 3), randoms, st.sampled_from(WAYS))
+def test_every_way(case: Case, late: int, random: Random, how: dict[str, object]) -> None:
+    try:
+        done = streams_what_is_evaluated(case, late, random, **how)
+    except NoAnswer:
+        done = False
+    event("compared" if done else "refused")
+
+
+@examples(4, deep=200)
+@given(programs_with_cycles(connected=True), randoms, st.sampled_from(WAYS[:2]))
+def test_across_snapshots(
+    tmp_path_factory: pytest.TempPathFactory, case: Case, random: Random, how: dict[str, object]
+) -> None:
+    file: Path = tmp_path_factory.mktemp("kept") / "snapshot"
+    streams_what_is_evaluated(case, 1, random, file, **how)
+
+
+BUDGET = (
+    "input Ask(x: text, v: int) @ time.\n"
+    "Grant(X, V) @ T :- Ask(X, V) @ T, Ask(X, _) @ T+1, "
+    "S = sum(W : Grant(X, W) @ [T-5, T-1]), S + V <= 20.\n"
+)
+
+
+def test_online_it_is_refused_where_answers_look_ahead() -> None:
+    with pytest.raises(NoAnswer, match=r"<text>:2: online, an aggregate .* use the offline mode"):
+        tidelog.Stream(tidelog.parse(BUDGET), mode="online")
+
+
+def test_what_looks_ahead_is_answered_offline() -> None:
+    stream = tidelog.Stream(tidelog.parse(BUDGET))
+    asked = {0: 15, 1: 6, 2: 5, 3: 1, 5: 1, 6: 14, 7: 1}
+    steps = [stream.push(tick, {"Ask": [("a", v)]}) for tick, v in asked.items()]
+    rows = [row for step in (*steps, stream.close()) for row in step.answers["Grant"].to_pylist()]
+    # 6 at 1 and 1 at 5 would make 21, nobody asks after 3 and 7; at 6 no more than 5 is spent.
+    assert [(row["v"], row["time"]) for row in rows] == [(15, 0), (5, 2), (14, 6)]
