@@ -15,6 +15,8 @@ FARM = ROOT / "examples" / "la_haute_borne"
 # A minute is a tick.
 PAID = f"""(SELECT *, epoch_us("at") // 60000000 AS t FROM '{PAY}/facts/Pay.csv')"""
 SCADA = f"(SELECT DISTINCT * FROM '{FARM}/facts/Scada.parquet')"
+# A row for each of the ticks that a reading is looked at.
+LATER = f"(SELECT *, time + ago AS later FROM {SCADA} s, range(6) r(ago))"
 
 BUSY = f"""
     SELECT DISTINCT p.card, count(DISTINCT q), p.t FROM {PAID} p, {PAID} q
@@ -28,13 +30,13 @@ LARGEST = f"""
 FARM_POWER = f"SELECT sum(power_kw), time FROM {SCADA} s GROUP BY time"
 SILENT = f"""
     SELECT p.turbine, count(*), p.time FROM (SELECT DISTINCT turbine, time FROM {SCADA} r) p,
-    {SCADA} q WHERE q.turbine = p.turbine AND q.time BETWEEN p.time - 5 AND p.time
+    {LATER} q WHERE q.turbine = p.turbine AND q.later = p.time
     GROUP BY p.turbine, p.time HAVING count(*) < 4
 """
 HOUR = f"""
     SELECT p.turbine, CAST(sum(q.power_kw) AS DOUBLE) / count(*), p.time
-    FROM (SELECT DISTINCT turbine, time FROM {SCADA} r) p, {SCADA} q
-    WHERE q.turbine = p.turbine AND q.time BETWEEN p.time - 5 AND p.time
+    FROM (SELECT DISTINCT turbine, time FROM {SCADA} r) p, {LATER} q
+    WHERE q.turbine = p.turbine AND q.later = p.time
     GROUP BY p.turbine, p.time
 """
 

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.xdist_group("spark")
 randoms = st.randoms(use_true_random=False)
 
 
-@examples(2, deep=60)
+@examples(1, deep=60)
 @given(programs_with_aggregates(connected=True), st.integers(1, 8), randoms)
 def test_batch(spark: SparkSession, case: Case, partitions: int, random: Random) -> None:
     try:
@@ -33,7 +33,7 @@ def test_batch(spark: SparkSession, case: Case, partitions: int, random: Random)
         event(str(error))
 
 
-@examples(2, deep=40)
+@examples(1, deep=40)
 @given(
     programs_with_aggregates(connected=True),
     st.integers(0, 3),

@@ -86,7 +86,7 @@ def streamed(spark: SparkSession, facts: Path) -> None:
     run(spark, facts, "offline")
 
 
-@pytest.mark.parametrize("work", [asked, streamed])
+@pytest.mark.parametrize("work", [asked, pytest.param(streamed, marks=pytest.mark.deep)])
 def test_java_objects_are_let_go_also_where_python_does_not_look_for_cycles(
     spark: SparkSession,
     tmp_path: Path,
@@ -141,10 +141,7 @@ def test_plans_of_what_was_run_are_not_kept(spark: SparkSession) -> None:
     for _ in range(15):
         spark.range(1).count()
     store: Any = spark._jsparkSession.sharedState().statusStore()
-    end = time.monotonic() + 10
-    while store.executionsCount() > 12 and time.monotonic() < end:
-        time.sleep(0.1)
-    assert store.executionsCount() <= 12
+    assert store.executionsCount() == 0
 
 
 def test_stored_rows_do_not_carry_the_plan_that_made_them(spark: SparkSession) -> None:

@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -51,7 +52,22 @@ def session(
     for name, value in (defaults | options).items():
         builder = builder.config(name, value)
     with _starting(master):
-        return builder.getOrCreate()
+        spark = builder.getOrCreate()
+        if spark.conf.get("spark.ui.enabled") == "false":
+            _draw_no_plans(spark)
+        return spark
+
+
+def _draw_no_plans(spark: SparkSession) -> None:
+    """Nothing keeps drawings of plans for the pages of Spark, which are off.
+
+    While a query runs, one is drawn at the end of each of its stages and added to those before: a
+    large plan would fill the memory.
+    """
+    java: Any = spark._jsparkSession
+    listener = java.sharedState().statusStore().listener()
+    if listener.isDefined():
+        java.sparkContext().removeSparkListener(listener.get())
 
 
 @contextmanager
