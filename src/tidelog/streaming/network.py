@@ -219,9 +219,12 @@ class Network:
     def _follow(self, window: WindowCells) -> None:
         """Change the cells of a window, object by object."""
         changed, final = window.advance(int(self.model.tin))
-        for layer in sorted(changed):
-            self.liveness.stale[window.number, layer] = None
-            self._spread((window.number, layer))
+        for layer, rows in changed.items():
+            for above, step, guards in window.above:
+                if self.components[above].carrying and layer + step <= self.start:
+                    continue
+                if guards.let_in(rows, layer - window.shift, self.model.read):
+                    self._touch((above, layer + step))
         for layer in final:
             self.liveness.stale[window.number, layer] = None
 

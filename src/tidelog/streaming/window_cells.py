@@ -8,6 +8,7 @@ from heapq import heappop, heappush
 from tidelog.language.program import Row
 from tidelog.streaming.cell_graph import CellGraph
 from tidelog.streaming.cells import Cell, CellKey, Component
+from tidelog.streaming.guards import Guards
 from tidelog.streaming.joins import IndexedSlice
 from tidelog.streaming.object_counts import ObjectCounts, RowsAt
 from tidelog.streaming.object_uses import ObjectUses
@@ -28,6 +29,11 @@ class WindowCells:
         self.base_name = graph.components[self.base].grounds[window.base]
         self.counts = ObjectCounts(window.over)
         self.uses = ObjectUses(window.over.ticks)
+        names = (self.certain, self.known)
+        self.above = [
+            (number, step, Guards(graph.components[number], names, graph.components))
+            for number, step in component.above
+        ]
         self._there: dict[int, Set[Row]] = {}  # objects at ticks that are not counted yet
         self._unused: set[int] = set()  # ticks of which it is not known yet if they are needed
         self._open: list[int] = []  # layers of cells that are not final
@@ -45,8 +51,8 @@ class WindowCells:
         tick = self.counts.next_loss()
         return None if tick is None else tick + self.window.after
 
-    def advance(self, tin: int) -> tuple[set[int], list[int]]:
-        """All is known that has arrived up to tin: the layers that change, and those now final."""
+    def advance(self, tin: int) -> tuple[dict[int, list[Row]], list[int]]:
+        """All is known that has arrived up to tin: what changes by layer, and what is final now."""
         now = tin - self.window.after
         changes = self.counts.advance(now, self._there)
         self._there = {}
@@ -54,7 +60,10 @@ class WindowCells:
             self._add(self.known, changes.opened)
             self._remove(changes.lost)
         self._add(self.certain, changes.certain)
-        changed = {t + self.shift for t in (*changes.opened, *changes.certain, *changes.lost)}
+        changed: dict[int, list[Row]] = {}
+        for rows_at in (changes.opened, changes.certain, changes.lost):
+            for tick, rows in rows_at.items():
+                changed.setdefault(tick + self.shift, []).extend(rows)
         final: list[int] = []
         while self._open and self._open[0] - self.shift <= now:
             final.append(heappop(self._open))
