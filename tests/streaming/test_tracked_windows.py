@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from random import Random
 from typing import Any, TypeAlias
@@ -20,6 +20,8 @@ import tidelog
 from tidelog.language.program import Row
 from tidelog.logic.clause import Over
 from tidelog.streaming import tracked
+from tidelog.streaming.liveness import Liveness
+from tidelog.streaming.network import Network
 from tidelog.streaming.object_counts import ObjectCounts, RowsAt
 from tidelog.streaming.object_uses import ObjectUses
 from tidelog.streaming.online import OnlineAlgorithm
@@ -147,3 +149,62 @@ def test_all_is_told_as_if_windows_were_written_out(
     if first is not None:
         with written_out():
             assert told(case, lateness, pushes, again, emit=emit) == first, case.text
+
+
+ASKED = [
+    "P(X) @ T :- some Hot(X) @ [T, T+{}].",
+    "P(X) @ T :- always Hot(X) @ [T, T+{}].",
+    "P(X) @ T :- at least 3 Hot(X) @ [T, T+{}].",
+    "P(X) @ T :- Seen(X) @ T, some Hot(X) @ [T+1, T+{}].",
+    "P(X) @ T :- Seen(X) @ T, not some Hot(X) @ [T+1, T+{}].",
+    "P(X) @ T :- Seen(X) @ T, not at least 3 Hot(X) @ [T-5, T+{}].",
+]
+
+
+def work(rule: str, ticks: int) -> float:
+    """Cells that are derived, and reviewed for what they keep, a tick, once the window is full."""
+    count = 0
+
+    def counted(plain: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*args: Any, **named: Any) -> Any:
+            nonlocal count
+            count += 1
+            return plain(*args, **named)
+
+        return called
+
+    program = tidelog.parse(
+        f"input Hot(x: text) @ t. input Seen(x: text) @ t. {rule.format(ticks)}"
+    )
+    stream = tidelog.Stream(program, "P", mode="online")
+    pick = Random(5)
+    objects = [(f"x{i}",) for i in range(12)]
+    with (
+        patch.object(Network, "_evaluate", counted(Network._evaluate)),
+        patch.object(Liveness, "_review", counted(Liveness._review)),
+    ):
+        for tick in range(2 * ticks + 50):
+            count = 0 if tick == 2 * ticks else count
+            hot = [x for i, x in enumerate(objects) if i < 3 or pick.random() < 0.5]
+            seen = [x for x in objects if pick.random() < 0.1]
+            stream.push(tick, {"Hot": hot, "Seen": seen})
+    return count / 50
+
+
+@pytest.mark.parametrize("rule", ASKED)
+def test_a_tick_costs_the_same_whatever_the_length_of_the_window(rule: str) -> None:
+    short, long = work(rule, 12), work(rule, 200)
+    assert long <= 1.3 * short, (short, long)
+
+
+def test_a_fact_that_only_stands_in_the_way_is_kept() -> None:
+    """What no cell holds anything of may still be asked about: `not some E(_, X)` of any X."""
+    program = tidelog.parse(
+        "input E(c: float, x: text) @ t."
+        " H(0.5) @ T :- not some E(_, X) @ [T-1, T], E(_, X) @ T. output H."
+    )
+    stream = tidelog.Stream(program, "H", mode="online")
+    assert stream.push(0, {"E": [(0.5, "a")]}).history == 1
+    with written_out():
+        stream = tidelog.Stream(program, "H", mode="online")
+        assert stream.push(0, {"E": [(0.5, "a")]}).history == 1
