@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.json
 from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JJavaError
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as S
 
@@ -277,15 +277,23 @@ class Messages:
                 F.col("partition").cast("int").alias("partition"),
                 F.col("offset").cast("bigint").alias("offset"),
                 (F.col("key") if format_.key else F.lit(None).cast("binary")).alias("key"),
-                (
-                    F.col("headers")
-                    if format_.headers
-                    else F.lit(None).cast("array<struct<key:string,value:binary>>")
-                ).alias("headers"),
+                *self._headers(format_),
             )
             for i, (frame, format_) in enumerate(self.frames)
         ]
         return reduce(DataFrame.union, parts)
+
+    def _headers(self, format_: MessageFormat) -> Iterator[Column]:
+        """The headers that are asked for, a column each.
+
+        As one array they would be dear on their way to Python: Spark asks for the size of a batch
+        after every row, and adds up an array from its start each time.
+        """
+        for i in range(max(len(other.headers) for _, other in self.frames)):
+            value = F.lit(None).cast("binary")
+            if i < len(format_.headers):
+                value = _header(format_.headers[i])
+            yield value.alias(f"header{i}")
 
     def batch(self, frame: DataFrame, limits: TimeLimits, _: Callable[[], set[str]]) -> DataFrame:
         formats = tuple(format_ for _, format_ in self.frames)
@@ -294,6 +302,14 @@ class Messages:
         if self.known is None:
             return rows
         return rows.where(F.col("problem").isNotNull() | (F.col("t") > self.known))
+
+
+def _header(name: str) -> Column:
+    """The last header of a name that has a value."""
+    given = F.filter(
+        "headers", lambda header: (header["key"] == name) & header["value"].isNotNull()
+    )
+    return F.try_element_at(given, F.lit(-1))["value"]
 
 
 def _place(topic: str, partition: int, offset: int) -> str:
@@ -539,14 +555,12 @@ def _given(batch: pa.RecordBatch, format_: MessageFormat) -> list[dict[str, str]
     if not format_.key and not format_.headers:
         return []
     given: list[dict[str, str]] = []
-    for message in batch.select(["key", "headers"]).to_pylist():
-        columns: dict[str, str] = {}
-        if format_.key and message["key"] is not None:
-            columns[format_.key] = message["key"].decode(errors="backslashreplace")
-        for header in message["headers"] or ():
-            if header["key"] in format_.headers and header["value"] is not None:
-                columns[header["key"]] = header["value"].decode(errors="backslashreplace")
-        given.append(columns)
+    places = {f"header{i}": name for i, name in enumerate(format_.headers)}
+    if format_.key:
+        places = {"key": format_.key, **places}
+    for message in batch.select(list(places)).to_pylist():
+        texts = {places[place]: value for place, value in message.items() if value is not None}
+        given.append({n: value.decode(errors="backslashreplace") for n, value in texts.items()})
     return given
 
 
