@@ -252,6 +252,11 @@ class Windows:
                 self.clauses.append(Clause(head, premises, made=True, window=asked))
         return window
 
+    def of_a_tick(self, asked: Premise) -> Predicate:
+        """The predicate that says, with the arguments of a window, whether it is met at a tick."""
+        atom = replace(asked, over=None)
+        return self._window(atom, names_of(atom), ONE_TICK)
+
     def ways(self, atom: Premise, over: Over) -> list[tuple[Premise, ...]]:
         """The bodies of a window's clauses, over shorter windows."""
         names = names_of(atom)

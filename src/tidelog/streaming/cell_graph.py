@@ -31,6 +31,7 @@ from tidelog.streaming.cells import (
 )
 from tidelog.streaming.joins import MOST_PREMISES
 from tidelog.streaming.schedule import Schedule
+from tidelog.streaming.tracked import Tracked
 from tidelog.streaming.wakes import set_wakes
 
 # How far ahead an explicit time may lie for facts to be carried on to it.
@@ -62,8 +63,11 @@ def fits(deps: Dependencies) -> bool:
 class CellGraph:
     """The components of some queries of class 1 or 2, inputs first."""
 
-    def __init__(self, made: Possible, queries: Iterable[str]) -> None:
+    def __init__(
+        self, made: Possible, queries: Iterable[str], tracked: Mapping[str, Tracked]
+    ) -> None:
         self.made = made
+        self.tracked = tracked
         self.deps = made.deps
         self.schedule = Schedule(made.deps)
         self.queries = tuple(queries)
@@ -141,6 +145,7 @@ class CellGraph:
         component.carrying = names[0] in self.deps.carrying
         alone = len(names) == 1 and not component.carrying
         component.window = alone and core.predicates[names[0]].role is Role.WINDOW
+        component.tracked = self.tracked.get(names[0])
         component.pin = max(self.schedule.pins[n] for n in names)
         if not any(core.predicates[n].temporal for n in names):
             component.final = -math.inf
@@ -191,12 +196,12 @@ class CellGraph:
 
         for clause in self.made.certain:
             head = clause.head.predicate
-            if head not in self.fixed:
+            if head not in self.fixed and head not in self.tracked:
                 stage = self.components[number_of[head]].stages[self._stage[head]]
                 stage.certain.append(placed(clause))
         for rule in self.made.clauses:
             head = self._base[rule.clause.head.predicate]
-            if head in self.fixed:
+            if head in self.fixed or head in self.tracked:
                 continue
             component = self.components[number_of[head]]
             stage = component.stages[self._stage[head]]
@@ -254,8 +259,10 @@ class CellGraph:
         above: list[dict[tuple[int, int], None]] = [{} for _ in self.components]
         points: list[set[int]] = [set() for _ in self.components]
         timeless: set[int] = set()
+        for name, window in self.tracked.items():
+            self.components[number_of[window.base]].counted_by += (number_of[name],)
         for edge in self.deps.edges:
-            if edge.body in self.fixed:
+            if edge.body in self.fixed or edge.head in self.tracked:
                 continue
             head, body = number_of[edge.head], number_of[edge.body]
             if edge.offset is not None:

@@ -27,6 +27,8 @@ from tidelog.streaming.cells import (
     rigid_model,
 )
 from tidelog.streaming.joins import EMPTY, ONE, IndexedSlice
+from tidelog.streaming.tracked import Tracked
+from tidelog.streaming.window_cells import WindowCells
 
 
 class CellModel:
@@ -37,6 +39,11 @@ class CellModel:
         self.components = graph.components
         self.tin: Bound = -math.inf
         self.cells: dict[CellKey, Cell] = {}
+        self.windows = {
+            c.number: WindowCells(graph, c, c.tracked, self.cells)
+            for c in graph.components
+            if c.tracked is not None
+        }
         self.count = 0  # input facts and carried ones that are kept
         self.static = rigid_model(graph.deps, graph.fixed, rigid)
         self._add_static_patterns()
@@ -79,7 +86,7 @@ class CellModel:
         if component.carrying and layer > self.near(component):
             return self._anything.get(name, EMPTY)
         cell = self.cells.get((number, layer))
-        if cell is not None:
+        if cell is not None and (component.tracked is None or name != component.tracked.anything):
             return cell.slices.get(name, EMPTY)
         return self._default(component, layer).get(name, EMPTY)
 
@@ -139,6 +146,8 @@ class CellModel:
         """What a cell that no fact has touched holds."""
         if component.input or self.is_final(component, layer):
             return {}
+        if component.tracked is not None:
+            return self._default_of_window(component, component.tracked, layer)
         if component.carrying:
             if layer > self.near(component):
                 return self._anything
@@ -153,6 +162,11 @@ class CellModel:
         if known is None:
             known = self._untouched[key] = self._evaluated_default(component, layer)
         return known
+
+    def _default_of_window(self, component: Component, window: Tracked, layer: int) -> CellContent:
+        """A window may hold of anything while as many ticks as it needs are to come."""
+        to_come = layer - component.shifts[window.anything] + window.after - self.tin
+        return {window.anything: ONE} if to_come >= window.over.least else {}
 
     def _evaluated_default(self, component: Component, layer: int) -> CellContent:
         model: CellContent = {}

@@ -17,6 +17,7 @@ from tidelog.language.graph import Bound, components
 from tidelog.language.program import Row
 from tidelog.logic.clause import Clause, FixedTick, Free, Offset, Premise, Rigid, Sign
 from tidelog.streaming.joins import EMPTY, CompiledClause, IndexedSlice
+from tidelog.streaming.tracked import Tracked
 
 # A time later than all others: it stands for every output time to come.
 LATER = 1 << 70
@@ -105,6 +106,8 @@ class Component:
     above: tuple[tuple[int, int], ...] = ()  # components that look at it, and their layers
     points: frozenset[int] = frozenset()  # layers that rules look at by explicit time
     wakes: tuple[int, ...] = ()  # after how many ticks of its layer a cell changes by itself
+    tracked: Tracked | None = None  # if it is a window that is followed object by object
+    counted_by: tuple[int, ...] = ()  # the components of such windows that count it
 
 
 @dataclass

@@ -68,6 +68,12 @@ class IndexedSlice:
         for columns, index in self._indexes.items():
             _enter(index, columns, rows)
 
+    def remove(self, rows: Set[Row]) -> None:
+        """Take rows away."""
+        self.rows -= rows
+        self._table = None
+        self._indexes.clear()
+
     def table(self, texts: Texts) -> RowTable:
         """The rows in columns."""
         made = self._table

@@ -63,10 +63,15 @@ class Liveness:
     def _review(self, key: CellKey, cell: Cell) -> Iterable[CellKey]:
         """Drop what of a cell is not used; the cells below for which that makes a difference."""
         component = self.model.components[key[0]]
+        for number in component.counted_by:
+            self.model.windows[number].review(key[1], cell)
         used = self._used(component, key[1], cell)
         changed: Iterable[CellKey] = ()
         if cell.frozen:
             changed = self._pass_on(component, key[1], cell, {}, closed=True)
+        elif component.tracked is not None:
+            window = self.model.windows[key[0]]
+            changed = window.use(key[1], used.get(window.known, frozenset()))
         elif not component.input:
             changed = self._pass_on(component, key[1], cell, used, closed=component.carrying)
         self._prune(key, component, cell, used)

@@ -19,15 +19,21 @@ from tidelog.streaming.cell_model import CellModel
 from tidelog.streaming.cells import LATE, NO_TIME, Cell, CellContent, CellKey, Component
 from tidelog.streaming.joins import EMPTY, IndexedSlice
 from tidelog.streaming.liveness import Liveness
+from tidelog.streaming.tracked import Tracked
+from tidelog.streaming.window_cells import WindowCells
 
 
 class Network:
     """The cells of some queries of class 1 or 2, fed tick by tick."""
 
     def __init__(
-        self, made: Possible, queries: Iterable[str], rigid: Mapping[str, set[Row]]
+        self,
+        made: Possible,
+        queries: Iterable[str],
+        rigid: Mapping[str, set[Row]],
+        tracked: Mapping[str, Tracked],
     ) -> None:
-        self.graph = CellGraph(made, queries)
+        self.graph = CellGraph(made, queries, tracked)
         self.model = CellModel(self.graph, rigid)
         self.liveness = Liveness(self.model, self.graph.queries)
         self.components = self.graph.components
@@ -75,6 +81,7 @@ class Network:
             number, _ = self.graph.place[name]
             for time, rows in times.items():
                 self._put(number, name, time, rows)
+        self._touch_windows()
         cells = self.model.cells
         while self._alarms and self._alarms[0][0] <= tin:
             _, number, layer = heapq.heappop(self._alarms)
@@ -95,6 +102,8 @@ class Network:
         """The next input time, at most tin, at which something happens without new facts."""
         now = self.model.tin
         events = [tin, *(a[0] for a in self._alarms[:1]), *(p for p in self.graph.pins if p > now)]
+        losses = (window.next_change() for window in self.model.windows.values())
+        events += [loss for loss in losses if loss is not None]
         for number, layer in self.model.cells:
             component = self.components[number]
             if component.carrying and layer > now:
@@ -116,6 +125,7 @@ class Network:
             self._settled = tin
             self._dirty = {k: None for k in self._dirty if not self._is_settled(k)}
             self._heap = sorted(self._dirty)
+        self._touch_windows()
         for name, layers in facts.items():
             for layer, rows in layers.items():
                 self._put(self.graph.place[name][0], name, layer, rows)
@@ -157,6 +167,11 @@ class Network:
             self._dirty[key] = None
             heapq.heappush(self._heap, key)
 
+    def _touch_windows(self) -> None:
+        """As time goes on, windows that are tracked look at all that has arrived."""
+        for number in self.model.windows:
+            self._touch((number, NO_TIME))
+
     def _touch_all(self, above: int) -> None:
         """Every derived cell of later components may have changed."""
         self.model.forget_defaults()
@@ -173,6 +188,8 @@ class Network:
                 if self.components[above].carrying and layer + step <= self.start:
                     continue
                 self._touch((above, layer + step))
+        for window in component.counted_by:
+            self._show(key, self.model.windows[window])
         if layer in component.points or layer == NO_TIME:
             self._touch_all(number)
 
@@ -183,6 +200,9 @@ class Network:
             key = heapq.heappop(self._heap)
             del self._dirty[key]
             component = self.components[key[0]]
+            if component.tracked is not None:
+                self._follow(self.model.windows[key[0]])
+                continue
             cell = cells.get(key)
             if cell is None:
                 cell = cells[key] = Cell()
@@ -190,6 +210,23 @@ class Network:
             if not cell.frozen and self._evaluate(component, key[1], cell):
                 cell.shown = True
                 self._spread(key)
+
+    def _show(self, key: CellKey, window: WindowCells) -> None:
+        """A cell of what a window counts has changed: what it holds is known, and all of it."""
+        slice_ = self.model.cells[key].slices.get(window.base_name, EMPTY)
+        window.see(key[1], slice_.rows)
+
+    def _follow(self, window: WindowCells) -> None:
+        """Change the cells of a window, object by object."""
+        changed, final = window.advance(int(self.model.tin))
+        for layer, rows in changed.items():
+            for above, step, guards in window.above:
+                if self.components[above].carrying and layer + step <= self.start:
+                    continue
+                if guards.let_in(rows, layer - window.shift, self.model.read):
+                    self._touch((above, layer + step))
+        for layer in final:
+            self.liveness.stale[window.number, layer] = None
 
     def _set_alarms(self, component: Component, layer: int) -> None:
         """A new cell changes by itself at some ticks to come."""

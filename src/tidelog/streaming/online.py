@@ -23,6 +23,7 @@ from tidelog.streaming.joins import IndexedSlice, chosen
 from tidelog.streaming.network import Network
 from tidelog.streaming.pending import CellFacts
 from tidelog.streaming.snapshot import State, as_facts, as_rows, plain, plain_facts
+from tidelog.streaming.tracked import tracked_windows
 
 # Of a query and what may come to be an answer, None for arguments that may be any value.
 Wanted: TypeAlias = Callable[[str, tuple[Value | None, ...]], bool]
@@ -52,8 +53,9 @@ class OnlineAlgorithm:
         self.given: dict[tuple[str, int | None], Set[Row]] = {}
         self.queries = deps.queries
         self.absences = bool(deps.negated)
-        made = possible(deps, anything=True)
-        self.network = Network(made, self.queries, rigid)
+        self.deps = deps
+        made, tracked = tracked_windows(deps)
+        self.network = Network(made, self.queries, rigid, tracked)
         self.due = self.network.liveness.due  # infinite for a rigid query once it is answered
         core = made.deps.core
         self.inputs = tuple(p.name for p in core.inputs if p.temporal)
@@ -196,7 +198,10 @@ class OnlineAlgorithm:
     @cached_property
     def explainer(self) -> PossibleDerivations:
         model = self.network.model
-        return PossibleDerivations(model.graph.made, CellFacts(model))
+        made = model.graph.made
+        if model.windows:  # what these are made of is not there, but found when it is asked for
+            made = possible(self.deps, anything=True)
+        return PossibleDerivations(made, CellFacts(model, made.deps.core))
 
     # Definitive
 

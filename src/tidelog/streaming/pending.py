@@ -3,20 +3,67 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
-from tidelog.language.program import Row
+from tidelog.analysis.possible import any_pattern, pattern_name
+from tidelog.language.program import Row, Value
 from tidelog.logic.clause import Premise
+from tidelog.logic.core import Core, Role
 from tidelog.logic.match import AnyTick
+from tidelog.logic.windows import Windows, window_of
 from tidelog.streaming.cell_model import CellModel
-from tidelog.streaming.cells import NO_TIME
+from tidelog.streaming.cells import NO_TIME, Lookup
+from tidelog.streaming.tracked import Tracked
+
+
+@dataclass(frozen=True)
+class _Possible:
+    """What may hold of a window whose cells are not there, by one of its names."""
+
+    window: Tracked
+    any: bool  # whether it is asked for any object, or for those that are known
+
+    def rows(self, model: CellModel, tick: int, known: Mapping[int, Value]) -> set[Row]:
+        """The objects for which enough ticks are known or to come, of those that are asked for."""
+        over, arrived = self.window.over, int(model.tin) - self.window.after
+        to_come = min(max(0, tick - arrived), over.ticks)
+        if self.any:
+            return {()} if to_come >= over.least else set()
+        number, shift = model.graph.place[self.window.base]
+        name = model.components[number].grounds[self.window.base]
+        ticks = range(tick - over.ticks + 1, min(tick, arrived) + 1)
+        slices = (model.slice(number, t + shift, name).rows for t in ticks)
+        counts = Counter(
+            row for rows in slices for row in rows if all(row[i] == v for i, v in known.items())
+        )
+        return {row for row, count in counts.items() if count + to_come >= over.least}
+
+
+def _written_out(model: CellModel, core: Core) -> dict[str, _Possible]:
+    """By their names in the possible program, the windows that tracked ones are made of."""
+    known = {w.base: w for w in model.graph.tracked.values()}
+    windows: dict[str, _Possible] = {}
+    for name, predicate in core.predicates.items() if known else ():
+        asked = window_of(core, name) if predicate.role is Role.WINDOW else None
+        if asked is None or asked.over is None or name in known:
+            continue
+        tracked = known.get(Windows(dict(core.predicates)).of_a_tick(asked).name)
+        if tracked is not None:
+            window = replace(tracked, over=asked.over)
+            ground = pattern_name(name, (None,) * len(predicate.types))
+            windows[ground] = _Possible(window, any=False)
+            windows[pattern_name(name, any_pattern(predicate))] = _Possible(window, any=True)
+    return windows
 
 
 class CellFacts:
     """The possible facts in the cells of a model."""
 
-    def __init__(self, model: CellModel) -> None:
+    def __init__(self, model: CellModel, core: Core) -> None:
         self.model = model
+        self._windows = _written_out(model, core)
         self._lookups = {
             lookup.name: lookup
             for component in model.graph.components
@@ -29,15 +76,25 @@ class CellFacts:
         self, premise: Premise, tick: int | AnyTick | None, positions: tuple[int, ...], key: Row
     ) -> Iterable[Row]:
         assert not isinstance(tick, AnyTick), "clauses with a free time have no cells"
-        slice_ = self.model.read(self._lookups[premise.predicate], tick)
+        window = self._windows.get(premise.predicate)
+        if window is not None:
+            assert tick is not None, "a window has a time"
+            return window.rows(self.model, tick, dict(zip(positions, key, strict=True)))
+        slice_ = self.model.read(self._lookup(premise.predicate), tick)
         if not positions:
             return slice_.rows
         if len(positions) == len(premise.args):
             return (key,) if key in slice_.rows else ()
         return slice_.index(positions).get(key if len(key) > 1 else key[0], ())
 
+    def _lookup(self, name: str) -> Lookup:
+        place = self.model.graph.place.get(name, (-1, 0))  # elsewhere: future, or never changing
+        return self._lookups.get(name) or Lookup(name, 0, None, *place)
+
     def is_given(self, name: str, tick: int | None) -> bool:
-        lookup = self._lookups[name]
+        if name in self._windows:
+            return False
+        lookup = self._lookup(name)
         if lookup.component < 0 or self.model.graph.components[lookup.component].input:
             return True
         layer = NO_TIME if tick is None else tick + lookup.shift

@@ -18,9 +18,17 @@ from tidelog.streaming.cells import Component
 
 
 def set_wakes(deps: Dependencies, components: Iterable[Component]) -> None:
-    """Tell every component when its cells change without new facts."""
+    """Tell every component when its cells change without new facts.
+
+    A window that is tracked finds that out object by object.
+    """
     phases: dict[str, set[int]] = {}
     for component in components:
+        if component.tracked is not None:
+            window = component.tracked
+            (name,) = component.grounds
+            phases[name] = _over_window(window.over, phases[window.base])
+            continue
         _add_phases(deps, component, phases)
         if not component.input and not component.carrying:
             component.wakes = _wakes(deps, component, phases)
