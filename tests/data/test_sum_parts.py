@@ -100,6 +100,6 @@ def by_fractions(
         for tick in range(TICKS + 1):
             there = [v for v, t in own if tick - ticks < t <= tick]
             told = measured(measure, there, type_ is Type.INT) if there else None
-            if told is not None:
+            if isinstance(told, int | float):
                 want[group, tick] = told + 0
     return want
