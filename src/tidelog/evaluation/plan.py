@@ -145,7 +145,8 @@ class Derive:
 class Gather:
     """The predicate of an aggregate: what facts come to, over so many ticks that end with each.
 
-    The join gives the facts, with all variables of the premise; `facts` says what these are.
+    The join gives the facts, with all variables of the premise that make a difference; `facts` says
+    what these are.
     """
 
     predicate: Predicate
@@ -365,6 +366,9 @@ class _Planner:
         below = self.core.predicates[premise.predicate]
         types = dict(zip(premise.args, below.types, strict=True))
         variables = tuple(dict.fromkeys(premise.variables))
+        if gathers.measure in (Measure.MIN, Measure.MAX):  # equal values are one
+            asked = (*clause.head.args[:-1], gathers.of)
+            variables = tuple(v for v in variables if v in asked)
         facts = replace(below, types=tuple(types[v] for v in variables))
         each = replace(premise, sign=Sign.POSITIVE, over=None, gathers=None)
         source = Clause(Head(name, variables, clause.head.when), (each,), origin=clause.origin)
