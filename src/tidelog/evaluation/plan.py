@@ -26,7 +26,18 @@ from tidelog.language.program import (
     Variable,
     terms_of,
 )
-from tidelog.logic.clause import AT_HEAD, Clause, Free, Head, Offset, Over, Premise, Sign
+from tidelog.logic.clause import (
+    AT_HEAD,
+    PART_COLUMNS,
+    Clause,
+    Free,
+    Head,
+    Offset,
+    Over,
+    Parts,
+    Premise,
+    Sign,
+)
 from tidelog.logic.core import Predicate, Role
 from tidelog.logic.windows import window_of
 
@@ -157,11 +168,24 @@ class Gather:
     groups: tuple[int, ...]  # positions of the facts' arguments by which they are taken apart
     of: int | None  # the position that is measured
     ticks: int
+    parts: Parts | None = None
+
+    @property
+    def adds(self) -> Type | None:
+        """The type of the numbers that are added up; None if nothing is, or if it is not known.
+
+        Parts of integers do for an average, which is a float, as those of floats do.
+        """
+        if self.measure not in (Measure.SUM, Measure.AVG):
+            return None
+        if self.parts is Parts.READ:
+            return self.predicate.types[-1]
+        return None if self.of is None else self.facts.types[self.of]
 
     @property
     def adds_floats(self) -> bool:
-        adds = self.measure in (Measure.SUM, Measure.AVG)
-        return adds and self.of is not None and self.facts.types[self.of] is Type.FLOAT
+        """Whether it adds floats up, and it makes a difference how large they are."""
+        return self.adds is Type.FLOAT and self.parts is not Parts.MADE
 
 
 @dataclass(frozen=True)
@@ -372,15 +396,17 @@ class _Planner:
         facts = replace(below, types=tuple(types[v] for v in variables))
         each = replace(premise, sign=Sign.POSITIVE, over=None, gathers=None)
         source = Clause(Head(name, variables, clause.head.when), (each,), origin=clause.origin)
+        made = len(PART_COLUMNS) if gathers.parts is Parts.MADE else 1
         return Gather(
             self.core.predicates[name],
             self.tables[name],
             self.join(source),
             facts,
             gathers.measure,
-            tuple(variables.index(v) for v in clause.head.args[:-1]),
+            tuple(variables.index(v) for v in clause.head.args[:-made]),
             None if gathers.of is None else variables.index(gathers.of),
             1 if premise.over is None else premise.over.ticks,
+            gathers.parts,
         )
 
     def fixpoint(self, component: tuple[str, ...]) -> None:
