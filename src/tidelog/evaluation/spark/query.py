@@ -154,7 +154,8 @@ def _answer_rows(
     known = {p.name: data.get(p.base, EMPTY) for p in split.deps.core.inputs if p.temporal}
     asked = Range(low, high)
     try:
-        made = plan(split.deps, known, EMPTY if asked.empty else asked, windows_at_once=True)
+        there = EMPTY if asked.empty else asked
+        made = plan(split.deps, known, there, windows_at_once=True, exchanged=True)
     except Unbounded:
         return _in_process(question, name, given, facts)
     layout = Layout(united(made), split.stages)
