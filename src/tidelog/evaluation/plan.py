@@ -156,7 +156,8 @@ class Derive:
 class Gather:
     """The predicate of an aggregate: what facts come to, over so many ticks that end with each.
 
-    The join gives the facts, with all variables of the premise; `facts` says what these are.
+    The join gives the facts, with all variables of the premise that make a difference; `facts` says
+    what these are.
     """
 
     predicate: Predicate
@@ -247,12 +248,14 @@ def plan(
     within: Range = ALWAYS,
     *,
     windows_at_once: bool = False,
+    exchanged: bool = False,
 ) -> Plan:
     """The plan of the queries of `deps` over data at given times, for answers at `asked`.
 
     Facts after the tick `until` are left out, whatever the data holds. Facts outside `within` need
     not be looked at nor derived: what is found then holds, and what is not found may hold too.
-    Windows may be done in a step each, if nobody asks for what they are written out in.
+    Windows may be done in a step each, if nobody asks for what they are written out in. Where facts
+    are exchanged they rather are selected twice than sent with columns that make no difference.
     Raises Unbounded when a recursive predicate would have to be evaluated for ever.
     """
     history = ALWAYS if until is None else Range(-math.inf, until)
@@ -263,7 +266,15 @@ def plan(
             base = deps.core.predicates[name].base
             raise Unbounded(_carrier(deps, name), base, needed[name])
     windows = _windows(deps) if windows_at_once else {}
-    planner = _Planner(deps, needed, dict(data), asked, windows, windows_at_once=windows_at_once)
+    planner = _Planner(
+        deps,
+        needed,
+        dict(data),
+        asked,
+        windows,
+        windows_at_once=windows_at_once,
+        exchanged=exchanged,
+    )
     return planner.plan()
 
 
@@ -326,10 +337,12 @@ class _Planner:
         windows: Mapping[str, Premise | None] | None = None,
         *,
         windows_at_once: bool = True,
+        exchanged: bool = False,
     ) -> None:
         refuse_blocking_cycles(deps)
         self.windows = windows or {}
         self.windows_at_once = windows_at_once
+        self.exchanged = exchanged
         self.deps = deps
         self.core = deps.core
         self.ranges = ranges_
@@ -389,6 +402,9 @@ class _Planner:
         below = self.core.predicates[premise.predicate]
         types = dict(zip(premise.args, below.types, strict=True))
         variables = tuple(dict.fromkeys(premise.variables))
+        if self.exchanged and gathers.measure in (Measure.MIN, Measure.MAX):  # equal values are one
+            asked = (*clause.head.args[:-1], gathers.of)
+            variables = tuple(v for v in variables if v in asked)
         facts = replace(below, types=tuple(types[v] for v in variables))
         each = replace(premise, sign=Sign.POSITIVE, over=None, gathers=None)
         source = Clause(Head(name, variables, clause.head.when), (each,), origin=clause.origin)

@@ -8,7 +8,7 @@ of them: what one knows beyond it is kept as known answers, and derived again at
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import assert_never
@@ -141,7 +141,7 @@ class Shards:
     def schema(self) -> pa.Schema:
         return row_schema([*self.tables.values(), *self.given.values()])
 
-    def home(self, partitions: int, literal: Callable[[Value], str], *, spark: bool) -> str:
+    def home(self, partitions: int, *, spark: bool) -> str:
         """SQL for the partition that a row belongs to."""
         assert self.positions is not None
         cases = []
