@@ -1,10 +1,11 @@
 """The passes: what is worked out about a program before anything runs, in this order.
 
     core          normalise: rules as clauses, inputs apart from what has rules   logic/normalise
+    brief         the same with very long counts only named                       logic/normalise
     dependencies  reach: what the queries need, its class, phi, keep and key         dependencies
     reduced       reduce: without redundant clauses and premises                       redundancy
     lean          the dependencies of what is left, which is what runs               dependencies
-    in_one_pass   the same for finite facts, with very long counts only named             passes
+    planned       the same with very long counts only named, for plans                    passes
     stages        split: what workers do on their own, and what they exchange              stages
     possible      what may still come to hold, as a program                              possible
 
@@ -16,8 +17,8 @@ from here: plans (evaluation/plan), schedules (streaming/schedule), pipelines (p
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
 from tidelog.analysis.containment import Budget
@@ -26,10 +27,10 @@ from tidelog.analysis.possible import Possible, possible
 from tidelog.analysis.redundancy import Redundant, reduced
 from tidelog.analysis.stages import Staged, staged
 from tidelog.language.program import Input, Interval, Origin, Program, Statement
-from tidelog.logic.clause import Over
+from tidelog.logic.clause import Over, Premise
 from tidelog.logic.core import Core, Predicate, Role
 from tidelog.logic.normalise import core
-from tidelog.logic.windows import takes_many_clauses
+from tidelog.logic.windows import named_windows, takes_many_clauses
 
 # Steps that may be spent on leaving redundant rules out. No seconds, so that plans never vary.
 REDUCING_STEPS = 500
@@ -59,7 +60,7 @@ class Passes:
 
     @cached_property
     def _reduction(self) -> tuple[Core, list[Redundant]]:
-        return reduced(self.core, self.queries, Budget(math.inf, REDUCING_STEPS))
+        return reduced(self.core, self.queries, _budget())
 
     @property
     def reduced(self) -> Core:
@@ -70,30 +71,47 @@ class Passes:
         return dependencies(self.reduced, self.queries)
 
     @cached_property
-    def _brief(self) -> Dependencies | None:
-        """The dependencies with very long counts only named; None if there is none of these.
-
-        Nor if one is on a cycle: there it is written out.
-        """
+    def brief(self) -> Core:
+        """The core with very long counts only named."""
         if not any(map(takes_many_clauses, self._counts)):
-            return None
-        brief = dependencies(core(self.program, self.queries, brief_windows=True), self.queries)
-        windows = {p.name for p in brief.core.predicates.values() if p.role is Role.WINDOW}
-        return None if windows & set(brief.recursive) else brief
+            return self.core
+        return core(self.program, self.queries, brief_windows=True)
 
-    @property
-    def in_one_pass(self) -> Dependencies:
-        """What a query over finite facts in this process needs, whose plan does a window in a step.
+    @cached_property
+    def in_brief(self) -> Dependencies:
+        """The dependencies, with very long counts only named."""
+        return dependencies(self.brief, self.queries)
 
-        Where long counts are only named, no rule is left out as redundant: to see that takes what
-        they stand for.
+    @cached_property
+    def planned(self) -> Dependencies:
+        """What runs by a plan that does very long counts in a step each: queries over finite facts,
+        and streams by a schedule.
+
+        All is written out if one of these counts is on a cycle.
         """
-        return self._brief or self.lean
+        named = named_windows(self.in_brief.core)
+        if not named or not named.keys().isdisjoint(self.in_brief.recursive):
+            return self.lean
+        return dependencies(self._reduced_around(named), self.queries)
+
+    def _reduced_around(self, named: Mapping[str, Premise]) -> Core:
+        """The core reduced whatever some windows stand for: as if these were inputs."""
+        brief = self.in_brief.core
+        predicates = {
+            name: replace(predicate, role=Role.INPUT) if name in named else predicate
+            for name, predicate in brief.predicates.items()
+        }
+        clauses = tuple(c for c in brief.clauses if c.head.predicate not in named)
+        counted = dict.fromkeys(window.predicate for window in named.values())
+        asked = (*self.queries, *(name for name in counted if not predicates[name].input))
+        left, _ = reduced(Core(brief.program, clauses, predicates), asked, _budget())
+        windows = (c for c in brief.clauses if c.head.predicate in named)
+        return replace(brief, clauses=(*left.clauses, *windows))
 
     @property
     def inputs(self) -> tuple[Predicate, ...]:
         """The inputs that the queries need."""
-        return (self._brief or self.dependencies).core.inputs
+        return self.in_brief.core.inputs
 
     @property
     def _counts(self) -> set[Over]:
@@ -109,12 +127,16 @@ class Passes:
         """The stages, where some rigid inputs are too large to be sent to every worker."""
         chosen = frozenset(large)
         if chosen not in self._stages:
-            self._stages[chosen] = staged(self.lean, chosen)
+            self._stages[chosen] = staged(self.planned, chosen)
         return self._stages[chosen]
 
     @cached_property
     def possible(self) -> Possible:
         return possible(self.dependencies)
+
+
+def _budget() -> Budget:
+    return Budget(math.inf, REDUCING_STEPS)
 
 
 def passes(program: Program, queries: Iterable[str]) -> Passes:

@@ -28,7 +28,7 @@ from tidelog.language.program import (
 )
 from tidelog.logic.clause import AT_HEAD, Clause, Free, Head, Offset, Over, Premise, Sign
 from tidelog.logic.core import Predicate, Role
-from tidelog.logic.windows import window_of
+from tidelog.logic.windows import named_windows, window_of
 
 
 class Unbounded(Exception):
@@ -257,7 +257,8 @@ def _windows(deps: Dependencies) -> dict[str, Premise | None]:
     used = {e.body for e in deps.edges if e.head not in parts and e.body in parts}
     asked = {name: window_of(core, name) for name in used}
     if None in asked.values():
-        return {}  # a pass has changed their clauses: these are what is done
+        # A pass has changed their clauses: these are what is done, if they say when it holds.
+        return {**named_windows(core)}
     return {name: asked.get(name) for name in parts}
 
 
@@ -280,8 +281,12 @@ def _absent_windows(deps: Dependencies, component: tuple[str, ...]) -> dict[str,
 
 
 def stream_plan(deps: Dependencies) -> Plan:
-    """The steps of the queries without any range: a stream sets them as time goes on."""
-    return _Planner(deps, {}, {}, EMPTY).plan()
+    """The steps of the queries without any range: a stream sets them as time goes on.
+
+    Windows that are only named are done in a step each. Of others what they are written out in is
+    kept, which is less than all that they look at.
+    """
+    return _Planner(deps, {}, {}, EMPTY, named_windows(deps.core)).plan()
 
 
 def _carrier(deps: Dependencies, name: str) -> Clause:

@@ -26,6 +26,7 @@ from tidelog.data.readers.memory import arrow_schema
 from tidelog.data.schema import Schema, schemas
 from tidelog.errors import NoAnswer
 from tidelog.evaluation.database import NO_EXTENSIONS, Database
+from tidelog.evaluation.plan import tables_of
 from tidelog.evaluation.ranges import EMPTY, Range
 from tidelog.evaluation.sql import Writer
 from tidelog.evaluation.steps import StepRunner
@@ -37,6 +38,7 @@ from tidelog.streaming.columns import between
 from tidelog.streaming.schedule import Schedule
 from tidelog.streaming.slices import MOST_FACTS, MOST_TICKS, Slices, packed_table, small
 from tidelog.streaming.snapshot import (
+    SnapshotError,
     State,
     as_facts,
     as_rows,
@@ -189,6 +191,7 @@ class OfflineAlgorithm:
         }
 
     def resume(self, state: State) -> None:
+        self._expect_slices(state)
         self.start, self.done, self.answered = state["start"], state["done"], state["answered"]
         self.given = {q: as_rows(rows) for q, rows in state["given"].items()}
         self.kept = as_facts(state["facts"])
@@ -197,6 +200,17 @@ class OfflineAlgorithm:
             self.by_tick = None
         elif self.by_tick is not None:
             self.by_tick.resume(as_facts(state["few"]))
+
+    def _expect_slices(self, state: State) -> None:
+        """Refuse what a version kept that wrote windows out which are done in one step here."""
+        plan, core = self.schedule.plan, self.schedule.deps.core
+        known = {*core.predicates, *(table for step in plan.steps for table in tables_of(step))}
+        for name in {**(state["few"] or {}), **state["slices"]}:
+            if name not in known:
+                raise SnapshotError(
+                    f"another version of tidelog took the snapshot, which kept slices of {name}:"
+                    " go on with that version, or start again without the snapshot"
+                )
 
     def go_on(self, tin: int, slices: Mapping[str, pa.Table]) -> None:
         """Go on from slices that were kept at tin, with all that was final by then given."""
