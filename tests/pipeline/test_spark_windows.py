@@ -40,7 +40,9 @@ def test_a_count_that_is_never_written_out(
     trips = [(x, t) for x, share in shares.items() for t in range(400) if random.random() < share]
     plan = pipeline_plan(program, ("Busy",), StreamOptions(mode))
     assert len(plan.work.core.clauses) < 6
-    check(spark, Case(COUNT, program, {"Trip": trips}, ("Busy",), 0, 400), 2, 3, mode, eager, random)
+    check(
+        spark, Case(COUNT, program, {"Trip": trips}, ("Busy",), 0, 400), 2, 3, mode, eager, random
+    )
 
 
 @examples(2, deep=30)

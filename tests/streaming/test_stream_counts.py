@@ -119,7 +119,9 @@ def test_what_is_kept_are_the_facts_of_the_window(mode: StreamMode) -> None:
 def test_a_window_longer_than_any_data() -> None:
     program = tidelog.parse(LONG.format("T-1000000000, T"))
     stream = tidelog.Stream(program, "Busy")
-    told = [row for t in range(150) for row in rows(stream.push(t, {"Trip": [("a",)]}).answers["Busy"])]
+    told = [
+        row for t in range(150) for row in rows(stream.push(t, {"Trip": [("a",)]}).answers["Busy"])
+    ]
     assert told == [("a", t) for t in range(99, 150)]
 
 
@@ -129,7 +131,9 @@ def test_redundant_rules_are_left_out_around_a_count() -> None:
     stream = tidelog.Stream(tidelog.parse(f"{AHEAD} {more}"), "Seen")
     assert rows(stream.push(0, {"Trip": [("a",)]}).answers["Seen"]) == [("a", 0)]
     assert stream.history == 0
-    also = "Often(X) @ T :- Busy(X) @ T, Trip(X) @ T. Often(X) @ T :- Busy(X) @ T, Trip(X) @ T-1439."
+    also = (
+        "Often(X) @ T :- Busy(X) @ T, Trip(X) @ T. Often(X) @ T :- Busy(X) @ T, Trip(X) @ T-1439."
+    )
     planned = passes(tidelog.parse(f"{PAST} {also}"), ["Often"]).planned
     assert [len(clause.premises) for clause in planned.core.clauses_for["Often"]] == [2, 2]
 

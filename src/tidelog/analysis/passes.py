@@ -17,7 +17,7 @@ from here: plans (evaluation/plan), schedules (streaming/schedule), pipelines (p
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
@@ -83,30 +83,32 @@ class Passes:
         return dependencies(self.brief, self.queries)
 
     @cached_property
+    def counts(self) -> dict[str, Premise]:
+        """The very long counts that are only named in plans; none, if one of them is on a cycle."""
+        named = named_windows(self.in_brief.core)
+        return named if named.keys().isdisjoint(self.in_brief.recursive) else {}
+
+    @cached_property
     def planned(self) -> Dependencies:
         """What runs by a plan that does very long counts in a step each: queries over finite facts,
         and streams by a schedule.
-
-        All is written out if one of these counts is on a cycle.
         """
-        named = named_windows(self.in_brief.core)
-        if not named or not named.keys().isdisjoint(self.in_brief.recursive):
+        if not self.counts:
             return self.lean
-        return dependencies(self._reduced_around(named), self.queries)
-
-    def _reduced_around(self, named: Mapping[str, Premise]) -> Core:
-        """The core reduced whatever some windows stand for: as if these were inputs."""
         brief = self.in_brief.core
-        predicates = {
-            name: replace(predicate, role=Role.INPUT) if name in named else predicate
-            for name, predicate in brief.predicates.items()
-        }
-        clauses = tuple(c for c in brief.clauses if c.head.predicate not in named)
-        counted = dict.fromkeys(window.predicate for window in named.values())
-        asked = (*self.queries, *(name for name in counted if not predicates[name].input))
-        left, _ = reduced(Core(brief.program, clauses, predicates), asked, _budget())
-        windows = (c for c in brief.clauses if c.head.predicate in named)
-        return replace(brief, clauses=(*left.clauses, *windows))
+        counted = [window.predicate for window in self.counts.values()]
+        asked = [*self.queries, *(name for name in counted if not brief.predicates[name].input)]
+        left, _ = reduced(self.around_counts, dict.fromkeys(asked), _budget())
+        windows = (clause for clause in brief.clauses if clause.head.predicate in self.counts)
+        return dependencies(replace(brief, clauses=(*left.clauses, *windows)), self.queries)
+
+    @cached_property
+    def around_counts(self) -> Core:
+        """The core with very long counts as inputs: what follows from it does whatever they are."""
+        brief, counts = self.in_brief.core, self.counts
+        inputs = {name: replace(brief.predicates[name], role=Role.INPUT) for name in counts}
+        clauses = tuple(clause for clause in brief.clauses if clause.head.predicate not in counts)
+        return Core(brief.program, clauses, {**brief.predicates, **inputs})
 
     @property
     def inputs(self) -> tuple[Predicate, ...]:

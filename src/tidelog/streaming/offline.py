@@ -18,7 +18,7 @@ from tidelog.analysis.analyze import simplified
 from tidelog.analysis.containment import Budget
 from tidelog.analysis.definitive import Pending
 from tidelog.analysis.delay import delay
-from tidelog.analysis.dependencies import Dependencies
+from tidelog.analysis.dependencies import Dependencies, dependencies
 from tidelog.analysis.passes import passes
 from tidelog.analysis.window import window
 from tidelog.data.packed import unpack
@@ -364,8 +364,8 @@ class OfflineAlgorithm:
         return len(predicate.types) + predicate.temporal
 
 
-def _simple(program: Program, query: str, budget: Budget) -> Dependencies:
-    return simplified(passes(program, [query]).dependencies, budget.share(0.3))[0]
+def _simple(deps: Dependencies, budget: Budget) -> Dependencies:
+    return simplified(deps, budget.share(0.3))[0]
 
 
 def enough_window(program: Program, schedule: Schedule, delays: Mapping[str, int]) -> int:
@@ -380,7 +380,7 @@ def enough_window(program: Program, schedule: Schedule, delays: Mapping[str, int
     windows = [0]
     for query, delay_ in delays.items():
         budget = Budget(BUDGET)
-        deps = _simple(program, query, budget)
+        deps = _simple(passes(program, [query]).dependencies, budget)
         try:
             measure = window(deps, delay_, budget)
         except NoAnswer as error:
@@ -406,8 +406,13 @@ def least_delay(program: Program, query: str, phi: int) -> int:
     if not phi:
         return 0
     budget = Budget(BUDGET)
+    needed = passes(program, [query])
+    if any(needed.in_brief.phi[name] > 0 for name in needed.counts):
+        return phi
+    # A count is known with its last tick, as any input is.
+    deps = dependencies(needed.around_counts, [query]) if needed.counts else needed.dependencies
     try:
-        measure = delay(_simple(program, query, budget), budget)
+        measure = delay(_simple(deps, budget), budget)
     except NoAnswer:
         return phi  # explicit times
     return phi if measure.upper is None else min(phi, measure.upper)

@@ -25,9 +25,7 @@ class WindowCounts:
         self._counts: dict[Row, int] = {}  # without the first tick of the window that ends there
         self._enough: set[Row] = set()  # objects that are counted often enough
 
-    def at(
-        self, tick: int, there: Callable[[int], Set[Row]], ticks: Iterable[int]
-    ) -> set[Row]:
+    def at(self, tick: int, there: Callable[[int], Set[Row]], ticks: Iterable[int]) -> set[Row]:
         """The objects of the window that ends with a tick.
 
         `there` gives the objects at a tick, and `ticks` are those at which there may be any.
