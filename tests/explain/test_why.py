@@ -375,6 +375,15 @@ def test_why_looks_at_what_a_stream_keeps(
     assert not program.why("Q(a) @ 6", stream).holds
 
 
+def test_a_window_of_any_length_tells_at_how_many_ticks_it_holds() -> None:
+    program = tidelog.parse(
+        "input Up(s: text, by: text) @ t. Busy(S) @ T :- at least 5 Up(S, _) @ [T-9999, T]."
+    )
+    facts = {"Up": [("a", "x", -9000), ("a", "x", 0), ("a", "y", 0), ("a", "x", 900)]}
+    assert "holds at 2, 5 are needed" in str(program.why("Busy(a) @ 1000", facts))
+    assert "holds at 3, 5 are needed" in str(program.why("Busy(a) @ 999", facts))
+
+
 def test_what_is_in_the_way_of_a_window_is_the_fact_itself() -> None:
     program = tidelog.parse(
         "input Up(s: text, by: text) @ t."
