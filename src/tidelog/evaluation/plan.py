@@ -228,7 +228,8 @@ def plan(
 
     Facts after the tick `until` are left out, whatever the data holds. Facts outside `within` need
     not be looked at nor derived: what is found then holds, and what is not found may hold too.
-    Windows may be done in a step each, if nobody asks for what they are written out in.
+    Windows may be done in a step each, if nobody asks for what they are written out in; those that
+    are only named are.
     Raises Unbounded when a recursive predicate would have to be evaluated for ever.
     """
     history = ALWAYS if until is None else Range(-math.inf, until)
@@ -238,7 +239,7 @@ def plan(
         if name in deps.recursive and name in needed and not needed[name].finite:
             base = deps.core.predicates[name].base
             raise Unbounded(_carrier(deps, name), base, needed[name])
-    windows = _windows(deps) if windows_at_once else {}
+    windows = _windows(deps) if windows_at_once else named_windows(deps.core)
     planner = _Planner(deps, needed, dict(data), asked, windows, windows_at_once=windows_at_once)
     return planner.plan()
 
