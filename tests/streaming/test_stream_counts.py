@@ -67,7 +67,7 @@ def streamed(case: Case, late: int, random: Random, file: Path | None = None, **
 @examples(15, deep=300)
 @given(connected, lateness, randoms, ways)
 def test_any_way(case: Case, late: int, random: Random, how: dict[str, str]) -> None:
-    streamed(case, late, random, **how)
+    streamed(case, late, random, None, **how)
 
 
 @examples(4, deep=60)
@@ -80,7 +80,7 @@ def test_any_way(case: Case, late: int, random: Random, how: dict[str, str]) -> 
 def test_windows_longer_than_a_word(
     case: Case, late: int, random: Random, how: dict[str, str]
 ) -> None:
-    streamed(case, late, random, **how)
+    streamed(case, late, random, None, **how)
 
 
 @examples(6, deep=100)
