@@ -201,7 +201,7 @@ def _is_finite(trigger: Mapping[str, Any] | None) -> bool:
 
 
 def _warn(plan: PipelinePlan) -> None:
-    warn_overtaken(passes(plan.program, plan.queries).dependencies, plan.options.sparse)
+    warn_overtaken(passes(plan.program, plan.queries).in_brief, plan.options.sparse)
     if isinstance(plan.work, OnlineWork) and plan.work.shards.whole:
         warn_growing(plan.work.shards.deps)
 

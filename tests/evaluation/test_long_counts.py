@@ -58,7 +58,7 @@ def test_answers_are_counted_tick_by_tick() -> None:
 
 def test_plans_of_long_counts_are_short() -> None:
     needed = passes(tidelog.parse(RULES), ["Busy", "Calm"])
-    assert len(needed.in_one_pass.core.clauses) < 20
+    assert len(needed.planned.core.clauses) < 20
     assert "core" not in vars(needed)  # nothing is written out
 
 

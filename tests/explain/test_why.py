@@ -23,6 +23,7 @@ from tidelog.explain.text import why_json, why_lines
 from tidelog.explain.why import Why, why
 from tidelog.language.program import Type, Value
 from tidelog.language.types import infer
+from tidelog.logic.clause import Clause
 
 PLAIN = {
     Type.TEXT: ("a", "b", "c"),
@@ -174,6 +175,47 @@ def test_proofs_over_intervals(case: Case, data: st.DataObject) -> None:
     """A proof of `always` has every tick, one of `at least 3` has three."""
     goals = [(goal, holds) for goal, holds in some_goals(case, data) if holds]
     is_explained(case, goals)
+
+
+@given(programs_with_windows(recursive=False, negated=False, max_rules=4), st.data())
+@examples(6, deep=100)
+def test_windows_that_are_only_named(case: Case, data: st.DataObject) -> None:
+    """Proofs are right and as small as with windows that are written out; misses are the same."""
+    goals = some_goals(case, data)
+    told: list[list[Any]] = []
+    for clauses in (500, 3):
+        again = case._replace(program=tidelog.parse(case.text))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("tidelog.logic.windows.MOST_WRITTEN_OUT", clauses)
+            is_explained(again, [(goal, holds) for goal, holds in goals if holds])
+            with Engine(again.program, again.facts) as engine:
+                whys = [explained(engine, goal, 3) for goal, _ in goals]
+        for one in whys:
+            assert list(one.proofs) == sorted(one.proofs, key=lambda proof: proof.size)
+        told.append([one.proofs[0].size if one.holds else why_json(one) for one in whys])
+    assert told[0] == told[1]
+
+
+def test_a_very_long_count_is_proved_without_writing_it_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[Clause] = []
+
+    def noted(*args: Any, **rest: Any) -> Clause:
+        made.append(Clause(*args, **rest))
+        return made[-1]
+
+    monkeypatch.setattr("tidelog.logic.windows.Clause", noted)
+    program = tidelog.parse(
+        "input Up(s: text) @ t. Busy(S) @ T :- at least 100 Up(S) @ [T-1439, T], not Off(S) @ T."
+        " Off(S) @ T :- at least 200 Up(S) @ [T-1439, T]."
+    )
+    facts = {"Up": [("a", t) for t in range(300)] + [("b", 7)]}
+    proof = program.why("Busy(a) @ 150", facts).proofs[0]
+    assert sorted(fact.time or 0 for fact in proof.facts) == sorted(set(range(51, 151)))
+    assert "present  Off(a) @ 250" in str(program.why("Busy(a) @ 250", facts))
+    assert "holds at 1, 100 are needed" in str(program.why("Busy(b) @ 150", facts))
+    assert len(made) < 100
 
 
 @given(programs_and_facts(huge=False, max_rules=4), st.data())
@@ -373,6 +415,15 @@ def test_why_looks_at_what_a_stream_keeps(
     assert proof.size == 1
     assert not program.why("P(a) @ 2", stream).holds
     assert not program.why("Q(a) @ 6", stream).holds
+
+
+def test_a_window_of_any_length_tells_at_how_many_ticks_it_holds() -> None:
+    program = tidelog.parse(
+        "input Up(s: text, by: text) @ t. Busy(S) @ T :- at least 5 Up(S, _) @ [T-9999, T]."
+    )
+    facts = {"Up": [("a", "x", -9000), ("a", "x", 0), ("a", "y", 0), ("a", "x", 900)]}
+    assert "holds at 2, 5 are needed" in str(program.why("Busy(a) @ 1000", facts))
+    assert "holds at 3, 5 are needed" in str(program.why("Busy(a) @ 999", facts))
 
 
 def test_what_is_in_the_way_of_a_window_is_the_fact_itself() -> None:

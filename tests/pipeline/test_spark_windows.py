@@ -15,10 +15,39 @@ from support.deep import examples
 from support.spark_streams import check
 
 from tidelog.analysis.dependencies import Class, dependencies
+from tidelog.language.checks import check as check_rules
+from tidelog.language.program import Value
 from tidelog.logic.normalise import core
-from tidelog.streaming.options import StreamMode
+from tidelog.pipeline.plan import pipeline_plan
+from tidelog.streaming.options import StreamMode, StreamOptions
 
 pytestmark = pytest.mark.xdist_group("spark")
+
+
+COUNT = """
+input Trip(x: text) @ t.
+output Busy.
+Busy(X) @ T :- at least 30 Trip(X) @ [T-150, T+49], not Trip(X) @ T.
+"""
+
+
+@pytest.mark.parametrize("mode", ["offline", "online"])
+@examples(1, deep=5)
+@given(st.booleans(), st.integers(0, 10**6))
+def test_a_count_that_is_never_written_out(
+    spark: SparkSession, mode: StreamMode, eager: bool, seed: int
+) -> None:
+    random = Random(seed)
+    program = check_rules(COUNT).accepted()
+    shares = {"a": 0.12, "b": 0.16, "c": 0.5}
+    trips: list[tuple[Value, ...]] = [
+        (x, t) for x, share in shares.items() for t in range(400) if random.random() < share
+    ]
+    plan = pipeline_plan(program, ("Busy",), StreamOptions(mode))
+    assert len(plan.work.core.clauses) < 6
+    check(
+        spark, Case(COUNT, program, {"Trip": trips}, ("Busy",), 0, 400), 2, 3, mode, eager, random
+    )
 
 
 @examples(2, deep=30)

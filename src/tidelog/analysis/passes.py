@@ -1,10 +1,11 @@
 """The passes: what is worked out about a program before anything runs, in this order.
 
     core          normalise: rules as clauses, inputs apart from what has rules   logic/normalise
+    brief         the same with very long counts only named                       logic/normalise
     dependencies  reach: what the queries need, its class, phi, keep and key         dependencies
     reduced       reduce: without redundant clauses and premises                       redundancy
     lean          the dependencies of what is left, which is what runs               dependencies
-    in_one_pass   the same for finite facts, with very long counts only named             passes
+    planned       the same with very long counts only named, for plans                    passes
     in_blocks     the same for streams, which keep blocks in place of the facts of windows    blocks
     stages        split: what workers do on their own, and what they exchange              stages
     possible      what may still come to hold, as a program                              possible
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
 from tidelog.analysis.blocks import in_blocks
@@ -28,10 +29,10 @@ from tidelog.analysis.possible import Possible, possible
 from tidelog.analysis.redundancy import Redundant, reduced
 from tidelog.analysis.stages import Staged, staged
 from tidelog.language.program import Input, Interval, Origin, Program, Statement
-from tidelog.logic.clause import Over
+from tidelog.logic.clause import Over, Premise
 from tidelog.logic.core import Core, Predicate, Role
 from tidelog.logic.normalise import core
-from tidelog.logic.windows import takes_many_clauses
+from tidelog.logic.windows import named_windows, takes_many_clauses
 
 # Steps that may be spent on leaving redundant rules out. No seconds, so that plans never vary.
 REDUCING_STEPS = 500
@@ -63,7 +64,7 @@ class Passes:
 
     @cached_property
     def _reduction(self) -> tuple[Core, list[Redundant]]:
-        return reduced(self.core, self.queries, Budget(math.inf, REDUCING_STEPS))
+        return reduced(self.core, self.queries, _budget())
 
     @property
     def reduced(self) -> Core:
@@ -74,30 +75,49 @@ class Passes:
         return dependencies(self.reduced, self.queries)
 
     @cached_property
-    def _brief(self) -> Dependencies | None:
-        """The dependencies with very long counts only named; None if there is none of these.
-
-        Nor if one is on a cycle: there it is written out.
-        """
+    def brief(self) -> Core:
+        """The core with very long counts only named."""
         if not any(map(takes_many_clauses, self._counts)):
-            return None
-        brief = dependencies(core(self.program, self.queries, brief_windows=True), self.queries)
-        windows = {p.name for p in brief.core.predicates.values() if p.role is Role.WINDOW}
-        return None if windows & set(brief.recursive) else brief
+            return self.core
+        return core(self.program, self.queries, brief_windows=True)
 
-    @property
-    def in_one_pass(self) -> Dependencies:
-        """What a query over finite facts in this process needs, whose plan does a window in a step.
+    @cached_property
+    def in_brief(self) -> Dependencies:
+        """The dependencies, with very long counts only named."""
+        return dependencies(self.brief, self.queries)
 
-        Where long counts are only named, no rule is left out as redundant: to see that takes what
-        they stand for.
+    @cached_property
+    def counts(self) -> dict[str, Premise]:
+        """The very long counts that are only named in plans; none, if one of them is on a cycle."""
+        named = named_windows(self.in_brief.core)
+        return named if named.keys().isdisjoint(self.in_brief.recursive) else {}
+
+    @cached_property
+    def planned(self) -> Dependencies:
+        """What runs by a plan that does very long counts in a step each: queries over finite facts,
+        and streams by a schedule.
         """
-        return self._brief or self.lean
+        if not self.counts:
+            return self.lean
+        brief = self.in_brief.core
+        counted = [window.predicate for window in self.counts.values()]
+        asked = [*self.queries, *(name for name in counted if not brief.predicates[name].input)]
+        left, _ = reduced(self.around_counts, dict.fromkeys(asked), _budget())
+        windows = (clause for clause in brief.clauses if clause.head.predicate in self.counts)
+        return dependencies(replace(brief, clauses=(*left.clauses, *windows)), self.queries)
+
+    @cached_property
+    def around_counts(self) -> Core:
+        """The core with very long counts as inputs: what follows from it does whatever they are."""
+        brief, counts = self.in_brief.core, self.counts
+        inputs = {name: replace(brief.predicates[name], role=Role.INPUT) for name in counts}
+        clauses = tuple(clause for clause in brief.clauses if clause.head.predicate not in counts)
+        return Core(brief.program, clauses, {**brief.predicates, **inputs})
 
     @property
     def inputs(self) -> tuple[Predicate, ...]:
         """The inputs that the queries need."""
-        return (self._brief or self.dependencies).core.inputs
+        return self.in_brief.core.inputs
 
     @property
     def _counts(self) -> set[Over]:
@@ -112,11 +132,11 @@ class Passes:
     @cached_property
     def in_blocks(self) -> Dependencies:
         """What a stream needs that keeps slices."""
-        return in_blocks(self.lean)
+        return in_blocks(self.planned)
 
     def stages(self, large: Iterable[str] = ()) -> Staged:
         """The stages, where some rigid inputs are too large to be sent to every worker."""
-        return self._staged(self.lean, frozenset(large))
+        return self._staged(self.planned, frozenset(large))
 
     def stream_stages(self, large: Iterable[str] = ()) -> Staged:
         """The stages of a stream that keeps slices."""
@@ -131,6 +151,10 @@ class Passes:
     @cached_property
     def possible(self) -> Possible:
         return possible(self.dependencies)
+
+
+def _budget() -> Budget:
+    return Budget(math.inf, REDUCING_STEPS)
 
 
 def passes(program: Program, queries: Iterable[str]) -> Passes:

@@ -139,7 +139,7 @@ class Engine(Database):
         high = span.high if to is None else to
         asked = Range(low, high)
         queries = tuple(queries)
-        core = passes(self.typed, queries).in_one_pass.core
+        core = passes(self.typed, queries).planned.core
         return united(self.plan_core(core, queries, asked, windows_at_once=True))
 
     def ends(
@@ -151,7 +151,7 @@ class Engine(Database):
         """
         span, queries = self.span, tuple(queries)
         asked = Range(span.low if from_ is None else from_, span.high if to is None else to)
-        deps = passes(self.typed, queries).in_one_pass
+        deps = passes(self.typed, queries).planned
         data = {p.name: self.loaded[p.base].range for p in deps.core.inputs if p.temporal}
         needed = ranges(deps, data, asked)
         if not all(range_.finite for range_ in needed.values()):

@@ -39,7 +39,7 @@ from tidelog.logic.clause import (
     Sign,
 )
 from tidelog.logic.core import Predicate, Role
-from tidelog.logic.windows import window_of
+from tidelog.logic.windows import named_windows, window_of
 
 
 class Unbounded(Exception):
@@ -254,8 +254,9 @@ def plan(
 
     Facts after the tick `until` are left out, whatever the data holds. Facts outside `within` need
     not be looked at nor derived: what is found then holds, and what is not found may hold too.
-    Windows may be done in a step each, if nobody asks for what they are written out in. Where facts
-    are exchanged they rather are selected twice than sent with columns that make no difference.
+    Windows may be done in a step each, if nobody asks for what they are written out in; those that
+    are only named are. Where facts are exchanged they rather are selected twice than sent with
+    columns that make no difference.
     Raises Unbounded when a recursive predicate would have to be evaluated for ever.
     """
     history = ALWAYS if until is None else Range(-math.inf, until)
@@ -265,7 +266,7 @@ def plan(
         if name in deps.recursive and name in needed and not needed[name].finite:
             base = deps.core.predicates[name].base
             raise Unbounded(_carrier(deps, name), base, needed[name])
-    windows = _windows(deps) if windows_at_once else {}
+    windows = _windows(deps) if windows_at_once else named_windows(deps.core)
     planner = _Planner(
         deps,
         needed,
@@ -292,7 +293,8 @@ def _windows(deps: Dependencies) -> dict[str, Premise | None]:
     used = {e.body for e in deps.edges if e.head not in parts and e.body in parts}
     asked = {name: window_of(core, name) for name in used}
     if None in asked.values():
-        return {}  # a pass has changed their clauses: these are what is done
+        # A pass has changed their clauses: these are what is done, if they say when it holds.
+        return {**named_windows(core)}
     return {name: asked.get(name) for name in parts}
 
 
@@ -315,8 +317,12 @@ def _absent_windows(deps: Dependencies, component: tuple[str, ...]) -> dict[str,
 
 
 def stream_plan(deps: Dependencies) -> Plan:
-    """The steps of the queries without any range: a stream sets them as time goes on."""
-    return _Planner(deps, {}, {}, EMPTY).plan()
+    """The steps of the queries without any range: a stream sets them as time goes on.
+
+    Windows that are only named are done in a step each. Of others what they are written out in is
+    kept, which is less than all that they look at.
+    """
+    return _Planner(deps, {}, {}, EMPTY, named_windows(deps.core)).plan()
 
 
 def _carrier(deps: Dependencies, name: str) -> Clause:

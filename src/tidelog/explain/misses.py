@@ -398,13 +398,10 @@ class Misses:
         open_: dict[Term, str | None] = dict(zip(names_of(asked), missing.variables, strict=True))
         shown = tuple(map(open_.get, asked.args))
         there = 0
-        if whole and time is not None and over.ticks <= MOST_TRIED:
+        if whole and time is not None:
             known = {i: value for i, value in enumerate(args) if value is not None}
-            place = len(asked.args)
-            there = sum(
-                bool(self.model.lookup(asked.predicate, {**known, place: tick}, 1))
-                for tick in range(time - over.ticks + 1, time + 1)
-            )
+            rows = self.model.lookup(asked.predicate, known)
+            there = len({row[-1] for row in rows if 0 <= time - int(row[-1]) < over.ticks})
         return replace(missing, args=args, variables=shown, over=over, there=there)
 
     def _instead(

@@ -26,10 +26,13 @@ from tidelog.evaluation.goal_directed.model import (
 from tidelog.language.program import NOWHERE, Comparison, Rule, Value
 from tidelog.logic.clause import Clause
 from tidelog.logic.core import Core, Role
+from tidelog.logic.windows import named_windows
 
 # Derivations of one fact by one rule, and in all, that are looked at: usually all there are; where
 # they are too many, few of each; and if that does not prove the goal, as many as it takes.
 TRIES = ((1_000, 200_000), (2, 500_000), (20, 2_000_000), (10**9, 10**12))
+# Other ways to have enough ticks of a very long window that are looked at.
+MOST_SWAPPED = 1_000
 # Steps that may be spent on further proofs.
 MOST_STEPS = 100_000
 
@@ -75,6 +78,7 @@ class Derivations:
     def __init__(self, model: FactModel, goals: Iterable[Ground]) -> None:
         self.model = model
         self.complete = True  # whether all derivations were looked at, so that sizes are least
+        self.named = named_windows(model.core)
         goals = list(goals)
         for most, in_all in TRIES:
             self._explore(goals, most, in_all)
@@ -86,6 +90,7 @@ class Derivations:
         """What can be part of a proof, that near the goals first; so many derivations in all."""
         core = self.model.core
         self.derivations: dict[Ground, list[Derivation]] = {}
+        self.counted: dict[Ground, list[Ground]] = {}  # of windows that are only named
         self.complete = True
         todo = deque(goals)
         while todo:
@@ -95,6 +100,12 @@ class Derivations:
             ways = self.derivations[fact] = []
             if in_all <= 0:
                 self.complete = self.complete and core.predicates[fact.predicate].input
+                continue
+            if fact.predicate in self.named:
+                counted = list(self.model.counted(self.named[fact.predicate], fact))
+                self.counted[fact] = counted
+                todo += (one for one in counted if one not in self.derivations)
+                in_all -= len(counted)
                 continue
             for clause in core.clauses_for.get(fact.predicate, ()):
                 some = list(islice(self.model.derivations(clause, fact), most))
@@ -120,6 +131,7 @@ class Derivations:
                     heapq.heappush(heap, (1, next(order), fact, way))
                 for one in missing:
                     waiting.setdefault(one, []).append((fact, way, missing))
+        windows = _Windows(self)
         while heap:
             size, _, fact, chosen = heapq.heappop(heap)
             if fact in self.least:
@@ -127,15 +139,63 @@ class Derivations:
             self.least[fact] = size
             if chosen is not None:
                 self.best[fact] = chosen
+            for window, way in windows.counting(fact):
+                total = sum(self.least[p] for p in way.premises)
+                heapq.heappush(heap, (total, next(order), window, way))
             for head, way, missing in waiting.pop(fact, ()):
                 missing.discard(fact)
                 if not missing and head not in self.least:
                     total = self._own(way) + sum(self.least[p] for p in way.premises)
                     heapq.heappush(heap, (total, next(order), head, way))
+        self.derivations |= windows.ways()
 
     def _own(self, way: Derivation) -> int:
         """What a step adds to the size: nothing where it merely names an input by its own name."""
         return 0 if way.clause.copies_input or way.clause.made else 1
+
+
+class _Windows:
+    """The windows that are only named, while facts are proved from the smallest proof up."""
+
+    def __init__(self, known: Derivations) -> None:
+        self.known = known
+        self._counting: dict[Ground, list[Ground]] = {}  # by fact, the windows that count it
+        self._ticks: dict[Ground, dict[int | None, Ground]] = {}  # a fact a tick, smallest first
+        for window, facts in known.counted.items():
+            for fact in facts:
+                self._counting.setdefault(fact, []).append(window)
+
+    def counting(self, fact: Ground) -> Iterator[tuple[Ground, Derivation]]:
+        """A fact is proved: the windows of which that is the last one that it takes."""
+        for window in self._counting.get(fact, ()):
+            ticks = self._ticks.setdefault(window, {})
+            if fact.time not in ticks:
+                ticks[fact.time] = fact
+                if len(ticks) == self._least(window):
+                    yield window, self._way(window, ticks.values())
+
+    def ways(self) -> dict[Ground, list[Derivation]]:
+        """By window, the smallest way to have enough ticks, and those with one tick for another."""
+        ways: dict[Ground, list[Derivation]] = {}
+        for window, ticks in self._ticks.items():
+            if window in self.known.best:
+                facts, least = list(ticks.values()), self._least(window)
+                others = (
+                    self._way(window, [*facts[:i], *facts[i + 1 : least], more])
+                    for more in facts[least:]
+                    for i in reversed(range(least))
+                )
+                ways[window] = [self.known.best[window], *islice(others, MOST_SWAPPED)]
+        return ways
+
+    def _least(self, window: Ground) -> int:
+        over = self.known.named[window.predicate].over
+        assert over is not None, "a window is over some ticks"
+        return over.least
+
+    def _way(self, window: Ground, facts: Iterable[Ground]) -> Derivation:
+        clause = self.known.model.core.clauses_for[window.predicate][0]
+        return Derivation(clause, tuple(facts), ())
 
 
 class Proofs(Derivations):

@@ -245,7 +245,7 @@ def keeping(
     if not (facts is None or isinstance(facts, Mapping)):
         raise ValueError("kept facts go with facts in memory, not with a file or folder")
     types = infer(program).columns
-    predicates = core(program).predicates
+    predicates = core(program, brief_windows=True).predicates
     declared: list[Input] = []
     for name in kept:
         if name not in program.heads:
@@ -301,7 +301,8 @@ def _checked(program: Program, rule: Rule, text: str) -> Ground:
     wanted = types.columns[head.predicate]
     if len(args) != len(wanted):
         raise ValueError(f"{head.predicate} has {len(wanted)} arguments in the rules")
-    if (time is not None) != core(program).predicates[head.predicate].temporal:
+    temporal = core(program, brief_windows=True).predicates[head.predicate].temporal
+    if (time is not None) != temporal:
         has = "no" if time is not None else "a"
         raise ValueError(f"{head.predicate} has {has} time in the rules")
     values: list[Value] = []

@@ -39,6 +39,19 @@ def window_of(core: Core, name: str) -> Premise | None:
     return asked if asked is not None and _intact(core, name, asked, set()) else None
 
 
+def named_windows(core: Core) -> dict[str, Premise]:
+    """The windows that are only named: what each asks for, by its predicate.
+
+    The first clause of each is that of the last tick.
+    """
+    windows: dict[str, Premise] = {}
+    for name, predicate in core.predicates.items():
+        asked = _said(core, name) if predicate.role is Role.WINDOW else None
+        if asked is not None and asked.over and _is_brief(core, name, asked, asked.over):
+            windows[name] = asked
+    return windows
+
+
 def _said(core: Core, name: str) -> Premise | None:
     """What the clauses of a predicate say it is a window of."""
     windows = {clause.window for clause in core.clauses_for.get(name, ())}
@@ -69,7 +82,7 @@ def pattern(
 def _is_brief(core: Core, name: str, asked: Premise, over: Over) -> bool:
     """Whether the clauses of a window only say what its ends are."""
     bodies = {clause.premises for clause in core.clauses_for[name]}
-    return takes_many_clauses(over) and bodies == set(_ends(asked, over))
+    return bodies == set(_ends(asked, over)) and takes_many_clauses(over)
 
 
 def _ends(atom: Premise, over: Over) -> list[tuple[Premise, ...]]:

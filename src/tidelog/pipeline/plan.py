@@ -28,6 +28,7 @@ from tidelog.streaming.clock import Emission, Pace
 from tidelog.streaming.offline import enough_window, least_delays
 from tidelog.streaming.options import StreamOptions, expect_inputs
 from tidelog.streaming.schedule import Schedule, at_once
+from tidelog.streaming.tracked import online_rules
 
 
 class RowFormat(Protocol):
@@ -159,7 +160,7 @@ class PipelinePlan:
     def asking_for_absence(self) -> dict[str, Dependencies]:
         """What each query needs that a late fact could make wrong, not only miss something."""
         needed = passes(self.program, self.queries)
-        each = {query: needed.dependencies_of(query) for query in self.queries}
+        each = {query: dependencies(needed.brief, [query]) for query in self.queries}
         return {query: deps for query, deps in each.items() if deps.negated}
 
     @property
@@ -215,9 +216,9 @@ def pipeline_plan(
     """
     options, settled = options or StreamOptions(), settled or {}
     work: Work
-    lean = passes(program, queries).lean
+    planned = passes(program, queries).planned
     # Where nothing is ever pending, online answers of aggregates are the offline ones.
-    if options.online and not (lean.gathered is not None and at_once(lean)):
+    if options.online and not (planned.gathered is not None and at_once(planned)):
         work = _online(program, queries, options)
     else:
         many = settled.get("large", list(large))
@@ -237,8 +238,9 @@ def pipeline_plan(
 def _online(program: Program, queries: tuple[str, ...], options: StreamOptions) -> OnlineWork:
     """What an online stream derives; queries that rest on nothing temporal are not among it."""
     needed = passes(program, queries)
-    if needed.lean.gathered is not None:
-        in_two_parts(needed.lean)  # or it says why not
+    rules = online_rules(needed)
+    if rules.gathered is not None:
+        in_two_parts(rules)  # or it says why not
     derived = {name for stage in needed.stages().stages for name in stage.predicates}
     asked = tuple(query for query in queries if query in derived)
-    return OnlineWork(Shards(program, dependencies(needed.reduced, asked), options.eager))
+    return OnlineWork(Shards(program, dependencies(rules.core, asked), options.eager))

@@ -19,7 +19,7 @@ from tidelog.analysis.blocks import in_blocks
 from tidelog.analysis.containment import Budget
 from tidelog.analysis.definitive import Pending
 from tidelog.analysis.delay import delay
-from tidelog.analysis.dependencies import Dependencies
+from tidelog.analysis.dependencies import Dependencies, dependencies
 from tidelog.analysis.passes import passes
 from tidelog.analysis.window import window
 from tidelog.data.packed import unpack
@@ -27,6 +27,7 @@ from tidelog.data.readers.memory import arrow_schema
 from tidelog.data.schema import Schema, schemas
 from tidelog.errors import NoAnswer
 from tidelog.evaluation.database import NO_EXTENSIONS, Database
+from tidelog.evaluation.plan import tables_of
 from tidelog.evaluation.ranges import EMPTY, Range
 from tidelog.evaluation.sql import Writer
 from tidelog.evaluation.steps import StepRunner
@@ -38,6 +39,7 @@ from tidelog.streaming.columns import between
 from tidelog.streaming.schedule import Schedule
 from tidelog.streaming.slices import MOST_FACTS, MOST_TICKS, Slices, packed_table, small
 from tidelog.streaming.snapshot import (
+    SnapshotError,
     State,
     as_facts,
     as_rows,
@@ -190,6 +192,7 @@ class OfflineAlgorithm:
         }
 
     def resume(self, state: State) -> None:
+        self._expect_slices(state)
         self.start, self.done, self.answered = state["start"], state["done"], state["answered"]
         self.given = {q: as_rows(rows) for q, rows in state["given"].items()}
         self.kept = as_facts(state["facts"])
@@ -198,6 +201,17 @@ class OfflineAlgorithm:
             self.by_tick = None
         elif self.by_tick is not None:
             self.by_tick.resume(as_facts(state["few"]))
+
+    def _expect_slices(self, state: State) -> None:
+        """Refuse what a version kept that wrote windows out which are done in one step here."""
+        plan, core = self.schedule.plan, self.schedule.deps.core
+        known = {*core.predicates, *(table for step in plan.steps for table in tables_of(step))}
+        for name in {**(state["few"] or {}), **state["slices"]}:
+            if name not in known:
+                raise SnapshotError(
+                    f"another version of tidelog took the snapshot, which kept slices of {name}:"
+                    " go on with that version, or start again without the snapshot"
+                )
 
     def go_on(self, tin: int, slices: Mapping[str, pa.Table]) -> None:
         """Go on from slices that were kept at tin, with all that was final by then given."""
@@ -351,8 +365,8 @@ class OfflineAlgorithm:
         return len(predicate.types) + predicate.temporal
 
 
-def _simple(program: Program, query: str, budget: Budget) -> Dependencies:
-    return simplified(passes(program, [query]).dependencies, budget.share(0.3))[0]
+def _simple(deps: Dependencies, budget: Budget) -> Dependencies:
+    return simplified(deps, budget.share(0.3))[0]
 
 
 def enough_window(program: Program, schedule: Schedule, delays: Mapping[str, int]) -> int:
@@ -367,7 +381,7 @@ def enough_window(program: Program, schedule: Schedule, delays: Mapping[str, int
     windows = [0]
     for query, delay_ in delays.items():
         budget = Budget(BUDGET)
-        deps = _simple(program, query, budget)
+        deps = _simple(passes(program, [query]).dependencies, budget)
         try:
             measure = window(deps, delay_, budget)
         except NoAnswer as error:
@@ -393,8 +407,13 @@ def least_delay(program: Program, query: str, phi: int) -> int:
     if not phi:
         return 0
     budget = Budget(BUDGET)
+    needed = passes(program, [query])
+    if any(needed.in_brief.phi[name] > 0 for name in needed.counts):
+        return phi
+    # A count is known with its last tick, as any input is.
+    deps = dependencies(needed.around_counts, [query]) if needed.counts else needed.dependencies
     try:
-        measure = delay(_simple(program, query, budget), budget)
+        measure = delay(_simple(deps, budget), budget)
     except NoAnswer:
         return phi  # explicit times
     return phi if measure.upper is None else min(phi, measure.upper)

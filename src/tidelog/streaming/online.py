@@ -13,9 +13,11 @@ from typing import TypeAlias
 
 from tidelog.analysis.definitive import Pending
 from tidelog.analysis.dependencies import Dependencies
+from tidelog.analysis.passes import passes
 from tidelog.analysis.possible import all_args, possible
 from tidelog.evaluation.possible_derivations import PossibleDerivations
 from tidelog.language.program import Row, Value
+from tidelog.logic.windows import named_windows
 from tidelog.streaming.algorithm import AnswerRows, FactsByTime, RowsByTime
 from tidelog.streaming.cells import NO_TIME
 from tidelog.streaming.columns import with_time
@@ -200,7 +202,10 @@ class OnlineAlgorithm:
         model = self.network.model
         made = model.graph.made
         if model.windows:  # what these are made of is not there, but found when it is asked for
-            made = possible(self.deps, anything=True)
+            deps = self.deps
+            if named_windows(deps.core):
+                deps = passes(deps.core.program, self.queries).lean
+            made = possible(deps, anything=True)
         return PossibleDerivations(made, CellFacts(model, made.deps.core))
 
     # Definitive

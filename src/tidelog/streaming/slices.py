@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Set
+from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -16,6 +17,7 @@ from tidelog.data.packed import columns, pack
 from tidelog.data.types import arrow_type
 from tidelog.language.program import Row, Type
 from tidelog.logic.clause import Clause, Premise
+from tidelog.logic.windows import named_windows
 from tidelog.streaming.algorithm import AnswerRows, RowsByTime
 from tidelog.streaming.cells import (
     Lookup,
@@ -28,6 +30,7 @@ from tidelog.streaming.cells import (
 from tidelog.streaming.columns import with_time
 from tidelog.streaming.joins import EMPTY, MOST_PREMISES, IndexedSlice, chosen
 from tidelog.streaming.schedule import Schedule
+from tidelog.streaming.window_counts import WindowCounts
 
 # Ticks and facts of one push beyond which a wave is the better way.
 MOST_TICKS = 50_000
@@ -51,6 +54,9 @@ def small(schedule: Schedule, ahead: int) -> bool:
     )
 
 
+SliceKey: TypeAlias = tuple[str, int]  # predicate and time
+
+
 class Slices:
     """The slices of some queries that are kept at an input time."""
 
@@ -59,7 +65,7 @@ class Slices:
         deps = schedule.deps
         core = deps.core
         self.static = rigid_model(deps, never_changing(deps), rigid)
-        self.cells: dict[tuple[str, int], IndexedSlice] = {}
+        self.cells: dict[SliceKey, IndexedSlice] = {}
         self.count = 0
         inputs = [p.name for p in core.inputs if p.temporal]
         self.chosen = {name: chosen(core.clauses, name) for name in inputs}
@@ -72,6 +78,8 @@ class Slices:
             same = offset is not None and offset + self.phi[name] == self.phi[head]
             return Lookup.of(premise, inside=same and place[name] == place[head])
 
+        windows = named_windows(core)
+        self.windows: dict[str, WindowCounts] = {}
         self.components: list[tuple[tuple[str, ...], list[PlacedClause]]] = []
         for names in together:
             if core.predicates[names[0]].temporal and not core.predicates[names[0]].input:
@@ -81,6 +89,10 @@ class Slices:
                     for clause in core.clauses_for.get(name, ())
                 ]
                 self.components.append((names, clauses))
+                if names[0] in windows:
+                    over = windows[names[0]].over
+                    assert over is not None, "a window has so many ticks"
+                    self.windows[names[0]] = WindowCounts(over)
         # How many ticks before tin a slice is still looked at; those not listed are never kept.
         self.ticks_kept: dict[str, int] = {}
         for edge in deps.edges:
@@ -100,7 +112,7 @@ class Slices:
     def run(self, tin: int, to: int, low: int, high: int, *, stay: bool = False) -> AnswerRows:
         """Go on from tin, and give the answers between two times; with `stay`, only look."""
         answers: AnswerRows = {q: set() for q in self.queries}
-        before = (dict(self.cells), self.count) if stay else None
+        before = self._kept_as_it_is() if stay else None
         for now in range(tin + 1, to + 1):
             passing = self._derive(now)
             for query in self.queries:
@@ -114,14 +126,18 @@ class Slices:
                 if gone is not None:
                     self.count -= len(gone.rows)
         if before is not None:
-            self.cells, self.count = before
+            self.cells, self.count, self.windows = before
         return answers
+
+    def _kept_as_it_is(self) -> tuple[dict[SliceKey, IndexedSlice], int, dict[str, WindowCounts]]:
+        windows = {name: window.copy() for name, window in self.windows.items()}
+        return dict(self.cells), self.count, windows
 
     def _derive(self, now: int) -> list[tuple[str, int]]:
         """Compute what is due at an input time; the slices of it that no later one looks at."""
         passing: list[tuple[str, int]] = []
         for names, clauses in self.components:
-            model = derive(clauses, now, self.phi, self._read)
+            model = self._model(names, clauses, now)
             for name in names:
                 slice_ = model.get(name)
                 if slice_ is not None and slice_.rows:
@@ -130,6 +146,23 @@ class Slices:
                     if name not in self.ticks_kept or time < now - self.ticks_kept[name]:
                         passing.append((name, time))
         return passing
+
+    def _model(
+        self, names: tuple[str, ...], clauses: list[PlacedClause], now: int
+    ) -> dict[str, IndexedSlice]:
+        """What a component holds at an input time."""
+        window = self.windows.get(names[0])
+        if window is None:
+            return derive(clauses, now, self.phi, self._read)
+        (name,), phi = names, self.phi
+        at_end = clauses[0]  # that of its last tick, see `named_windows`
+        counted = at_end.lookups[0].name
+
+        def there(tick: int) -> Set[Row]:
+            return derive([at_end], tick + phi[name], phi, self._read).get(name, EMPTY).rows
+
+        ticks = (time for known, time in self.cells if known == counted)
+        return {name: IndexedSlice(window.at(now - phi[name], there, ticks))}
 
     def _read(self, lookup: Lookup, time: int | None) -> IndexedSlice:
         if time is None:

@@ -47,8 +47,17 @@ from tidelog.streaming.offline import OfflineAlgorithm
 from tidelog.streaming.online import OnlineAlgorithm
 from tidelog.streaming.options import Emit, History, StreamMode, StreamOptions
 from tidelog.streaming.schedule import at_once, longest_window
-from tidelog.streaming.snapshot import State, as_facts, plain, plain_facts, read, write
+from tidelog.streaming.snapshot import (
+    SnapshotError,
+    State,
+    as_facts,
+    plain,
+    plain_facts,
+    read,
+    write,
+)
 from tidelog.streaming.stretches import OpenStretches, Told
+from tidelog.streaming.tracked import online_rules
 
 Late: TypeAlias = list[Row]
 
@@ -173,7 +182,10 @@ class Stream:
         self._waiting: dict[str, RowsByTime] = {}  # facts after tin
         self._came: set[str] = set()  # inputs of which facts have come
         self._rigid = self._rigid_facts({} if rigid is None else rigid)
-        self.deps = passes(self.program, self.queries).lean
+        needed = passes(self.program, self.queries)
+        self.deps = needed.planned
+        if self.options.online and not _by_schedule(self.deps):
+            self.deps = online_rules(needed)
         temporal = [p for p in self.deps.core.inputs if p.temporal]
         clocks = self.program.clocks
         self._sources = {p.base: p.name for p in temporal if p.base not in clocks}
@@ -200,7 +212,7 @@ class Stream:
         self._algorithm: Algorithm = self._start(self.deps)
         if self._clocks and isinstance(self._algorithm, BlockingAlgorithm):
             # There clocks are found anew in all facts, those that nothing else needs included.
-            inputs = passes(self.program, self.queries).core.input_of
+            inputs = needed.brief.input_of
             self._sources |= {name: inputs[name].name for name in self._intakes}
 
     def _start(self, deps: Dependencies) -> Algorithm:
@@ -208,9 +220,7 @@ class Stream:
         eager, strict = self.options.eager, self.options.strict
         if not self.options.online:
             return OfflineAlgorithm(self.program, deps, rigid, eager=eager, strict=strict)
-        if at_once(deps) and (deps.gathered is not None or longest_window(deps) > LONG_WINDOW):
-            # Nothing is ever pending, and online answers are the offline ones; what is kept are the
-            # words of the windows, at a cost that does not grow with their length.
+        if _by_schedule(deps):
             return OfflineAlgorithm(self.program, deps, rigid, eager=eager, online=True)
         if deps.gathered is not None:
             return AggregatesFirst(self.program, in_two_parts(deps), rigid, eager=eager)
@@ -306,7 +316,7 @@ class Stream:
     def facts(self) -> dict[str, RowsByTime]:
         """The input facts kept, by input and time."""
         facts = {name: dict(times) for name, times in self._waiting.items()}
-        bases = {p.name: p.base for p in passes(self.program, self.queries).core.inputs}
+        bases = {p.name: p.base for p in passes(self.program, self.queries).brief.inputs}
         for name, times in self._algorithm.facts().items():
             source = bases[name]
             if source not in self.program.clocks:
@@ -369,8 +379,11 @@ class Stream:
         self._waiting = as_facts(state["waiting"])
         for query, known in state.get("stretches", {}).items():
             self._open[query].resume(known)
-        if self._begun:
-            self._algorithm.resume(state["algorithm"])
+        try:
+            if self._begun:
+                self._algorithm.resume(state["algorithm"])
+        except SnapshotError as error:
+            raise SnapshotError(f"{path}: {error}") from None
         return state["note"]
 
     def _state(self) -> State:
@@ -574,6 +587,13 @@ class Stream:
 
 def _as_set(rows: Set[Row]) -> Set[Row]:
     return rows if isinstance(rows, set) else set(rows)
+
+
+def _by_schedule(deps: Dependencies) -> bool:
+    """Whether nothing is ever pending, so that online answers are the offline ones, and these cost
+    less: what is kept are the words of the windows, however long they are.
+    """
+    return at_once(deps) and (deps.gathered is not None or longest_window(deps) > LONG_WINDOW)
 
 
 def warn_growing(deps: Dependencies) -> None:

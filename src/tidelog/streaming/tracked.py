@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
-from tidelog.analysis.dependencies import Dependencies, dependencies
+from tidelog.analysis.dependencies import Class, Dependencies, dependencies
+from tidelog.analysis.passes import Passes
 from tidelog.analysis.possible import FUTURE, Possible, any_pattern, pattern_name, possible
 from tidelog.language.program import Type
 from tidelog.logic.clause import AT_HEAD, Clause, Head, Offset, Over, Premise, Sign
 from tidelog.logic.core import Core, Role
-from tidelog.logic.windows import Windows, names_of, window_of
+from tidelog.logic.windows import Windows, named_windows, names_of, window_of
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,20 @@ def tracked_windows(deps: Dependencies) -> tuple[Possible, dict[str, Tracked]]:
         if not awkward:
             return made, windows
         windows = {name: window for name, window in windows.items() if name not in awkward}
+
+
+def online_rules(needed: Passes) -> Dependencies:
+    """The rules that an online stream goes by.
+
+    Very long counts are only named there, if it can follow each of them object by object.
+    """
+    planned = needed.planned
+    named = named_windows(planned.core)
+    if not named:
+        return planned
+    waits = planned.cls is not Class.BLOCKING and planned.gathered is None
+    followed = waits and named.keys() <= tracked_windows(planned)[1].keys()
+    return planned if followed else needed.lean
 
 
 def _candidates(deps: Dependencies) -> dict[str, Tracked]:

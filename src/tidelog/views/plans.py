@@ -36,7 +36,7 @@ ASSUMED = Range(0, 599)
 
 
 def assumed_plan(deps: Dependencies) -> Plan:
-    lean = passes(deps.core.program, deps.queries).in_one_pass
+    lean = passes(deps.core.program, deps.queries).planned
     data = {p.name: ASSUMED for p in lean.core.inputs if p.temporal}
     return united(plan(lean, data, ASSUMED, windows_at_once=True))
 

@@ -42,7 +42,10 @@ class Goal:
 
     @cached_property
     def deps(self) -> Dependencies:
-        return passes(self.engine.typed, [self.fact.predicate]).dependencies
+        needed = passes(self.engine.typed, [self.fact.predicate])
+        # The timeline, where recursion may lead, needs to know when a window holds.
+        brief = needed.counts and not needed.in_brief.recursive
+        return needed.in_brief if brief else needed.dependencies
 
     @cached_property
     def values(self) -> dict[str, tuple[Values, ...]]:

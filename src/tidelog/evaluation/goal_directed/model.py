@@ -167,6 +167,17 @@ class FactModel:
             absent = tuple(self._absence(premise, order, binding) for premise in clause.negative)
             yield Derivation(clause, premises, compared, absent)
 
+    def counted(self, window: Premise, fact: Ground) -> Iterator[Ground]:
+        """The facts that a window counts for one of its own, the last ones first."""
+        assert window.over is not None, "a window is over some ticks"
+        assert fact.time is not None, "a window has a time"
+        _, args = pattern(self.core, fact.predicate, fact.args)
+        known = {i: value for i, value in enumerate(args) if value is not None}
+        rows = self.lookup(window.predicate, known)
+        inside = [row for row in rows if 0 <= fact.time - int(row[-1]) < window.over.ticks]
+        for row in sorted(inside, key=lambda row: (-int(row[-1]), row)):
+            yield Ground(window.predicate, tuple(row[:-1]), int(row[-1]))
+
     def _gathered(self, clause: Clause, premise: Premise, fact: Ground) -> tuple[Ground, ...]:
         """The facts that an aggregate is made of, the last ones first."""
         groups = dict(zip(clause.head.args[:-1], fact.args[:-1], strict=True))

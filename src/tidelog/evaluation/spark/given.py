@@ -65,7 +65,7 @@ class Given:
             types = {name: loaded.types for name, loaded in engine.loaded.items()}
             types |= _types(program, frames, paths)
             program = resolve_and_check(program, types)
-            needed = passes(program, asked).reduced
+            needed = passes(program, asked).planned.core
             tables = {p.name: _rigid(engine, p.base) for p in needed.inputs if not p.temporal}
         return Given(program, needed, tables)
 
