@@ -94,7 +94,7 @@ def compared(
 
 
 def run(quick: bool) -> list[Result]:
-    sizes, rounds = (_bids.Sizes(20_000), 1) if quick else (_bids.Sizes(500_000), 3)
+    sizes, rounds = (_bids.Sizes(20_000), 1) if quick else (_bids.Sizes(500_000), 2)
     flink = flink_python()
     if flink is None:
         console().print("Flink is left out: PyFlink is not installed; `make bench-flink` does it")
