@@ -100,7 +100,7 @@ def counted(ticks: int) -> str:
 
 def online(quick: bool) -> list[Result]:
     """A tick of a stream in process, by the length of the window, once it is full."""
-    long, after = (200, 20) if quick else (10_000, 100)
+    long, after = (200, 20) if quick else (1_000, 100)
     near, far = (typical_tick(counted(n), n, after) for n in (100, long))
     name = f"aggregates/online, a tick, count of {long:,}"
     return [cost(name, far, "a window of 100", near, None if quick else "<= 1.3x")]

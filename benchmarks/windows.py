@@ -108,11 +108,14 @@ def streams(spark: SparkSession, root: Path, quick: bool) -> list[Result]:
     facts, batches, devices = (5_000, 10, 4) if quick else (50_000, 14, 50)
     readings(root / "facts", facts, batches, devices)
 
-    def run(ticks: int) -> float:
+    def run(ticks: int, turn: int) -> float:
         rules = rule("some", ticks)
-        return median(ours(spark, root / "facts", root / f"window-{ticks}", rules)[0])
+        return median(ours(spark, root / "facts", root / f"window-{ticks}-{turn}", rules)[0])
 
-    long, short = run(10_000), run(10)
+    # In turns: Spark's process gets faster as it goes on, and a median still varies by a tenth.
+    turns = range(1 if quick else 3)
+    both = [(run(10_000, turn), run(10, turn)) for turn in turns]
+    long, short = (min(seconds) for seconds in zip(*both, strict=True))
     name = f"windows/stream on Spark, {facts:,} facts a batch, 10,000 ticks"
     return [cost(name, long, "a window of 10", short, None if quick else "<= 1.3x")]
 

@@ -21,25 +21,25 @@ from tidelog.language.program import Measure
 
 
 @given(programs_with_cycles())
-@examples(20, deep=600)
+@examples(8, deep=600)
 def test_any_program(case: Case) -> None:
     agree(case)
 
 
 @given(programs_with_cycles(connected=True))
-@examples(30, deep=900)
+@examples(12, deep=900)
 def test_connected_programs(case: Case) -> None:
     agree(case)
 
 
 @given(programs_with_cycles(connected=True), st.randoms(use_true_random=False))
-@examples(20, deep=500)
+@examples(8, deep=500)
 def test_programs_with_a_key(case: Case, random: Random) -> None:
     agree(keyed(case, random))
 
 
 @given(programs_with_cycles())
-@examples(10, deep=300)
+@examples(4, deep=300)
 def test_programs_whose_aggregates_are_made_of_words(case: Case) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gathers, "MANY_ROWS", 0)
@@ -59,16 +59,15 @@ def test_generated_programs_are_worth_running() -> None:
         seen.append(case)
 
     collect()
-    answered = 0
-    measures: set[Measure] = set()
-    for case in seen:
-        rules = [rule for rule in case.program.rules if gathers_its_own(case.program, rule)]
-        measures |= {x.aggregate.measure for rule in rules for x in rule.aggregated}
-        heads = [q for q in case.queries if q in {rule.head.predicate for rule in rules}]
+    rules = [[r for r in c.program.rules if gathers_its_own(c.program, r)] for c in seen]
+    measures = {x.aggregate.measure for some in rules for rule in some for x in rule.aggregated}
+    assert measures == set(Measure)
+    answered, tried = 0, 25
+    for case, some in zip(seen[:tried], rules, strict=False):
+        heads = [q for q in case.queries if q in {rule.head.predicate for rule in some}]
         answers = naive.evaluate(case.program, case.facts, heads, case.low, case.high)
         answered += any(answers.values())
-    assert measures == set(Measure)
-    assert answered > len(seen) / 4
+    assert answered > tried / 4
 
 
 def test_a_budget_of_many_ticks() -> None:

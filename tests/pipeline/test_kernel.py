@@ -30,10 +30,6 @@ from tidelog.streaming.offline import Endless, enough_window, least_delay
 from tidelog.streaming.schedule import WHOLE, Blocking, Schedule
 
 
-def literal(value: object) -> str:
-    return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
-
-
 class Emulated:
     """A driver that keeps everything in lists: slices never merged, as files would be."""
 
@@ -117,7 +113,7 @@ class Emulated:
 
     def stage(self, index: int, stage: Stage, span: Span, rows: pa.Table) -> pa.Table:
         workers = self.workers if stage.kind is StageKind.KEYED else self.workers[:1]
-        home = self.layout.home(stage, len(workers), literal, spark=False)
+        home = self.layout.home(stage, len(workers), spark=False)
         if stage.kind is not StageKind.KEYED:
             home = "0"
         self.sql.register("everything", rows)

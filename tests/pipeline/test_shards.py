@@ -32,10 +32,6 @@ from tidelog.streaming.clock import ShardReport, Turn
 from tidelog.streaming.intake import Intake
 
 
-def literal(value: object) -> str:
-    return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
-
-
 class Driver:
     """Turns of all shards, and where they stand together."""
 
@@ -81,7 +77,7 @@ class Driver:
         rows = pa.concat_tables([self.state, new])
         home = "0"
         if self.shards.positions is not None:
-            home = self.shards.home(self.partitions, literal, spark=False)
+            home = self.shards.home(self.partitions, spark=False)
         self.sql.register("everything", rows)
         out = [self.shards.schema.empty_table()]
         for number in range(self.partitions):

@@ -116,3 +116,29 @@ def test_the_same_on_a_stream(spark: SparkSession) -> None:
     }
     case = Case(BESIDE, checked(BESIDE).accepted(), facts, ("P",), 0, 3)
     check(spark, case, 0, 2, "offline", True, Random(18))
+
+
+BLOCKS = """
+    input Pay(card: text, id: int, amount: float) @ at.
+    input Step(card: text, id: int, count: int) @ at.
+    Mean(C, A) @ T :- Pay(C, _, _) @ T, A = avg(V : Pay(C, _, V) @ [T-3, T+1]).
+    Sums(C, A, B) @ T :- Pay(C, _, _) @ T, A = sum(V : Pay(C, _, V) @ [T-70, T]),
+        B = sum(V : Step(C, _, V) @ [T-2, T]).
+    Ends(C, A, B, N) @ T :- Pay(C, _, _) @ T, A = min(V : Pay(C, _, V) @ [T-2, T]),
+        B = max(V : Step(_, _, V) @ [T-5, T]), N = count(Pay(_, _, _) @ [T-5, T]).
+"""
+
+
+@pytest.mark.parametrize("mode", ["offline", "online"])
+def test_blocks_of_many_facts_a_tick(spark: SparkSession, mode: StreamMode) -> None:
+    random = Random(18)
+    amounts = (0.1, 1e16, -1e16, 1.0, 1e308, -1e308, 5e-324, 0.0, 12.34, 99.99)
+    counts = (2**63 - 1, -(2**63), 7, 1, 0)
+    ticks = [*range(6), 40, 66, 67, 75, 140]
+    facts: dict[str, list[tuple[str | int | float, ...]]] = {"Pay": [], "Step": []}
+    for tick in ticks:
+        for i in range(random.randint(1, 12)):
+            facts["Pay"].append((random.choice("abc"), i, random.choice(amounts), tick))
+            facts["Step"].append((random.choice("abc"), i, random.choice(counts), tick))
+    case = Case(BLOCKS, checked(BLOCKS).accepted(), facts, ("Mean", "Sums", "Ends"), 0, 141)
+    check(spark, case, 2, 3, mode, False, random)

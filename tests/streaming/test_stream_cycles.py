@@ -26,7 +26,7 @@ WAYS: tuple[dict[str, object], ...] = (
 randoms = st.randoms(use_true_random=False)
 
 
-@examples(16, deep=800)
+@examples(6, deep=800)
 @given(programs_with_cycles(connected=True), st.integers(0, 3), randoms, st.sampled_from(WAYS))
 def test_every_way(case: Case, late: int, random: Random, how: dict[str, object]) -> None:
     try:
@@ -36,7 +36,7 @@ def test_every_way(case: Case, late: int, random: Random, how: dict[str, object]
     event("compared" if done else "refused")
 
 
-@examples(4, deep=200)
+@examples(2, deep=200)
 @given(programs_with_cycles(connected=True), randoms, st.sampled_from(WAYS[:2]))
 def test_across_snapshots(
     tmp_path_factory: pytest.TempPathFactory, case: Case, random: Random, how: dict[str, object]

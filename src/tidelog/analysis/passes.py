@@ -5,6 +5,7 @@
     reduced       reduce: without redundant clauses and premises                       redundancy
     lean          the dependencies of what is left, which is what runs               dependencies
     in_one_pass   the same for finite facts, with very long counts only named             passes
+    in_blocks     the same for streams, which keep blocks in place of the facts of windows    blocks
     stages        split: what workers do on their own, and what they exchange              stages
     possible      what may still come to hold, as a program                              possible
 
@@ -20,6 +21,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
+from tidelog.analysis.blocks import in_blocks
 from tidelog.analysis.containment import Budget
 from tidelog.analysis.dependencies import Dependencies, dependencies
 from tidelog.analysis.possible import Possible, possible
@@ -43,7 +45,9 @@ class Passes:
 
     program: Program
     queries: tuple[str, ...]
-    _stages: dict[frozenset[str], Staged] = field(default_factory=dict, compare=False, repr=False)
+    _stages: dict[tuple[int, frozenset[str]], Staged] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
     @cached_property
     def core(self) -> Core:
@@ -105,12 +109,24 @@ class Passes:
             if isinstance(atom.time, Interval)
         }
 
+    @cached_property
+    def in_blocks(self) -> Dependencies:
+        """What a stream needs that keeps slices."""
+        return in_blocks(self.lean)
+
     def stages(self, large: Iterable[str] = ()) -> Staged:
         """The stages, where some rigid inputs are too large to be sent to every worker."""
-        chosen = frozenset(large)
-        if chosen not in self._stages:
-            self._stages[chosen] = staged(self.lean, chosen)
-        return self._stages[chosen]
+        return self._staged(self.lean, frozenset(large))
+
+    def stream_stages(self, large: Iterable[str] = ()) -> Staged:
+        """The stages of a stream that keeps slices."""
+        return self._staged(self.in_blocks, frozenset(large))
+
+    def _staged(self, deps: Dependencies, large: frozenset[str]) -> Staged:
+        place = (id(deps), large)
+        if place not in self._stages:
+            self._stages[place] = staged(deps, large)
+        return self._stages[place]
 
     @cached_property
     def possible(self) -> Possible:

@@ -29,7 +29,7 @@ _BLOCK = 8
 
 def in_words(gathered: Gathered) -> bool:
     """Whether words can tell what facts come to, if a group has one fact a tick at most."""
-    if gathered.ticks == 1 or gathered.compares:
+    if gathered.ticks == 1 or gathered.compares or gathered.parts is not None:
         return False
     return gathered.limbs.count == 1 and not gathered.limbs.infinite
 

@@ -6,6 +6,9 @@ partition makes a difference. A float is a whole number of some power of two. Nu
 different size would need very long integers; they are spread over limbs, `SPAN` powers of two each.
 The sum of floats is their exact sum, rounded once. What stays the same over a stretch is one value
 there, packed again.
+
+An exact sum that is not rounded yet is a row for each limb, its parts (PART_COLUMNS). Their limbs
+are the same whatever the other facts are, so that parts of any facts may be added up.
 """
 
 from __future__ import annotations
@@ -17,11 +20,17 @@ from typing import assert_never
 
 from tidelog.data.packed import CHUNK, FULL, bit_sql, chunk, place_sql, restrict_sql
 from tidelog.language.program import Measure, Type
+from tidelog.logic.clause import PART_COLUMNS, Parts
 
 # Powers of two that the numbers of one limb may differ by.
 SPAN = 40
 # A float of exponent E, as far as a logarithm tells, is a whole number of 2^(E - 54).
 _SLACK = 54
+# Of parts: the exponent at which a limb begins, so that most numbers near 1 have the same; the
+# power that stands for infinite numbers; and the bits of the lower one of the integers of a sum.
+_BEGIN = -20
+_BEYOND = 2000
+_LOW = 63
 # Bits that a float has, and how far from 1 the power of two lies that two of them count easily.
 _DIGITS = 53
 _NEAR = 900
@@ -52,6 +61,20 @@ class Limbs:
         bits = highest - lowest + _SLACK + 2 + facts.bit_length()
         return Limbs(lowest, (highest - lowest) // SPAN + 1, bits, bool(infinite))
 
+    @staticmethod
+    def of_parts(
+        lowest: int | None, highest: int | None, high: int, parts: int, infinite: int
+    ) -> Limbs:
+        """Limbs for so many parts between two powers, the greatest integer above 2^63 known.
+
+        >>> Limbs.of_parts(-74, -34, 0, 1000, 0)
+        Limbs(lowest=-20, count=2, bits=74, infinite=False)
+        """
+        if lowest is None or highest is None:
+            return Limbs(infinite=bool(infinite))
+        bits = _LOW + high.bit_length() + 1 + parts.bit_length()
+        return Limbs(lowest + _SLACK, (highest - lowest) // SPAN + 1, bits, bool(infinite))
+
     def power(self, limb: int) -> int:
         """The power of two that a limb counts."""
         return self.lowest - _SLACK + SPAN * limb
@@ -77,6 +100,21 @@ def exponents_sql(value: str, rows: str, facts_a_row: int = 1) -> str:
     )
 
 
+def part_sizes_sql(groups: int, rows: str, parts_a_row: int) -> str:
+    """Of parts after so many columns of groups: what `Limbs.of_parts` asks for."""
+    power, _, high, _ = _part_columns(groups)
+    finite = f"FILTER ({power} <> {_BEYOND})"
+    return (
+        f"SELECT min({power}) {finite}, max({power}) {finite},"
+        f" coalesce(max(abs(CAST({high} AS HUGEINT))), 0), count(*) * {parts_a_row},"
+        f" count(*) FILTER ({power} = {_BEYOND}) FROM {rows} AS e"
+    )
+
+
+def _part_columns(groups: int) -> list[str]:
+    return [f"a{groups + i}" for i in range(1, len(PART_COLUMNS) + 1)]
+
+
 @dataclass(frozen=True)
 class Gathered:
     """What is made of facts: a measure of a column, of each group, over the last `ticks` ticks."""
@@ -87,6 +125,7 @@ class Gathered:
     type: Type | None  # its type
     ticks: int
     limbs: Limbs = WHOLE
+    parts: Parts | None = None
 
     @property
     def adds(self) -> bool:
@@ -120,6 +159,8 @@ class Gathered:
         parts = ", ".join([keys, *(f"{v} AS {n}" for n, v in self._parts().items())])
         first, last = self.seen(within)
         seen = f"t BETWEEN {first} AND {last}"
+        if self.parts is Parts.MADE:
+            return self._packed(self._with_parts(f"{facts} AS f WHERE {seen}"), ())
         at_ticks = f"SELECT {parts} FROM {facts} AS f WHERE {seen} GROUP BY {keys}"
         if self.ticks == 1:
             return self._packed(self.with_value(at_ticks, ["t"]), ())
@@ -150,6 +191,8 @@ class Gathered:
     def _parts(self) -> dict[str, str]:
         """What is added up or compared, by name: n is how many there are."""
         parts = {"n": "count(*)"}
+        if self.parts is Parts.READ:
+            return self._added_parts()
         if self.compares:
             parts["m"] = f"{self.measure}({self.value})"
         elif self.adds and self.type is not Type.FLOAT:
@@ -159,6 +202,39 @@ class Gathered:
                 parts["i"] = f"count(*) FILTER (abs({self.value}) = {_INFINITE})"
             parts |= {f"s{i}": f"sum({self._limb(i)})" for i in range(self.limbs.count)}
         return parts
+
+    def _added_parts(self) -> dict[str, str]:
+        power, facts, high, low = _part_columns(len(self.groups))
+        whole = f"CAST({high} AS HUGEINT) * {1 << _LOW} + {low}"
+        parts = {"n": f"sum({facts})"}
+        if self.limbs.infinite:
+            parts["i"] = f"count(*) FILTER ({power} = {_BEYOND})"
+        for i in range(self.limbs.count):
+            here = f"{power} = {self.limbs.power(i)}"
+            parts[f"s{i}"] = f"sum(CASE WHEN {here} THEN {whole} ELSE 0 END)"
+        return parts
+
+    def _with_parts(self, facts: str) -> str:
+        """The parts of what facts add up to, by group, tick t and limb."""
+        keys = ", ".join([*self.groups, "t"])
+        value, power, whole = str(self.value), "0", f"CAST({self.value} AS HUGEINT)"
+        if self.type is Type.FLOAT:
+            limb = f"CAST(floor((log2(abs({value})) - {_BEGIN}) / {SPAN}) AS INT)"
+            power = (
+                f"CASE WHEN abs({value}) = {_INFINITE} THEN {_BEYOND} ELSE {_BEGIN - _SLACK}"
+                f" + {SPAN} * CASE WHEN {value} = 0 THEN 0 ELSE {limb} END END"
+            )
+            moved = f"{value} * pow(2e0, -p // 2) * pow(2e0, -p - (-p // 2))"
+            whole = f"CASE WHEN p = {_BEYOND} THEN 0 ELSE CAST({moved} AS HUGEINT) END"
+        rows = f"SELECT *, CAST({power} AS BIGINT) AS p FROM {facts}"
+        added = (
+            f"SELECT {keys}, p, count(*) AS n, sum({whole}) AS s FROM ({rows}) AS r"
+            f" GROUP BY {keys}, p"
+        )
+        high, low = f"CAST(s >> {_LOW} AS BIGINT)", f"CAST(s & {(1 << _LOW) - 1} AS BIGINT)"
+        names = zip(("p", "n", high, low), PART_COLUMNS, strict=True)
+        columns = ", ".join([keys, *(f"{value} AS {name}" for value, name in names)])
+        return f"SELECT {columns} FROM ({added}) AS s"
 
     def _limb(self, limb: int) -> str:
         """The whole number that a float is in one of the limbs; 0 in all others."""
@@ -205,13 +281,13 @@ class Gathered:
         )
 
     def _packed(self, rows: str, within: tuple[int, int] | tuple[()]) -> str:
-        """Rows with a value v, from tick t to tick e (without one: at t), packed."""
-        names = [f"{g} AS a{i}" for i, g in enumerate(self.groups, 1)]
-        names.append(f"v AS a{len(self.groups) + 1}")
+        """Rows with a value v, or parts, from tick t to tick e (without one: at t), packed."""
+        made = PART_COLUMNS if self.parts is Parts.MADE else ("v",)
+        names = [f"{g} AS a{i}" for i, g in enumerate([*self.groups, *made], 1)]
         if not within:
             one = f"SELECT *, {place_sql()} AS i FROM ({rows}) AS q"
-            made = ", ".join([*names, "t - i AS c", f"{bit_sql('i')} AS b"])
-            return f"SELECT {made} FROM ({one}) AS w"
+            packed = ", ".join([*names, "t - i AS c", f"{bit_sql('i')} AS b"])
+            return f"SELECT {packed} FROM ({one}) AS w"
         begun = f"SELECT *, t - ({place_sql()}) AS c FROM ({rows}) AS q"
         most = min((self.ticks + CHUNK - 2), (chunk(within[1]) - chunk(within[0]))) // CHUNK + 2
         at = f"c + {CHUNK} * k"

@@ -8,6 +8,7 @@ from tidelog.errors import DataError
 from tidelog.evaluation.engine import Feature, SqlEngine
 from tidelog.evaluation.plan import Gather
 from tidelog.evaluation.sql import Writer
+from tidelog.logic.clause import Parts
 
 # Rows of facts from which on an aggregate is made of words: their SQL takes longer to plan.
 MANY_ROWS = 50_000
@@ -21,7 +22,7 @@ def gathered(engine: SqlEngine, step: Gather, writer: Writer) -> str:
     limbs = WHOLE
     if step.adds_floats:
         (told,) = engine.all(writer.exponents(step))
-        limbs = Limbs.of(*told)
+        limbs = Limbs.of_parts(*told) if step.parts is Parts.READ else Limbs.of(*told)
     if step.predicate.temporal:
         writer.unmerged.add(step.table)
     return writer.gather(step, limbs, _words(engine, step, limbs, writer))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -19,8 +19,8 @@ from tidelog.evaluation.plan import (
     tables_of,
     tables_read,
 )
-from tidelog.evaluation.rows import Relation, partition, row_schema
-from tidelog.language.program import Constant, Type, Value
+from tidelog.evaluation.rows import Relation, home, partition, row_schema
+from tidelog.language.program import Constant, Type
 
 
 @dataclass(frozen=True)
@@ -201,18 +201,18 @@ class Layout:
                     return False
         return True
 
-    def home(
-        self, stage: Stage, partitions: int, literal: Callable[[Value], str], *, spark: bool
-    ) -> str:
-        """SQL for the partition that a row belongs to in a stage; `literal` writes a constant."""
+    def home(self, stage: Stage, partitions: int, *, spark: bool) -> str:
+        """SQL for the partition that a row belongs to in a stage."""
+        if stage.kind is StageKind.WHOLE:
+            return "0"
         groups: dict[str, list[int]] = {}
         for name, relation in (self.reads(stage) | self.own(stage)).items():
-            where = self._home(stage, name, relation, partitions, literal, spark=spark)
+            where = self._home(stage, name, relation, partitions, spark=spark)
             groups.setdefault(where, []).append(relation.number)
         for query, relation in self.given.items():
             if query in stage.predicates:
                 name = self.plan.tables[query]
-                where = self._home(stage, name, relation, partitions, literal, spark=spark)
+                where = self._home(stage, name, relation, partitions, spark=spark)
                 groups.setdefault(where, []).append(relation.number)
         cases = [
             f"WHEN tab IN ({', '.join(map(str, tabs))}) THEN {where}"
@@ -222,20 +222,13 @@ class Layout:
         return f"CASE {' '.join(cases)} ELSE {other} END" if cases else other
 
     def _home(
-        self,
-        stage: Stage,
-        name: str,
-        relation: Relation,
-        partitions: int,
-        literal: Callable[[Value], str],
-        *,
-        spark: bool,
+        self, stage: Stage, name: str, relation: Relation, partitions: int, *, spark: bool
     ) -> str:
         key = self.key(stage, name)
         if key is None:
             return "0"
         if isinstance(key, Constant):
-            return partition(literal(key.value), key.type, partitions, spark=spark)
+            return str(home(key.value, partitions))
         return partition(relation.slots[key], relation.types[key], partitions, spark=spark)
 
     def key(self, stage: Stage, table: str) -> int | Constant | None:

@@ -26,7 +26,18 @@ from tidelog.language.program import (
     Variable,
     terms_of,
 )
-from tidelog.logic.clause import AT_HEAD, Clause, Free, Head, Offset, Over, Premise, Sign
+from tidelog.logic.clause import (
+    AT_HEAD,
+    PART_COLUMNS,
+    Clause,
+    Free,
+    Head,
+    Offset,
+    Over,
+    Parts,
+    Premise,
+    Sign,
+)
 from tidelog.logic.core import Predicate, Role
 from tidelog.logic.windows import window_of
 
@@ -145,7 +156,8 @@ class Derive:
 class Gather:
     """The predicate of an aggregate: what facts come to, over so many ticks that end with each.
 
-    The join gives the facts, with all variables of the premise; `facts` says what these are.
+    The join gives the facts, with all variables of the premise that make a difference; `facts` says
+    what these are.
     """
 
     predicate: Predicate
@@ -156,11 +168,24 @@ class Gather:
     groups: tuple[int, ...]  # positions of the facts' arguments by which they are taken apart
     of: int | None  # the position that is measured
     ticks: int
+    parts: Parts | None = None
+
+    @property
+    def adds(self) -> Type | None:
+        """The type of the numbers that are added up; None if nothing is, or if it is not known.
+
+        Parts of integers do for an average, which is a float, as those of floats do.
+        """
+        if self.measure not in (Measure.SUM, Measure.AVG):
+            return None
+        if self.parts is Parts.READ:
+            return self.predicate.types[-1]
+        return None if self.of is None else self.facts.types[self.of]
 
     @property
     def adds_floats(self) -> bool:
-        adds = self.measure in (Measure.SUM, Measure.AVG)
-        return adds and self.of is not None and self.facts.types[self.of] is Type.FLOAT
+        """Whether it adds floats up, and it makes a difference how large they are."""
+        return self.adds is Type.FLOAT and self.parts is not Parts.MADE
 
 
 @dataclass(frozen=True)
@@ -223,12 +248,14 @@ def plan(
     within: Range = ALWAYS,
     *,
     windows_at_once: bool = False,
+    exchanged: bool = False,
 ) -> Plan:
     """The plan of the queries of `deps` over data at given times, for answers at `asked`.
 
     Facts after the tick `until` are left out, whatever the data holds. Facts outside `within` need
     not be looked at nor derived: what is found then holds, and what is not found may hold too.
-    Windows may be done in a step each, if nobody asks for what they are written out in.
+    Windows may be done in a step each, if nobody asks for what they are written out in. Where facts
+    are exchanged they rather are selected twice than sent with columns that make no difference.
     Raises Unbounded when a recursive predicate would have to be evaluated for ever.
     """
     history = ALWAYS if until is None else Range(-math.inf, until)
@@ -239,7 +266,15 @@ def plan(
             base = deps.core.predicates[name].base
             raise Unbounded(_carrier(deps, name), base, needed[name])
     windows = _windows(deps) if windows_at_once else {}
-    planner = _Planner(deps, needed, dict(data), asked, windows, windows_at_once=windows_at_once)
+    planner = _Planner(
+        deps,
+        needed,
+        dict(data),
+        asked,
+        windows,
+        windows_at_once=windows_at_once,
+        exchanged=exchanged,
+    )
     return planner.plan()
 
 
@@ -302,10 +337,12 @@ class _Planner:
         windows: Mapping[str, Premise | None] | None = None,
         *,
         windows_at_once: bool = True,
+        exchanged: bool = False,
     ) -> None:
         refuse_blocking_cycles(deps)
         self.windows = windows or {}
         self.windows_at_once = windows_at_once
+        self.exchanged = exchanged
         self.deps = deps
         self.core = deps.core
         self.ranges = ranges_
@@ -365,18 +402,23 @@ class _Planner:
         below = self.core.predicates[premise.predicate]
         types = dict(zip(premise.args, below.types, strict=True))
         variables = tuple(dict.fromkeys(premise.variables))
+        if self.exchanged and gathers.measure in (Measure.MIN, Measure.MAX):  # equal values are one
+            asked = (*clause.head.args[:-1], gathers.of)
+            variables = tuple(v for v in variables if v in asked)
         facts = replace(below, types=tuple(types[v] for v in variables))
         each = replace(premise, sign=Sign.POSITIVE, over=None, gathers=None)
         source = Clause(Head(name, variables, clause.head.when), (each,), origin=clause.origin)
+        made = len(PART_COLUMNS) if gathers.parts is Parts.MADE else 1
         return Gather(
             self.core.predicates[name],
             self.tables[name],
             self.join(source),
             facts,
             gathers.measure,
-            tuple(variables.index(v) for v in clause.head.args[:-1]),
+            tuple(variables.index(v) for v in clause.head.args[:-made]),
             None if gathers.of is None else variables.index(gathers.of),
             1 if premise.over is None else premise.over.ticks,
+            gathers.parts,
         )
 
     def fixpoint(self, component: tuple[str, ...]) -> None:

@@ -21,7 +21,7 @@ from tidelog.data.aggregate_words import (
     in_words,
     valued_words_sql,
 )
-from tidelog.data.aggregates import Gathered, Limbs, exponents_sql
+from tidelog.data.aggregates import Gathered, Limbs, exponents_sql, part_sizes_sql
 from tidelog.data.packed import (
     CHUNK,
     COUNT,
@@ -71,7 +71,7 @@ from tidelog.language.program import (
     Type,
     Variable,
 )
-from tidelog.logic.clause import FixedTick, Free, Head, Offset, Over, Rigid
+from tidelog.logic.clause import FixedTick, Free, Head, Offset, Over, Parts, Rigid
 from tidelog.logic.core import Predicate
 
 # By the variable that a time hangs on (None: the head's time): the chunk and the bits of a match.
@@ -239,8 +239,11 @@ class Writer:
 
     def exponents(self, step: Gather) -> str:
         """How large the floats are that an aggregate adds up, for `Limbs.of`."""
+        rows = self._gathered_rows(step)
+        if step.parts is Parts.READ:
+            return part_sizes_sql(len(step.groups), rows, CHUNK)
         one = not step.facts.temporal or step.join.operands[0].table in self.unpacked
-        column, rows = f"a{(step.of or 0) + 1}", self._gathered_rows(step)
+        column = f"a{(step.of or 0) + 1}"
         return exponents_sql(column, rows, 1 if one and rows[0] != "(" else CHUNK)
 
     def gather(self, step: Gather, limbs: Limbs, words: str | None = None) -> str:
@@ -786,9 +789,10 @@ def _gathered(step: Gather, limbs: Limbs) -> Gathered:
         step.measure,
         [names[i] for i in step.groups],
         None if step.of is None else names[step.of],
-        None if step.of is None else step.facts.types[step.of],
+        step.adds,
         step.ticks,
         limbs,
+        step.parts,
     )
 
 

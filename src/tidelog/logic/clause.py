@@ -76,6 +76,17 @@ class Over:
 ONE_TICK = Over(1, 1)
 
 
+class Parts(Enum):
+    """Where an aggregate has parts of an exact sum: they are what it makes, or what it adds up."""
+
+    MADE = "made"
+    READ = "read"
+
+
+# The last columns of parts: so many facts add up to (high * 2^63 + low) * 2^power.
+PART_COLUMNS = ("power", "facts", "high", "low")
+
+
 @dataclass(frozen=True, slots=True)
 class Gathering:
     """What is made of all facts that a premise matches: the measure of one of its variables."""
@@ -83,6 +94,7 @@ class Gathering:
     measure: Measure
     of: Variable | None
     value: Term  # what it comes to
+    parts: Parts | None = None
 
 
 When: TypeAlias = Offset | FixedTick | Rigid | Free

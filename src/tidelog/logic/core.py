@@ -32,6 +32,7 @@ class Role(Enum):
     WINDOW = "window"  # that an atom holds at some of the ticks up to now
     BEGUN = "begun"  # that a predicate holds from now on for a stretch
     GATHERED = "gathered"  # what many facts come to
+    BLOCK = "block"  # what the facts of one tick come to, of which a window is made
     ABSENT = "absent"  # that facts of a predicate are not there, taken as an input of its own
 
 
@@ -48,6 +49,7 @@ _KEYS = {
     Role.WINDOW: "{name}[at {label} ticks]",
     Role.BEGUN: "{name}[for {label} ticks]",
     Role.GATHERED: "{name}({label})",
+    Role.BLOCK: "{name}({label})",
     Role.ABSENT: "not {name}{label}",
 }
 
@@ -83,7 +85,7 @@ class Predicate:
 
         Windows and aggregates are shown where the steps of a plan are: `Hot[at 2 of 4 ticks]`.
         """
-        if self.role in (Role.WINDOW, Role.GATHERED):
+        if self.role in (Role.WINDOW, Role.GATHERED, Role.BLOCK):
             return self.name
         return f"given {self.base}" if self.role is Role.GIVEN else self.base
 

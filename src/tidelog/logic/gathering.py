@@ -133,10 +133,8 @@ class Gatherings:
         below = self.predicates[premise.predicate]
         names = _named(premise, groups)
         over = premise.over or ONE_TICK
-        numbers = {v.name: i for i, v in enumerate(dict.fromkeys(premise.variables), 1)}
-        pattern = ", ".join(_place(t, names, gathers.of, numbers) for t in premise.args)
         ticks = f" of {over.ticks} ticks" if over.ticks > 1 else ""
-        label = f"{gathers.measure}{ticks}: {pattern}"
+        label = f"{gathers.measure}{ticks}: {gathered_pattern(premise, names)}"
         type_ = measured_type(gathers, premise.args, below.types)
         columns = dict(zip(premise.args, below.types, strict=True))
         made = below.made(Role.GATHERED, label, (*(columns[v] for v in names), type_))
@@ -156,6 +154,13 @@ class Gatherings:
             head = Head(made.name, (*names, value), when)
             self.clauses.append(Clause(head, (all_of,), origin=premise.origin, made=True))
         return made
+
+
+def gathered_pattern(premise: Premise, names: Sequence[Variable]) -> str:
+    """What the arguments of an aggregate's atom are, the groups by number: `#1, _2, V3`."""
+    of = None if premise.gathers is None else premise.gathers.of
+    numbers = {v.name: i for i, v in enumerate(dict.fromkeys(premise.variables), 1)}
+    return ", ".join(_place(term, names, of, numbers) for term in premise.args)
 
 
 def _place(

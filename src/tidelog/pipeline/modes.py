@@ -32,7 +32,7 @@ from tidelog.data.ticks import Range
 from tidelog.evaluation.database import Database
 from tidelog.evaluation.plan import Scan
 from tidelog.evaluation.rows import DONE, NEW, Relation, as_rows, kept_rows, parted
-from tidelog.evaluation.spark.chain import Chain, literal
+from tidelog.evaluation.spark.chain import Chain
 from tidelog.evaluation.spark.kernel import Kernel, packed_tables
 from tidelog.evaluation.spark.packing import Packing
 from tidelog.evaluation.spark.scans import PackedScans, Packs
@@ -346,7 +346,7 @@ class OnlineMode:
             return Derived(clock)
         kept = self.state.frame(spark, parts, chunks_of(self.looked_at(clock)))
         rows = rows if kept is None else rows.union(kept)
-        home = shards.home(self.partitions, literal, spark=True)
+        home = shards.home(self.partitions, spark=True)
         split = rows.repartitionById(self.partitions, F.expr(home))
         task = _ShardTask(pickle.dumps((shards, self.rigid)), step, self.partitions)
         turned = executors.hold(split.mapInArrow(task, struct))

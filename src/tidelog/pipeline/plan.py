@@ -221,7 +221,7 @@ def pipeline_plan(
         work = _online(program, queries, options)
     else:
         many = settled.get("large", list(large))
-        split = passes(program, queries).stages(many)
+        split = passes(program, queries).stream_stages(many)
         schedule = Schedule(split.deps)
         layout = Layout(schedule.plan, split.stages)
         work = OfflineWork(program, schedule, layout, many, options, settled)

@@ -8,7 +8,7 @@ of them: what one knows beyond it is kept as known answers, and derived again at
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import assert_never
@@ -16,6 +16,7 @@ from typing import assert_never
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidelog.analysis.blocks import in_blocks
 from tidelog.analysis.definitive import Pending
 from tidelog.analysis.dependencies import Class, Dependencies
 from tidelog.analysis.settled import Settled
@@ -96,7 +97,7 @@ class Shards:
         """By table: what aggregates that are not final yet are made of."""
         if self.settled is None:
             return {}
-        tables = Layout(Schedule(self.settled.below).plan, ()).tables
+        tables = Layout(Schedule(in_blocks(self.settled.below)).plan, ()).tables
         first = len(self.inputs) + len(self.carried) + len(self.aggregates)
         return {name: replace(r, number=first + r.number) for name, r in tables.items()}
 
@@ -140,7 +141,7 @@ class Shards:
     def schema(self) -> pa.Schema:
         return row_schema([*self.tables.values(), *self.given.values()])
 
-    def home(self, partitions: int, literal: Callable[[Value], str], *, spark: bool) -> str:
+    def home(self, partitions: int, *, spark: bool) -> str:
         """SQL for the partition that a row belongs to."""
         assert self.positions is not None
         cases = []

@@ -15,6 +15,7 @@ import duckdb
 import pyarrow as pa
 
 from tidelog.analysis.analyze import simplified
+from tidelog.analysis.blocks import in_blocks
 from tidelog.analysis.containment import Budget
 from tidelog.analysis.definitive import Pending
 from tidelog.analysis.delay import delay
@@ -73,7 +74,7 @@ class OfflineAlgorithm:
     ) -> None:
         self.queries = deps.queries
         self.online = online  # asked for online, where nothing ever waits
-        self.schedule = Schedule(deps)
+        self.schedule = Schedule(in_blocks(deps))
         self.strict = strict
         self.rigid = rigid
         self.schemas = schemas(program)

@@ -18,7 +18,7 @@ from tidelog.pipeline.plan import OfflineWork, OnlineWork, PipelinePlan, pipelin
 from tidelog.streaming.options import StreamMode, StreamOptions
 from tidelog.streaming.schedule import Blocking, Schedule
 
-_SHOWN_BY_NAME = (Role.WINDOW, Role.GATHERED)
+_SHOWN_BY_NAME = (Role.WINDOW, Role.GATHERED, Role.BLOCK)
 # Who reads facts and packs them, and why.
 READ = {
     "files": "by DuckDB in the tasks, which give packed rows",
@@ -161,7 +161,10 @@ def _state(work: OfflineWork) -> list[dict[str, str]]:
         settled = 0 if table in scans else schedule.frontier(predicate, 0, -1)
         if first is not None and first <= settled:
             because = _first_use(schedule, core, table, source)
-            state.append(_kept(source, _ticks(settled - first + 1), because))
+            kept = _ticks(settled - first + 1)
+            if core.predicates[predicate].role is Role.BLOCK:
+                kept = f"{kept}, a row a group and tick"
+            state.append(_kept(source, kept, because))
         pinned = sorted(schedule.pinned.get(table, ()))
         if pinned:
             times = ", ".join(map(str, pinned))

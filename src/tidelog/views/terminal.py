@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tidelog.analysis.advice import Suggestion, advice
+from tidelog.analysis.blocks import blocks_kept
 from tidelog.analysis.dependencies import Class, Dependencies
 from tidelog.language.checks import Report
 from tidelog.language.diagnostics import Diagnostic, Source, render, visible
@@ -118,7 +119,7 @@ def explain_lines(
 ) -> list[str]:
     """What the rules say about one query, a section after the other; a pipeline in this mode."""
     show: dict[str, Callable[[Dependencies], list[str]]] = {
-        "class": lambda deps: _class_lines(deps.folded),
+        "class": lambda deps: _class_lines(deps.folded, blocks_kept(deps)),
         "graph": lambda deps: _graph_lines(deps.folded),
         "phi": lambda deps: _phi_lines(deps.folded),
         "ucq": ucq_lines,
@@ -147,7 +148,7 @@ def _wrapped(line: str) -> list[str]:
     return [start + first, *(start + indent[len(start) :] + more for more in rest)]
 
 
-def _class_lines(deps: Dependencies) -> list[str]:
+def _class_lines(deps: Dependencies, blocks: Sequence[str]) -> list[str]:
     (query,) = deps.queries
     rows = [("because", f"{deps.reason.message}{_at(deps)}")]
     rows.append(("settles", _settles(deps, query)))
@@ -156,6 +157,8 @@ def _class_lines(deps: Dependencies) -> list[str]:
     if deps.radius is not None:
         rows.append(("radius", str(deps.radius)))
     rows.append(("state", _state(deps)))
+    if blocks:
+        rows.append(("blocks", f"{', '.join(blocks)}: a row a group and tick, not the facts"))
     rows.append(("key", _key(deps)))
     if deps.cls is Class.BLOCKING:
         rows.append(("promise", _promise(deps)))

@@ -6,7 +6,6 @@ splits is a kernel in one partition, or the same SQL in Catalyst.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
@@ -25,12 +24,12 @@ from tidelog.evaluation.layout import Layout
 from tidelog.evaluation.plan import tables_of
 from tidelog.evaluation.spark.catalyst import Catalyst, as_a_table, planning
 from tidelog.evaluation.spark.kernel import Kernel
+from tidelog.evaluation.spark.parcels import COLUMNS, Sending, opened
 from tidelog.evaluation.spark.scans import Alone
 from tidelog.evaluation.spark.sources import arrow_struct
 from tidelog.evaluation.spark.stages import ARRIVED, A, Job, StageOutput, StageTables
 from tidelog.evaluation.sql import Writer
 from tidelog.evaluation.steps import StepRunner
-from tidelog.language.program import Value
 
 
 @dataclass
@@ -44,6 +43,8 @@ class Chain(Generic[A]):
     new: Callable[[set[str]], DataFrame | None]
     kept: Callable[[set[int]], DataFrame | None] = lambda _: None
     alone: Alone | None = None  # all facts, where one task has them and nothing is kept
+    # The rows of some tables in parcels, where tasks pack all facts and nothing is kept.
+    parcels: Callable[[set[str], Sending], DataFrame] | None = None
     stored: list[DataFrame] = field(default_factory=list)  # to be released
 
     @property
@@ -56,16 +57,33 @@ class Chain(Generic[A]):
         stages = self.layout.stages
         if self.alone is not None and all(s.kind is not StageKind.CATALYST for s in stages):
             scans = tuple(self._scans(stage) for stage in stages)
-            task = AloneTask(self.kernel, self.alone, scans, asked)
-            return self.spark.range(0, 1, 1, 1).mapInArrow(task, struct)
+            alone = AloneTask(self.kernel, self.alone, scans, asked)
+            return self.spark.range(0, 1, 1, 1).mapInArrow(alone, struct)
         done: DataFrame | None = None
-        for index, stage in enumerate(self.layout.stages):
-            rows = self._arriving(stage, done)
+        for index, stage in enumerate(stages):
             if stage.kind is StageKind.CATALYST:
-                done = self._catalyst(index, rows, asked)
-            else:
-                done = self._split(stage, rows).mapInArrow(_Task(self.kernel, index, asked), struct)
+                done = self._catalyst(index, self._arriving(stage, done), asked)
+                continue
+            sent, then = self._sending(index), self._sending(index + 1)
+            task = _Task(self.kernel, index, asked, sent is not None, then)
+            rows = self._arriving(stage, done) if sent is None else self._sent(stage, sent, done)
+            done = self._split(stage, rows, sent).mapInArrow(task, COLUMNS if then else struct)
         return self._none() if done is None else done
+
+    def _sending(self, index: int) -> Sending | None:
+        """How rows are sent to a stage in parcels: not if Catalyst makes them or works on them."""
+        near = self.layout.stages[max(index - 1, 0) : index + 1]
+        by_catalyst = any(stage.kind is StageKind.CATALYST for stage in near)
+        if self.parcels is None or by_catalyst or index == len(self.layout.stages):
+            return None
+        stage, count = self.layout.stages[index], self.kernel.partitions
+        return Sending(self.layout.home(stage, count, spark=False))
+
+    def _sent(self, stage: Stage, sending: Sending, before: DataFrame | None) -> DataFrame:
+        """The rows for a stage in parcels: of the stage before, and new ones."""
+        assert self.parcels is not None, "there are parcels where rows are sent in them"
+        new = self.parcels(self._scans(stage), sending)
+        return new if before is None else before.union(new)
 
     def _arriving(self, stage: Stage, before: DataFrame | None) -> DataFrame:
         """The rows for a stage: of the stage before, new ones and kept ones."""
@@ -84,11 +102,11 @@ class Chain(Generic[A]):
     def _none(self) -> DataFrame:
         return self.spark.createDataFrame([], arrow_struct(self.layout.schema))
 
-    def _split(self, stage: Stage, rows: DataFrame) -> DataFrame:
+    def _split(self, stage: Stage, rows: DataFrame, sent: Sending | None) -> DataFrame:
         if stage.kind is StageKind.WHOLE:
             return rows.repartition(1)
         count = self.kernel.partitions
-        home = self.layout.home(stage, count, literal, spark=True)
+        home = "home" if sent else self.layout.home(stage, count, spark=True)
         return rows.repartitionById(count, F.expr(home))
 
     def _catalyst(self, index: int, rows: DataFrame, asked: A) -> DataFrame:
@@ -159,11 +177,15 @@ class _Task:
     kernel: Kernel[Any]
     stage: int
     asked: Any
+    in_parcels: bool  # whether its rows come in these
+    then: Sending | None  # how they leave
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         assert context is not None
-        yield from self.kernel.run(self.stage, context.partitionId(), self.asked, batches)
+        arriving = opened(batches) if self.in_parcels else batches
+        done = self.kernel.run(self.stage, context.partitionId(), self.asked, arriving)
+        yield from done if self.then is None else self.then.parcels(done)
 
 
 @dataclass(frozen=True)
@@ -181,10 +203,3 @@ class AloneTask:
             rows += self.alone.packed(scans)
             rows = list(self.kernel.run(index, 0, self.asked, rows))
         yield from rows
-
-
-def literal(value: Value) -> str:
-    """A constant in Spark's SQL."""
-    if isinstance(value, str):
-        return f"CAST(X'{value.encode().hex()}' AS STRING)"
-    return json.dumps(value)

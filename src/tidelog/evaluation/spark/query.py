@@ -45,6 +45,7 @@ from tidelog.evaluation.spark.given import Given
 from tidelog.evaluation.spark.handles import release_after, release_handles
 from tidelog.evaluation.spark.kernel import Kernel
 from tidelog.evaluation.spark.packing import Packing
+from tidelog.evaluation.spark.parcels import COLUMNS, Sending
 from tidelog.evaluation.spark.plain import plain_splits
 from tidelog.evaluation.spark.remote import fetched
 from tidelog.evaluation.spark.scans import (
@@ -52,6 +53,7 @@ from tidelog.evaluation.spark.scans import (
     Alone,
     PackedScans,
     Packer,
+    Sent,
     in_each,
     measured,
     tasks_of,
@@ -152,7 +154,8 @@ def _answer_rows(
     known = {p.name: data.get(p.base, EMPTY) for p in split.deps.core.inputs if p.temporal}
     asked = Range(low, high)
     try:
-        made = plan(split.deps, known, EMPTY if asked.empty else asked, windows_at_once=True)
+        there = EMPTY if asked.empty else asked
+        made = plan(split.deps, known, there, windows_at_once=True, exchanged=True)
     except Unbounded:
         return _in_process(question, name, given, facts)
     layout = Layout(united(made), split.stages)
@@ -191,11 +194,15 @@ def _chain(
             parts.append(Packing(layout, facts.inputs).packed(fine, scans))
         return reduce(DataFrame.union, parts)
 
+    def parcels(scans: set[str], sending: Sending) -> DataFrame:
+        return in_each(spark, tasks, Sent(packer(scans), sending), COLUMNS)
+
     def rigid() -> dict[str, DataFrame]:
         return {n: spark.createDataFrame(table) for n, table in given.rigid.items()}
 
+    in_tasks = parcels if fine is None else None
     whole = Alone(packer(()), tuple(facts.splits)) if alone else None
-    return Chain(spark, job, kernel, rigid, new, alone=whole)
+    return Chain(spark, job, kernel, rigid, new, alone=whole, parcels=in_tasks)
 
 
 # Facts in

@@ -22,6 +22,7 @@ from tidelog.evaluation.database import Database
 from tidelog.evaluation.layout import Layout
 from tidelog.evaluation.plan import Scan
 from tidelog.evaluation.rows import NEW, as_rows
+from tidelog.evaluation.spark.parcels import Sending
 from tidelog.evaluation.spark.sources import BEAT
 from tidelog.evaluation.spark.splits import OTHERS, Opened, Reader, Split, in_tasks, reading
 from tidelog.evaluation.sql import Writer
@@ -133,6 +134,17 @@ class Packer:
                 there = self.reader.open(connection, splits)
                 with there.readable(connection):
                     yield from packed_facts(connection, self.reader, self.packs, there)
+
+
+@dataclass(frozen=True)
+class Sent:
+    """Packed rows that leave in parcels."""
+
+    packer: Packer
+    sending: Sending
+
+    def __call__(self, number: int, splits: Sequence[Split]) -> Iterator[pa.RecordBatch]:
+        yield from self.sending.parcels(self.packer(number, splits))
 
 
 def packed_facts(
