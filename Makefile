@@ -104,7 +104,7 @@ bench: $(READY)  ## the benchmarks, as ratios
 
 FLINK := build/flink-venv
 bench-flink: $(READY) $(FLINK)/.ready  ## streams on Spark, beside Flink in an environment of its own
-	$(BIN)/python -m benchmarks spark_stream
+	$(BIN)/python -m benchmarks spark_stream nexmark
 
 $(FLINK)/.ready: requirements-flink.txt
 	@python=$$(sh tools/preflight.sh) && "$$python" -m venv --clear $(FLINK)

@@ -233,23 +233,30 @@ def flink_python() -> Path | None:
     return python if asked.returncode == 0 else None
 
 
-def in_flink(python: Path, kind: str, path: Path, out: Path) -> tuple[float, int]:
-    """Seconds and answers of one run."""
-    script = Path(__file__).with_name("_flink.py")
-    done = subprocess.run(
-        [python, script, kind, path, out], capture_output=True, text=True, timeout=1_800, check=True
-    )
+def in_flink(
+    python: Path, job: str, path: Path, out: Path, *, rounds: int = 1
+) -> tuple[float, int]:
+    """The least seconds of some runs in one process, and how many answers there were."""
+    command = [python, Path(__file__).with_name("_flink.py"), job, path, out, str(rounds)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1_800, check=True)
     found = json.loads(done.stdout.splitlines()[-1])
     return found["seconds"], found["answers"]
 
 
-def in_one_go(spark: SparkSession, folder: Path, out: Path) -> tuple[float, int]:
+def in_one_go(
+    spark: SparkSession,
+    folder: Path,
+    out: Path,
+    program: tidelog.Program | None = None,
+    asked: str | None = None,
+) -> tuple[float, int]:
     """Seconds and answers of a stream over CSV files that are all there, with its end."""
     answers: list[int] = []
     start = time.perf_counter()
     running = stream(
         spark,
-        tidelog.parse(RULES),
+        program or tidelog.parse(RULES),
+        asked,
         inputs=folder,
         sink=f"csv:{out / 'answers'}",
         checkpoint=out / "checkpoint",

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from support.places import ROOT
 
@@ -133,3 +134,18 @@ def test_the_projects_own_benchmarks_are_found(harness: ModuleType) -> None:
     package = import_module("benchmarks")
     for name in harness.find(package):
         assert callable(harness.load(package, name))
+
+
+def test_different_answers_end_a_benchmark(harness: ModuleType) -> None:
+    nexmark = import_module("benchmarks.nexmark")
+    ours = pa.table({"auction": [1, 2], "bids": [3, 4], "time": [0, 0]})
+    nexmark.expect_same("hot", ours, pa.concat_tables([ours, ours]), "Flink SQL")
+    for theirs, said in (
+        (ours.slice(1), r"of the rules are not among those of Flink SQL, \(1, 3, 0\) the first"),
+        (
+            pa.concat_tables([ours, pa.table({"auction": [1], "bids": [5], "time": [0]})]),
+            r"of Flink SQL are not among those of the rules, \(1, 5, 0\) the first",
+        ),
+    ):
+        with pytest.raises(SystemExit, match=f"hot: 1 answers {said}"):
+            nexmark.expect_same("hot", ours, theirs, "Flink SQL")

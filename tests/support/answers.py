@@ -29,7 +29,7 @@ WAYS: dict[str, tuple[str, ...]] = {
     "spark offline": ("run", "--engine", "spark"),
     "spark online": ("run", "--engine", "spark", "--mode", "online"),
 }
-EXAMPLES = ("turbines", "la_haute_borne")  # those whose times are whole ticks
+EXAMPLES = ("turbines", "la_haute_borne", "auctions")  # those whose times are whole ticks
 USUAL = ("query", "offline", "offline eager", "online", "online eager")
 
 

@@ -1,0 +1,71 @@
+"""The rules of the auctions, whose answers SQL over all bids gives as well."""
+
+from __future__ import annotations
+
+from collections import Counter
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import pyarrow as pa
+import pyarrow.csv
+import pytest
+from support.places import ROOT
+
+import tidelog
+from tidelog.streaming.options import StreamMode
+
+AUCTIONS = ROOT / "examples" / "auctions"
+QUERIES = ("Hot", "Recent", "LastTen")
+
+
+@pytest.fixture
+def bids(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(ROOT)
+    return import_module("benchmarks._bids")
+
+
+@pytest.fixture
+def file(bids: ModuleType, tmp_path: Path) -> Path:
+    """Six bids at each of 150 ticks, by 40 bidders: some twenty of each, at uneven distances."""
+    path = tmp_path / "Bid.csv"
+    bids.write(bids.Sizes(900, at_once=6, auctions=30, wanted=3, change=20, bidders=40), path)
+    return path
+
+
+def rows(table: pa.Table) -> Counter[tuple[object, ...]]:
+    return Counter(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_a_query(bids: ModuleType, file: Path, query: str) -> None:
+    wanted = rows(bids.by_sql(query, file))
+    assert len(wanted) > 100
+    assert rows(tidelog.load(str(AUCTIONS / "rules.tdl")).query(query, str(file))) == wanted
+
+
+@pytest.mark.parametrize("mode", ["offline", "online"])
+def test_a_stream(bids: ModuleType, file: Path, mode: StreamMode) -> None:
+    told: dict[str, Counter[tuple[object, ...]]] = {query: Counter() for query in QUERIES}
+    by_tick: dict[int, list[tuple[object, ...]]] = {}
+    for row in pa.csv.read_csv(file).to_pylist():
+        by_tick.setdefault(row["time"], []).append(tuple(row.values()))
+    stream = tidelog.Stream(tidelog.load(str(AUCTIONS / "rules.tdl")), mode=mode)
+    steps = [stream.push(tick, {"Bid": facts}) for tick, facts in by_tick.items()]
+    for step in (*steps, stream.close()):
+        for query, table in step.answers.items():
+            told[query] += rows(table)
+    assert told == {query: rows(bids.by_sql(query, file)) for query in QUERIES}
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_the_answers_beside_the_example(bids: ModuleType, query: str) -> None:
+    kept = pa.csv.read_csv(AUCTIONS / "expected" / f"{query}.csv")
+    assert rows(kept) == rows(bids.by_sql(query, AUCTIONS / "facts" / "Bid.csv"))
+
+
+def test_nobody_bids_twice_in_a_tick(bids: ModuleType, file: Path) -> None:
+    by_whom = pa.csv.read_csv(file).group_by(["bidder", "time"])
+    assert by_whom.aggregate([]).num_rows == 900
+    with pytest.raises(ValueError, match="40 bidders cannot all differ, 41 at a tick"):
+        bids.Sizes(900, at_once=41, bidders=40)
