@@ -87,12 +87,15 @@ def test_offline_in_every_style_equals_naive_evaluation(
     randoms,
     st.sampled_from([{}, {"emit": "eager"}]),
     st.integers(0, 6),
+    st.sampled_from([0, 3, 1_000]),
 )
 def test_a_wave_takes_over_when_there_are_many_facts(
-    case: Case, lateness: int, random: Random, how: dict[str, str], most: int
+    case: Case, lateness: int, random: Random, how: dict[str, str], most: int, kept: int
 ) -> None:
+    """And hands what it keeps back, if that is little."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(offline_module, "MOST_FACTS", most)
+        patch.setattr(offline_module, "MOST_KEPT", kept)
         streams_what_is_evaluated(case, lateness, random, **how)
 
 
@@ -143,7 +146,8 @@ def test_large_tables_go_to_a_wave_as_they_are(monkeypatch: pytest.MonkeyPatch) 
     ]
     program = tidelog.load("examples/turbines/rules.tdl")
     answers: list[list] = []
-    for table in (True, False):
+    for table, kept in ((True, 0), (True, 1_000), (False, 0), (False, 1_000)):
+        monkeypatch.setattr(offline_module, "MOST_KEPT", kept)
         stream = Stream(program, ["Malfunc"], lateness=1)
         found: list = []
         for tick, facts in enumerate(given):
@@ -151,7 +155,25 @@ def test_large_tables_go_to_a_wave_as_they_are(monkeypatch: pytest.MonkeyPatch) 
             late = pa.table(columns) if table else [f for f in facts if None not in f]
             found += rows(stream.push(tick + 1, {"Temp": late}).answers["Malfunc"])
         answers.append(sorted(found + rows(stream.close().answers["Malfunc"])))
-    assert answers[0] == answers[1] != []
+    assert answers[0] == answers[1] == answers[2] == answers[3] != []
+
+
+def test_after_a_large_push_small_ones_are_taken_tick_by_tick(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    program = tidelog.parse("Again(X) @ T :- E(X) @ T-50, E(X) @ T.")
+    stream = Stream(program, ["Again"])
+    monkeypatch.setattr(offline_module, "MOST_FACTS", 100)
+    first = stream.push(199, {"E": [(f"x{t % 5}", t) for t in range(200)]})
+    waves: list[object] = []
+    monkeypatch.setattr(offline_module.OfflineAlgorithm, "_waves", lambda *_: waves.append(1))
+    answers = rows(first.answers["Again"])
+    for tick in range(200, 300):
+        step = stream.push(tick, {"E": [(f"x{tick % 5}",)]})
+        assert step.history == 50
+        answers += rows(step.answers["Again"])
+    assert sorted(answers) == sorted((f"x{t % 5}", t) for t in range(50, 300))
+    assert not waves
 
 
 @pytest.mark.parametrize("mode", ["online", "offline"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -14,7 +14,6 @@ from tidelog.analysis.dependencies import dependencies
 from tidelog.analysis.passes import passes
 from tidelog.data.letters import DeadLetter
 from tidelog.data.loader import Loader
-from tidelog.data.packed import CHUNK, chunk
 from tidelog.data.readers.memory import origin_of
 from tidelog.data.readers.places import FactsLike
 from tidelog.data.schema import expect_facts, resolve_and_check
@@ -22,11 +21,13 @@ from tidelog.data.ticks import EMPTY, Range, Ticks
 from tidelog.data.writers import timestamps
 from tidelog.errors import DataError, warn_left_out
 from tidelog.evaluation.database import NO_EXTENSIONS, Database
+from tidelog.evaluation.density import Density
 from tidelog.evaluation.engine import Evaluated, Question
 from tidelog.evaluation.interrupts import interruptible
 from tidelog.evaluation.one_pass import united
-from tidelog.evaluation.plan import Plan, Scan, Unbounded, plan
+from tidelog.evaluation.plan import Plan, Unbounded, plan
 from tidelog.evaluation.ranges import ranges, times_in_rules
+from tidelog.evaluation.recursion import TOO_FAR
 from tidelog.evaluation.sql import Writer
 from tidelog.evaluation.steps import StepRunner
 from tidelog.evaluation.stretches import as_intervals, named_stretches
@@ -35,11 +36,6 @@ from tidelog.logic.core import Core, Predicate
 
 # The column that says how an answer without end repeats, in ticks.
 PERIOD_COLUMN = "period"
-# Facts a packed row must take for packing to pay, chunks of data that make it worth a look, and
-# facts that are looked at first.
-_DENSE = 1.25
-_WORTH_A_LOOK = 12
-_SAMPLE = 50_000
 
 
 @dataclass
@@ -231,13 +227,12 @@ class Engine(Database):
         predicates = plan.deps.core.predicates
         views = {name: self.loaded[predicates[name].base].view for name in plan.inputs}
         self.offer_texts(writer.texts)
-        runner = StepRunner(self, self.progress, whole=True, sparse=self._sparse)
+        rows = {name: self.loaded[predicates[name].base].rows for name in plan.inputs}
+        runner = StepRunner(self, self.progress, whole=True, sparse=Density(self, rows).is_sparse)
         try:
             runner.run(plan, plan.steps, {}, {**views, **(facts or {})}, writer)
         except duckdb.OutOfRangeException:
-            raise DataError(
-                "a derived time does not fit 62 bits; ask for a narrower range"
-            ) from None
+            raise DataError(TOO_FAR) from None
         except duckdb.Error:
             # Parquet is read here for the first time where its statistics said enough before.
             broken = [
@@ -247,29 +242,6 @@ class Engine(Database):
                 raise
             raise DataError(*broken) from None
         return writer
-
-    def _sparse(self, writer: Writer, scans: Sequence[Scan]) -> bool:
-        """Whether packing would not pay: in a few chunks hardly a row takes two facts.
-
-        Grouping then costs more than it saves; joins do not mind, and what they derive is merged.
-        """
-        name = scans[0].predicate.name
-        range_ = writer.plan.ranges.get(name, EMPTY) & writer.plan.data.get(name, EMPTY)
-        if range_.empty or range_.high - range_.low < _WORTH_A_LOOK * CHUNK:
-            return False
-        # The first facts that are read tell most: those of some ticks in data ordered by time,
-        # the histories of some objects in data ordered by objects.
-        facts, rows, keys, ticks = self.one(writer.first_facts(scans, _SAMPLE))
-        if facts >= _DENSE * rows:
-            return False
-        known = self.loaded[scans[0].predicate.base].rows
-        if 2 * ticks > range_.high - range_.low and facts**2 > 2 * (facts - keys + 1) * known:
-            # From any time, and hardly an object twice: each has about one fact in all.
-            return bool(facts)
-        quarter = int(range_.high - range_.low) // 4
-        chunks = [chunk(int(range_.low) + quarter * i) for i in (1, 2, 3)]
-        facts, rows = self.one(writer.density(scans, chunks))
-        return bool(0 < facts < _DENSE * rows)
 
 
 def with_periods(table: pa.Table, periods: Iterable[int | None]) -> pa.Table:

@@ -17,6 +17,8 @@ from tidelog.logic.core import Predicate
 MOST_TICKS = 1_000_000_000
 # What to do when something would hold at more ticks than can be written out.
 SHORTER = "ask for a shorter range, or for one without end"
+# What is said when something would hold at a tick that is none.
+TOO_FAR = "a derived time does not fit 62 bits; ask for a narrower range"
 
 
 class TooLong(DataError):

@@ -13,6 +13,7 @@ from operator import or_
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidelog.analysis.analyze import simplified
 from tidelog.analysis.blocks import in_blocks
@@ -36,8 +37,16 @@ from tidelog.logic.core import Predicate
 from tidelog.streaming.algorithm import AnswerRows, FactsByTime, RowsByTime
 from tidelog.streaming.clock import Emission, Span
 from tidelog.streaming.columns import between
+from tidelog.streaming.intake import by_time
 from tidelog.streaming.schedule import Schedule
-from tidelog.streaming.slices import MOST_FACTS, MOST_TICKS, Slices, packed_table, small
+from tidelog.streaming.slices import (
+    MOST_FACTS,
+    MOST_KEPT,
+    MOST_TICKS,
+    Slices,
+    packed_table,
+    small,
+)
 from tidelog.streaming.snapshot import (
     SnapshotError,
     State,
@@ -265,15 +274,23 @@ class OfflineAlgorithm:
         }
 
     def _derived(self, tin: int, facts: FactsByTime, emit: Range) -> list[AnswerRows]:
+        assert self.done is not None
+        by_tick = self.by_tick
+        if by_tick is None:
+            return self._waves(tin, facts, emit)
+        # What comes in columns is many facts of a tick, to be taken tick by tick.
+        tuples = (r for times in facts.values() for r in times.values() if isinstance(r, set))
+        short = tin + self.ahead - self.done <= MOST_TICKS
+        if short and sum(map(len, tuples)) <= MOST_FACTS and not self.large:
+            return self._by_tick(by_tick, tin, facts, emit)
+        tables, facts = dict(self.large), self._take_over(by_tick, facts)
+        answers = self._waves(tin, facts, emit)
+        self._hand_back(by_tick, facts, tables)
+        return answers
+
+    def _waves(self, tin: int, facts: FactsByTime, emit: Range) -> list[AnswerRows]:
         assert self.start is not None
         assert self.done is not None
-        if self.by_tick is not None:
-            # What comes in columns is many facts of a tick, to be taken tick by tick.
-            tuples = (r for times in facts.values() for r in times.values() if isinstance(r, set))
-            short = tin + self.ahead - self.done <= MOST_TICKS
-            if short and sum(map(len, tuples)) <= MOST_FACTS and not self.large:
-                return self._by_tick(self.by_tick, tin, facts, emit)
-            facts = self._take_over(self.by_tick, facts)
         parts: list[AnswerRows] = []
         if tin > self.done:
             self._offer(facts)
@@ -323,6 +340,38 @@ class OfflineAlgorithm:
             whole.setdefault(name, {}).update({t: set(rows) for t, rows in new.items()})
         self.by_tick = None
         return whole
+
+    def _hand_back(
+        self, before: Slices, facts: FactsByTime, tables: Mapping[str, pa.Table]
+    ) -> None:
+        """Go on tick by tick after a wave that leaves few facts: later pushes may well be small.
+
+        Slices of inputs are looked up in what the wave was given; a wave keeps less of them.
+        """
+        assert self.done is not None
+        first = {name: self.done - ticks for name, ticks in before.ticks_kept.items()}
+        after = self.done + 1
+        late = {
+            name: table.filter(pc.greater_equal(table.column("t"), first.get(name, after)))
+            for name, table in tables.items()
+        }
+        rows = sum(table.num_rows for table in late.values())
+        if rows + sum(map(bits, self.slices.values())) > MOST_KEPT:
+            return
+        by_tick = Slices(self.schedule, self.rigid)
+        for name, table in late.items():
+            by_tick.take({name: by_time(table)})
+        for name, times in facts.items():
+            low = first.get(name, after)
+            by_tick.take({name: {t: rows for t, rows in times.items() if t >= low}})
+        by_tick.resume(
+            {
+                name: {time: rows for time, rows in times.items() if time >= first[name]}
+                for name, times in self.derived().items()
+                if name in first
+            }
+        )
+        self.by_tick, self.slices = by_tick, {}
 
     def _strictly(self, tin: int, facts: FactsByTime, emit: Range) -> AnswerRows:
         """Algorithm 2 as it is written: evaluate over the history, then forget what is old."""

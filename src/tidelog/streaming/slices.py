@@ -35,6 +35,8 @@ from tidelog.streaming.window_counts import WindowCounts
 # Ticks and facts of one push beyond which a wave is the better way.
 MOST_TICKS = 50_000
 MOST_FACTS = 60_000
+# Facts kept after a wave up to which later pushes are taken tick by tick again.
+MOST_KEPT = 60_000
 # Ticks that answers may lie ahead of tin to be looked for tick by tick.
 MOST_AHEAD = 60
 
@@ -201,4 +203,4 @@ def packed_table(types: Iterable[Type | None], times: Mapping[int, Set[Row]]) ->
     return pa.table([pa.array(v, k) for v, k in zip(values, kinds, strict=True)], names=names)
 
 
-__all__ = ["MOST_FACTS", "MOST_TICKS", "Slices", "packed_table", "small"]
+__all__ = ["MOST_FACTS", "MOST_KEPT", "MOST_TICKS", "Slices", "packed_table", "small"]

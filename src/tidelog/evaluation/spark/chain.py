@@ -25,7 +25,6 @@ from tidelog.evaluation.plan import tables_of
 from tidelog.evaluation.spark.catalyst import Catalyst, as_a_table, planning
 from tidelog.evaluation.spark.kernel import Kernel
 from tidelog.evaluation.spark.parcels import COLUMNS, Sending, opened
-from tidelog.evaluation.spark.scans import Alone
 from tidelog.evaluation.spark.sources import arrow_struct
 from tidelog.evaluation.spark.stages import ARRIVED, A, Job, StageOutput, StageTables
 from tidelog.evaluation.sql import Writer
@@ -42,7 +41,6 @@ class Chain(Generic[A]):
     rigid: Callable[[], Mapping[str, DataFrame]]  # for Catalyst
     new: Callable[[set[str]], DataFrame | None]
     kept: Callable[[set[int]], DataFrame | None] = lambda _: None
-    alone: Alone | None = None  # all facts, where one task has them and nothing is kept
     # The rows of some tables in parcels, where tasks pack all facts and nothing is kept.
     parcels: Callable[[set[str], Sending], DataFrame] | None = None
     stored: list[DataFrame] = field(default_factory=list)  # to be released
@@ -55,10 +53,6 @@ class Chain(Generic[A]):
         """The rows that are done after the last stage."""
         struct = arrow_struct(self.layout.schema)
         stages = self.layout.stages
-        if self.alone is not None and all(s.kind is not StageKind.CATALYST for s in stages):
-            scans = tuple(self._scans(stage) for stage in stages)
-            alone = AloneTask(self.kernel, self.alone, scans, asked)
-            return self.spark.range(0, 1, 1, 1).mapInArrow(alone, struct)
         done: DataFrame | None = None
         for index, stage in enumerate(stages):
             if stage.kind is StageKind.CATALYST:
@@ -186,20 +180,3 @@ class _Task:
         arriving = opened(batches) if self.in_parcels else batches
         done = self.kernel.run(self.stage, context.partitionId(), self.asked, arriving)
         yield from done if self.then is None else self.then.parcels(done)
-
-
-@dataclass(frozen=True)
-class AloneTask:
-    """All stages after each other in one task, which reads all facts itself."""
-
-    kernel: Kernel[Any]
-    alone: Alone
-    scans: tuple[set[str], ...]  # of each stage
-    asked: Any
-
-    def __call__(self, _: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows: list[pa.RecordBatch] = []
-        for index, scans in enumerate(self.scans):
-            rows += self.alone.packed(scans)
-            rows = list(self.kernel.run(index, 0, self.asked, rows))
-        yield from rows

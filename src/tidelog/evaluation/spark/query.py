@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidelog.analysis.passes import passes
+from tidelog.analysis.stages import StageKind
 from tidelog.data.delta import rows_of
 from tidelog.data.readers.memory import in_memory
 from tidelog.data.readers.places import FactsPath, paths_of
@@ -44,13 +45,13 @@ from tidelog.evaluation.spark.files import Files
 from tidelog.evaluation.spark.given import Given
 from tidelog.evaluation.spark.handles import release_after, release_handles
 from tidelog.evaluation.spark.kernel import Kernel
+from tidelog.evaluation.spark.one_task import OneTask
 from tidelog.evaluation.spark.packing import Packing
 from tidelog.evaluation.spark.parcels import COLUMNS, Sending
 from tidelog.evaluation.spark.plain import plain_splits
 from tidelog.evaluation.spark.remote import fetched
 from tidelog.evaluation.spark.scans import (
     TOLD,
-    Alone,
     PackedScans,
     Packer,
     Sent,
@@ -59,9 +60,9 @@ from tidelog.evaluation.spark.scans import (
     tasks_of,
 )
 from tidelog.evaluation.spark.session import session
-from tidelog.evaluation.spark.shipping import prepare
+from tidelog.evaluation.spark.shipping import cores, is_local, prepare
 from tidelog.evaluation.spark.sources import Inputs, arrow_struct
-from tidelog.evaluation.spark.splits import TASK_ROWS, Reader, Split
+from tidelog.evaluation.spark.splits import TASK_ROWS, Reader, Split, whole_files
 from tidelog.evaluation.spark.stages import FiniteJob
 from tidelog.evaluation.stretches import as_intervals
 from tidelog.language.program import TIME_COLUMN, TIME_MAX, ticking_from
@@ -109,7 +110,7 @@ class _PackedAnswers:
     relation: Relation
     names: tuple[str, ...]
     ticks: Ticks | None
-    release: Callable[[], None]  # what Spark stores for them
+    release: Callable[[], None] = lambda: None  # what Spark stores for them
 
     def frame(self, *, intervals: bool) -> DataFrame:
         shown = stretched if intervals else unpacked
@@ -148,25 +149,34 @@ def _answer_rows(
     low = span.low if question.low is None else question.low
     high = span.high if question.high is None else question.high
     endless = isinstance(question.low, float) or isinstance(question.high, float)
-    split = passes(given.program, (name,)).stages(given.large)
+    needed = passes(given.program, (name,))
+    split = needed.stages(given.large)
     if not split.stages or endless:
         return _in_process(question, name, given, facts)
-    known = {p.name: data.get(p.base, EMPTY) for p in split.deps.core.inputs if p.temporal}
+    count = partitions or (1 if facts.few or is_local(spark) else cores(spark))
+    catalyst = any(stage.kind is StageKind.CATALYST for stage in split.stages)
+    alone = count == 1 and facts.rows is None and not catalyst
+    deps = needed.planned if alone else split.deps
+    known = {p.name: data.get(p.base, EMPTY) for p in deps.core.inputs if p.temporal}
     asked = Range(low, high)
     try:
         there = EMPTY if asked.empty else asked
-        made = plan(split.deps, known, there, windows_at_once=True, exchanged=True)
+        made = plan(deps, known, there, windows_at_once=True, exchanged=not alone)
     except Unbounded:
         return _in_process(question, name, given, facts)
     layout = Layout(united(made), split.stages)
+    names = tuple(given.program.output_columns(name))
+    ticks = question.ticks if question.timestamps else None
+    if alone:
+        threads = cores(spark) if is_local(spark) and not facts.few else 1
+        files = tuple(whole_files(facts.splits))
+        task = OneTask(facts.reader, files, layout, given.rigid, memory, threads)
+        return _PackedAnswers(task.frame(spark), layout.answers[name], names, ticks)
     job = FiniteJob(layout if layout.is_keyed_alike else Layout(made, split.stages))
-    count = partitions or (1 if facts.few else spark.sparkContext.defaultParallelism)
     sent = {n: table for n, table in given.rigid.items() if n in job.layout.rigid}
     kernel = Kernel.of(uuid.uuid4().hex, job, sent, count, memory)
     chain = _chain(spark, job, kernel, given, facts, memory)
     rows = chain.rows(None)
-    names = tuple(given.program.output_columns(name))
-    ticks = question.ticks if question.timestamps else None
     return _PackedAnswers(rows, job.layout.answers[name], names, ticks, chain.release)
 
 
@@ -181,8 +191,7 @@ def _chain(
     """The stages, over facts that tasks pack where they can read them, and Catalyst elsewhere."""
     layout = job.layout
     fine = facts.rows.where("problem IS NULL") if facts.rows is not None else None
-    alone = kernel.partitions == 1 and fine is None
-    tasks = [facts.splits] if alone else tasks_of(spark, facts.splits)
+    tasks = tasks_of(spark, facts.splits)
 
     def packer(scans: Iterable[str]) -> Packer:
         packs = PackedScans(layout, frozenset(scans))
@@ -201,8 +210,7 @@ def _chain(
         return {n: spark.createDataFrame(table) for n, table in given.rigid.items()}
 
     in_tasks = parcels if fine is None else None
-    whole = Alone(packer(()), tuple(facts.splits)) if alone else None
-    return Chain(spark, job, kernel, rigid, new, alone=whole, parcels=in_tasks)
+    return Chain(spark, job, kernel, rigid, new, parcels=in_tasks)
 
 
 # Facts in

@@ -1,14 +1,13 @@
 """Facts in files, read, checked, selected and packed inside the tasks.
 
-Packed rows are all that leaves a task, and what it has counted. Where the facts of a query are one
-task's, its stages are done there too, and nothing is exchanged.
+Packed rows are all that leaves a task, and what it has counted.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol
 
@@ -23,8 +22,17 @@ from tidelog.evaluation.layout import Layout
 from tidelog.evaluation.plan import Scan
 from tidelog.evaluation.rows import NEW, as_rows
 from tidelog.evaluation.spark.parcels import Sending
+from tidelog.evaluation.spark.shipping import cores, is_local
 from tidelog.evaluation.spark.sources import BEAT
-from tidelog.evaluation.spark.splits import OTHERS, Opened, Reader, Split, in_tasks, reading
+from tidelog.evaluation.spark.splits import (
+    OTHERS,
+    Opened,
+    Reader,
+    Split,
+    in_tasks,
+    reading,
+    whole_files,
+)
 from tidelog.evaluation.sql import Writer
 from tidelog.language.program import TIME_MAX
 
@@ -42,7 +50,7 @@ IS_WRONG = "problem NOT LIKE 'no value in column%' AND problem NOT LIKE 'NaN in 
 
 def tasks_of(spark: SparkSession, splits: Sequence[Split]) -> list[list[Split]]:
     """The splits that each task reads."""
-    return in_tasks(splits, TASKS * spark.sparkContext.defaultParallelism)
+    return in_tasks(splits, TASKS * cores(spark))
 
 
 def in_each(
@@ -155,32 +163,31 @@ def packed_facts(
     fine: str = "problem IS NULL",
 ) -> Iterator[pa.RecordBatch]:
     """The facts of splits that are open, packed; SQL says which rows are facts."""
-    database, wanted = Database(connection), packs.inputs()
+    yield from packs.packed(
+        Database(connection), fact_views(connection, reader, there, packs.inputs(), fine)
+    )
+
+
+def fact_views(
+    connection: duckdb.DuckDBPyConnection,
+    reader: Reader,
+    there: Opened,
+    wanted: Container[str],
+    fine: str = "problem IS NULL",
+) -> dict[str, str]:
+    """By input a view of its facts in splits that are open; SQL says which rows are facts."""
+    database = Database(connection)
     selects: dict[str, list[str]] = {}
     for source in there.sources:
         if source.name in wanted:
             names = ", ".join(reader.inputs.schemas[source.name].sql_names())
             facts = f"SELECT {names} FROM {reader.tagged(source)} AS f WHERE {fine}"
             selects.setdefault(source.name, []).append(facts)
-    tables: dict[str, str] = {}
+    views: dict[str, str] = {}
     for i, (name, parts) in enumerate(selects.items()):
-        tables[name] = f"facts{i}"
-        database.view(tables[name], " UNION ALL ".join(parts))
-    yield from packs.packed(database, tables)
-
-
-@dataclass(frozen=True)
-class Alone:
-    """All facts there are, for the one task that does everything."""
-
-    packer: Packer
-    splits: tuple[Split, ...]
-
-    def packed(self, scans: Iterable[str]) -> Iterator[pa.RecordBatch]:
-        packs = self.packer.packs
-        assert isinstance(packs, PackedScans)
-        packs = replace(packs, scans=frozenset(scans))
-        return replace(self.packer, packs=packs)(0, self.splits)
+        views[name] = f"facts{i}"
+        database.view(views[name], " UNION ALL ".join(parts))
+    return views
 
 
 # Measuring
@@ -221,7 +228,9 @@ def measured(spark: SparkSession, reader: Reader, splits: Sequence[Split]) -> Me
             measures.of(split.name).add(split.range, split.range, 0)
     rows = sum(split.rows for split in unknown)
     look = Measurer(reader)
-    if rows <= FEW:
+    if is_local(spark):
+        look, unknown = Measurer(reader, cores(spark)), whole_files(unknown)
+    if rows <= FEW or is_local(spark):
         batches = look(0, unknown) if unknown else iter(())
         told = [text for batch in batches for text in batch.column(0).to_pylist()]
     else:
@@ -242,9 +251,10 @@ class Measurer:
     """Looks at splits; what it tells is a line of JSON for each input."""
 
     reader: Reader
+    threads: int = 1
 
     def __call__(self, _: int, splits: Sequence[Split]) -> Iterator[pa.RecordBatch]:
-        with reading() as connection:
+        with reading(threads=self.threads) as connection:
             there = self.reader.open(connection, splits)
             with there.readable(connection):
                 told = [*self._told(connection, there)]

@@ -71,6 +71,11 @@ def is_local(spark: SparkSession) -> bool:
     return re.match(r"local(\[|$)", spark.sparkContext.master or "") is not None
 
 
+def cores(spark: SparkSession) -> int:
+    """How many tasks run at a time."""
+    return spark.sparkContext.defaultParallelism
+
+
 def version() -> str:
     """Of this package, which is above all its layers and so not imported by name."""
     return str(import_module("tidelog").__version__)

@@ -177,6 +177,11 @@ def in_tasks(splits: Iterable[Split], tasks: int) -> list[list[Split]]:
     return [list(_joined(group)) for group in groups]
 
 
+def whole_files(splits: Iterable[Split]) -> list[Split]:
+    """All parts of some files, as one split for each file."""
+    return [replace(split, part=None) for split in _joined(splits)]
+
+
 def _joined(splits: Iterable[Split]) -> Iterator[Split]:
     """Parts that follow each other in a file, as one."""
     before: Split | None = None
