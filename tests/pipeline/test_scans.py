@@ -23,10 +23,8 @@ from tidelog.evaluation.one_pass import united
 from tidelog.evaluation.plan import plan
 from tidelog.evaluation.rows import DONE
 from tidelog.evaluation.spark.answers import unpacked_table
-from tidelog.evaluation.spark.chain import AloneTask
-from tidelog.evaluation.spark.kernel import Kernel
+from tidelog.evaluation.spark.one_task import OneTask
 from tidelog.evaluation.spark.scans import (
-    Alone,
     Letters,
     Measurer,
     PackedScans,
@@ -35,8 +33,7 @@ from tidelog.evaluation.spark.scans import (
     TakeIn,
 )
 from tidelog.evaluation.spark.sources import Inputs
-from tidelog.evaluation.spark.splits import Reader, Split, in_tasks, splits_of
-from tidelog.evaluation.spark.stages import FiniteJob
+from tidelog.evaluation.spark.splits import Reader, Split, in_tasks, splits_of, whole_files
 from tidelog.pipeline.plan import OfflineWork, pipeline_plan
 
 PROGRAM = tidelog.parse(
@@ -296,8 +293,8 @@ TURBINES = tidelog.parse(
 )
 
 
-@pytest.mark.parametrize("query", ["Cool", "AtRisk", "Odd"])
-def test_one_task_does_it_all(tmp_path: Path, query: str) -> None:
+@pytest.mark.parametrize(("query", "threads"), [("Cool", 1), ("AtRisk", 2), ("Odd", 1)])
+def test_one_task_does_it_all(tmp_path: Path, query: str, threads: int) -> None:
     """What a batch query sends to the one task that has all facts, without Spark."""
     levels = ["high", "low", "na", "high", "high", "low", "low"]
     rows = [(f"d{d}", levels[(3 * d + t) % 7], t) for t in range(-70, 70) for d in range(4)]
@@ -313,15 +310,13 @@ def test_one_task_does_it_all(tmp_path: Path, query: str) -> None:
     assert layout.is_keyed_alike
     assert len(layout.scans) == (2 if query == "Odd" else 1)  # what rules only unite is one
     tables = {"Near": pa.table({"a1": [a for a, _ in near], "a2": [b for _, b in near]})}
-    rigid = {p.name: tables[p.base] for p in split.deps.core.inputs if p.name in layout.rigid}
-    kernel = Kernel.of("test", FiniteJob(layout), rigid, 1, "1GB")
+    rigid = {p.name: tables[p.base] for p in split.deps.core.inputs if not p.temporal}
     inputs = Inputs({"Temp": schemas(TURBINES)["Temp"]}, None)
-    read = Reader(TURBINES, inputs)
     there = splits_of(tmp_path / "Temp.parquet", "parquet", "Temp", inputs)
-    packer = Packer(read, PackedScans(layout, frozenset()), layout.schema, 1, "1GB")
-    scans = tuple({n for n in layout.reads(stage) if n in layout.scans} for stage in layout.stages)
-    task = AloneTask(kernel, Alone(packer, tuple(there)), scans, None)
-    done = pa.Table.from_batches(list(task(iter(()))), layout.schema)
+    files = tuple(whole_files(there))
+    assert [file.part for file in files] == [None]
+    task = OneTask(Reader(TURBINES, inputs), files, layout, rigid, "1GB", threads)
+    done = pa.Table.from_batches(list(task(iter(()))), task.schema)
     relation = layout.answers[query]
     mine = f"(SELECT * FROM done WHERE tab = {relation.number} AND part = {DONE}) AS q"
     with duckdb.connect() as connection:
