@@ -153,9 +153,11 @@ def _answer_rows(
     split = needed.stages(given.large)
     if not split.stages or endless:
         return _in_process(question, name, given, facts)
-    count = partitions or (1 if facts.few or is_local(spark) else cores(spark))
+    in_files = facts.rows is None
+    together = facts.few or (in_files and is_local(spark))
+    count = partitions or (1 if together else cores(spark))
     catalyst = any(stage.kind is StageKind.CATALYST for stage in split.stages)
-    alone = count == 1 and facts.rows is None and not catalyst
+    alone = count == 1 and in_files and not catalyst
     deps = needed.planned if alone else split.deps
     known = {p.name: data.get(p.base, EMPTY) for p in deps.core.inputs if p.temporal}
     asked = Range(low, high)
