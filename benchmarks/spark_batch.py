@@ -65,7 +65,8 @@ def bare_scan(spark: SparkSession, folder: Path) -> Callable[[], None]:
 def cached(spark: SparkSession, folder: Path) -> Callable[[], int]:
     """The same query over a DataFrame that Spark has in memory."""
     program = tidelog.parse(TURBINES)
-    temp = spark.read.parquet(str(folder / "Temp.parquet")).cache()
+    # Not the very rows of the file: Spark would take the bare scan from memory, too.
+    temp = spark.read.parquet(str(folder / "Temp.parquet")).where("time >= 0").cache()
     near = spark.read.parquet(str(folder / "Near.parquet"))
     return lambda: query(spark, program, "Malfunc", {"Temp": temp, "Near": near}).count()
 

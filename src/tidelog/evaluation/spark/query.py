@@ -154,7 +154,8 @@ def _answer_rows(
     if not split.stages or endless:
         return _in_process(question, name, given, facts)
     in_files = facts.rows is None
-    together = facts.few or (in_files and is_local(spark))
+    by_threads = in_files and is_local(spark) and all(s.by_threads for s in facts.splits)
+    together = facts.few or by_threads
     count = partitions or (1 if together else cores(spark))
     catalyst = any(stage.kind is StageKind.CATALYST for stage in split.stages)
     alone = count == 1 and in_files and not catalyst
@@ -170,7 +171,7 @@ def _answer_rows(
     names = tuple(given.program.output_columns(name))
     ticks = question.ticks if question.timestamps else None
     if alone:
-        threads = cores(spark) if is_local(spark) and not facts.few else 1
+        threads = cores(spark) if by_threads and not facts.few else 1
         files = tuple(whole_files(facts.splits))
         task = OneTask(facts.reader, files, layout, given.rigid, memory, threads)
         return _PackedAnswers(task.frame(spark), layout.answers[name], names, ticks)

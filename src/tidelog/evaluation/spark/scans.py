@@ -228,9 +228,10 @@ def measured(spark: SparkSession, reader: Reader, splits: Sequence[Split]) -> Me
             measures.of(split.name).add(split.range, split.range, 0)
     rows = sum(split.rows for split in unknown)
     look = Measurer(reader)
-    if is_local(spark):
+    by_threads = is_local(spark) and all(split.by_threads for split in unknown)
+    if by_threads:
         look, unknown = Measurer(reader, cores(spark)), whole_files(unknown)
-    if rows <= FEW or is_local(spark):
+    if rows <= FEW or by_threads:
         batches = look(0, unknown) if unknown else iter(())
         told = [text for batch in batches for text in batch.column(0).to_pylist()]
     else:

@@ -83,6 +83,11 @@ class Split:
     range: Range | None = None
 
     @property
+    def by_threads(self) -> bool:
+        """Whether threads of one process read it together; lines of JSON are read in Python."""
+        return self.format in ("parquet", "csv")
+
+    @property
     def shown(self) -> str:
         """The file for people: of a copy, what it is a copy of."""
         return without_secrets(as_addressed(self.path))
