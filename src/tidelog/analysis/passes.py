@@ -110,7 +110,8 @@ class Passes:
     def around_counts(self) -> Core:
         """The core with very long counts as inputs: what follows from it does whatever they are."""
         brief, counts = self.in_brief.core, self.counts
-        inputs = {name: replace(brief.predicates[name], role=Role.INPUT) for name in counts}
+        own = (brief.predicates[name] for name in counts)
+        inputs = {p.name: replace(p, role=Role.INPUT, base=p.name) for p in own}
         clauses = tuple(clause for clause in brief.clauses if clause.head.predicate not in counts)
         return Core(brief.program, clauses, {**brief.predicates, **inputs})
 
