@@ -227,9 +227,14 @@ def _count_events(
     """Counts over more ticks than a word has.
 
     With the tick of each fact and of the one `least - 1` facts before it, the count is reached from
-    the one until `ticks` after the other.
+    the one until `ticks` after the other. Before what is asked for the last `least` facts do, so
+    that no more words are unfolded: a stream asks for few ticks after many.
     """
-    facts = unpack_sql(names, f"{source} AS u")
+    first, bits = chunk(within[0]), "bit_count(b)"
+    before = f"CASE WHEN c < {first} THEN {bits} ELSE 0 END"
+    later = f"sum({before}) {_over(names, 'c DESC')} - {before} AS later"
+    needed = f"SELECT *, {later} FROM {source} AS u WHERE c <= {chunk(within[1])}"
+    facts = unpack_sql(names, f"(SELECT * FROM ({needed}) AS v WHERE later < {least}) AS u")
     over = _over(names, "t")
     seen = (
         f"SELECT {_list(names, 't')}, lag(t, {least - 1}) {over} AS f, lead(t) {over} AS n"
