@@ -275,13 +275,12 @@ class Windows:
 
         Where several facts of a tick may be of one object, it is over what says that one is there.
         """
-        assert asked.over is not None, "a window has so many ticks"
-        names = names_of(asked)
+        over, names = asked.over, names_of(asked)
+        assert over is not None, "a window has so many ticks"
         if any(v.anonymous for v in asked.variables):
-            asked = Premise(self.of_a_tick(asked).name, names, AT_HEAD, over=asked.over)
+            asked = Premise(self.of_a_tick(asked).name, names, AT_HEAD, over=over)
         head = Head(name, names, AT_HEAD)
-        ends = _ends(asked, asked.over)
-        return [Clause(head, premises, made=True, window=asked) for premises in ends]
+        return [Clause(head, ends, made=True, window=asked) for ends in _ends(asked, over)]
 
     def ways(self, atom: Premise, over: Over) -> list[tuple[Premise, ...]]:
         """The bodies of a window's clauses, over shorter windows."""
