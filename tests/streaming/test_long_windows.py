@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
 import tidelog
+from tidelog.streaming import slices
 from tidelog.streaming import stream as streaming
-from tidelog.streaming.options import Emit
+from tidelog.streaming.offline import OfflineAlgorithm
+from tidelog.streaming.options import Emit, StreamMode
 
 RULES = [
     "P(X) @ T :- always Hot(X) @ [T-69, T].",
@@ -51,3 +54,44 @@ def test_what_waits_is_followed_all_the_same() -> None:
     stream = tidelog.Stream(program, "P", mode="online")
     stream.push(0, {"H": [()]})
     assert str(stream.pending()[0]).startswith("P @ 0")
+
+
+@pytest.mark.parametrize("mode", ["online", "offline"])
+@pytest.mark.parametrize("words", ["some", "always", "at least 3"])
+def test_a_tick_derives_as_much_whatever_the_length_of_the_window(
+    words: str, mode: StreamMode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = 0
+    plain = slices.derive
+
+    def derive(*args: Any) -> Any:
+        nonlocal count
+        count += 1
+        return plain(*args)
+
+    monkeypatch.setattr(slices, "derive", derive)
+
+    def work(ticks: int) -> int:
+        """What is derived in 20 ticks, once the window is full."""
+        nonlocal count
+        rule = f"P(X) @ T :- Seen(X) @ T, not {words} Hot(X) @ [T-{ticks - 1}, T]."
+        program = tidelog.parse(f"input Hot(x: text) @ t. input Seen(x: text) @ t. {rule}")
+        stream = tidelog.Stream(program, "P", mode=mode)
+        for tick in range(2 * ticks + 20):
+            count = 0 if tick == 2 * ticks else count
+            stream.push(tick, {"Hot": [("a",)] * (tick % 3), "Seen": [("a",), ("b",)]})
+        assert stream.history <= ticks
+        return count
+
+    assert work(65) == work(400) > 0
+
+
+def test_an_object_of_many_facts_is_kept_once_a_tick() -> None:
+    program = tidelog.parse("input E(x: text, n: int) @ t. P(X) @ T :- some E(X, _) @ [T-99, T].")
+    stream = tidelog.Stream(program, "P")
+    assert isinstance(stream._algorithm, OfflineAlgorithm)
+    assert stream._algorithm.by_tick is not None
+    for tick in range(150):
+        step = stream.push(tick, {"E": [("a", n) for n in range(20)] if tick < 140 else []})
+        assert step.answers["P"].to_pylist() == [{"x": "a", "time": tick}]
+    assert stream.history == 89

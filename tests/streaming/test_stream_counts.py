@@ -1,4 +1,4 @@
-"""Streams of counts over very long windows: done in one step, and never written out in clauses."""
+"""Streams of long windows: done in one step, and very long counts never written out in clauses."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from support.deep import examples
 from support.streams import rows, streams_what_is_evaluated
 
 import tidelog
+from tidelog.analysis import sliced
 from tidelog.analysis.dependencies import Class
 from tidelog.analysis.passes import passes
 from tidelog.logic import windows
@@ -41,10 +42,15 @@ connected = programs_with_windows(connected=True)
 
 
 @contextmanager
-def only_named(clauses: int = 3, most: int | None = None) -> Iterator[None]:
-    """Windows of more than some clauses are only named; more facts than some go in a wave."""
+def only_named(
+    clauses: int = 3, most: int | None = None, long: int = sliced.LONG_WINDOW
+) -> Iterator[None]:
+    """Windows of more than some clauses are only named, and in slices those of more than some
+    ticks; more facts than some go in a wave.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(windows, "MOST_WRITTEN_OUT", clauses)
+        patch.setattr(sliced, "LONG_WINDOW", long)
         if most is not None:
             patch.setattr(offline, "MOST_FACTS", most)
         yield
@@ -55,11 +61,13 @@ def streamed(case: Case, late: int, random: Random, file: Path | None = None, **
     may wait for ever.
     """
     case = keyed(case, random) if random.random() < 0.3 else case
-    with only_named(most=random.choice((0, 3, 60_000))):
-        planned = passes(case.program, case.queries).planned
-        assume(planned.cls is not Class.BLOCKING)
-        named = windows.named_windows(planned.core)
-        event("a window is only named" if named else "none is")
+    clauses, long = random.choice(((3, 64), (500, 2)))
+    with only_named(clauses, random.choice((0, 3, 60_000)), long):
+        needed = passes(case.program, case.queries)
+        assume(needed.planned.cls is not Class.BLOCKING)
+        rules = needed.planned if long == 64 else needed.sliced
+        named = windows.named_windows(rules.core)
+        event(f"a window is only named: {bool(named)}, for its ticks: {long == 2}")
         done = streams_what_is_evaluated(case, late, random, file, **how)
     assert done or how.get("history") == "strict", case.text
 
@@ -134,6 +142,18 @@ def test_redundant_rules_are_left_out_around_a_count() -> None:
     )
     planned = passes(tidelog.parse(f"{PAST} {also}"), ["Often"]).planned
     assert [len(clause.premises) for clause in planned.core.clauses_for["Often"]] == [2, 2]
+
+
+def test_a_count_beside_the_input_that_it_counts() -> None:
+    """What is worked out about it as an input is not mixed up with the facts of the other."""
+    rules = "input F(a: text, b: text) @ t. input G. H(a) :- G. N @ T :- F(X, X) @ T, not H(X),"
+    program = tidelog.parse(f"{rules} not at least 100 F(X, _) @ [T-1439, T].")
+    stream = tidelog.Stream(program, ["N"], rigid={"G": [()]})
+    told = [
+        stream.push(t, {"F": [("a", "a"), ("b", "b"), ("b", "c")]}).answers["N"].num_rows
+        for t in range(120)
+    ]
+    assert told == [1] * 99 + [0] * 21
 
 
 def test_what_is_pending_is_told_all_the_same() -> None:

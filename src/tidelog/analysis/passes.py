@@ -6,7 +6,7 @@
     reduced       reduce: without redundant clauses and premises                       redundancy
     lean          the dependencies of what is left, which is what runs               dependencies
     planned       the same with very long counts only named, for plans                    passes
-    in_blocks     the same for streams, which keep blocks in place of the facts of windows    blocks
+    sliced        the same for streams that keep slices: long windows named, blocks        sliced
     stages        split: what workers do on their own, and what they exchange              stages
     possible      what may still come to hold, as a program                              possible
 
@@ -22,11 +22,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
-from tidelog.analysis.blocks import in_blocks
 from tidelog.analysis.containment import Budget
 from tidelog.analysis.dependencies import Dependencies, dependencies
 from tidelog.analysis.possible import Possible, possible
 from tidelog.analysis.redundancy import Redundant, reduced
+from tidelog.analysis.sliced import sliced
 from tidelog.analysis.stages import Staged, staged
 from tidelog.language.program import Input, Interval, Origin, Program, Statement
 from tidelog.logic.clause import Over, Premise
@@ -110,7 +110,8 @@ class Passes:
     def around_counts(self) -> Core:
         """The core with very long counts as inputs: what follows from it does whatever they are."""
         brief, counts = self.in_brief.core, self.counts
-        inputs = {name: replace(brief.predicates[name], role=Role.INPUT) for name in counts}
+        own = (brief.predicates[name] for name in counts)
+        inputs = {p.name: replace(p, role=Role.INPUT, base=p.name) for p in own}
         clauses = tuple(clause for clause in brief.clauses if clause.head.predicate not in counts)
         return Core(brief.program, clauses, {**brief.predicates, **inputs})
 
@@ -130,9 +131,9 @@ class Passes:
         }
 
     @cached_property
-    def in_blocks(self) -> Dependencies:
+    def sliced(self) -> Dependencies:
         """What a stream needs that keeps slices."""
-        return in_blocks(self.planned)
+        return sliced(self.planned)
 
     def stages(self, large: Iterable[str] = ()) -> Staged:
         """The stages, where some rigid inputs are too large to be sent to every worker."""
@@ -140,7 +141,7 @@ class Passes:
 
     def stream_stages(self, large: Iterable[str] = ()) -> Staged:
         """The stages of a stream that keeps slices."""
-        return self._staged(self.in_blocks, frozenset(large))
+        return self._staged(self.sliced, frozenset(large))
 
     def _staged(self, deps: Dependencies, large: frozenset[str]) -> Staged:
         place = (id(deps), large)

@@ -94,10 +94,14 @@ def _over(names: Sequence[str], order: str = "c") -> str:
     return f"OVER ({by}ORDER BY {order})"
 
 
-def _most_chunks(ticks: int, within: tuple[int, int]) -> int:
-    """How many chunks after its own a window can reach into, as far as anyone asks."""
+def _reached(ticks: int, within: tuple[int, int]) -> tuple[str, str]:
+    """The chunks after its own that a row can reach into, as far as anyone asks: each as an
+    expression over a number k, and where these come from.
+    """
     asked = (chunk(within[1]) - chunk(within[0])) // CHUNK + 1
-    return max(1, min((ticks + CHUNK - 2) // CHUNK, asked))
+    most = max(1, min((ticks + CHUNK - 2) // CHUNK, asked))
+    first = f"greatest(c + {CHUNK}, {chunk(within[0])})"
+    return f"({first} + {CHUNK} * k)", f"range(0, {most}) AS n(k)"
 
 
 def _some(names: Sequence[str], source: str, ticks: int, within: tuple[int, int]) -> str:
@@ -121,12 +125,11 @@ def _some(names: Sequence[str], source: str, ticks: int, within: tuple[int, int]
     (before, following) = select.let(f"lag({end}) {over}", f"lead(c) {over}")
     own = f"{word} | CASE WHEN {before} >= c THEN {_up_to(f'({before} - c)')} ELSE 0 END"
     further = f"{end} >= c + {CHUNK} AND ({following} IS NULL OR {following} > c + {CHUNK})"
-    reached = f"c + {CHUNK} * i"
+    reached, numbers = _reached(ticks, within)
     gap = f"({following} IS NULL OR {reached} < {following}) AND {reached} <= {end}"
     empty = (
-        f"SELECT {_list(names, f'{reached} AS c')}, {_up_to(f'({end} - ({reached}))')} AS b"
-        f" FROM (SELECT * FROM ({select.sql}) AS f WHERE {further}) AS g,"
-        f" range(1, {_most_chunks(ticks, within) + 1}) AS n(i) WHERE {gap}"
+        f"SELECT {_list(names, f'{reached} AS c')}, {_up_to(f'({end} - {reached})')} AS b"
+        f" FROM (SELECT * FROM ({select.sql}) AS f WHERE {further}) AS g, {numbers} WHERE {gap}"
     )
     return f"SELECT {_list(names, 'c')}, {own} AS b FROM ({select.sql}) AS o\nUNION ALL\n{empty}"
 
@@ -224,9 +227,14 @@ def _count_events(
     """Counts over more ticks than a word has.
 
     With the tick of each fact and of the one `least - 1` facts before it, the count is reached from
-    the one until `ticks` after the other.
+    the one until `ticks` after the other. Before what is asked for the last `least` facts do, so
+    that no more words are unfolded: a stream asks for few ticks after many.
     """
-    facts = unpack_sql(names, f"{source} AS u")
+    first, bits = chunk(within[0]), "bit_count(b)"
+    before = f"CASE WHEN c < {first} THEN {bits} ELSE 0 END"
+    later = f"sum({before}) {_over(names, 'c DESC')} - {before} AS later"
+    needed = f"SELECT *, {later} FROM {source} AS u WHERE c <= {chunk(within[1])}"
+    facts = unpack_sql(names, f"(SELECT * FROM ({needed}) AS v WHERE later < {least}) AS u")
     over = _over(names, "t")
     seen = (
         f"SELECT {_list(names, 't')}, lag(t, {least - 1}) {over} AS f, lead(t) {over} AS n"
@@ -240,12 +248,12 @@ def _count_events(
     )
     select = _Select(f"SELECT {_list(names, 't - i AS c')}, i, e FROM ({reached}) AS r")
     own = f"({_up_to('(e - c)')}) & ~({_up_to('(i - 1)')})"
-    after = f"c + {CHUNK} * k"
+    after, numbers = _reached(ticks, within)
     rows = (
         f"SELECT {_list(names, 'c')}, {own} AS b FROM ({select.sql}) AS o UNION ALL"
-        f" SELECT {_list(names, f'{after} AS c')}, {_up_to(f'(e - ({after}))')} AS b"
+        f" SELECT {_list(names, f'{after} AS c')}, {_up_to(f'(e - {after})')} AS b"
         f" FROM (SELECT * FROM ({select.sql}) AS x WHERE e >= c + {CHUNK}) AS g,"
-        f" range(1, {_most_chunks(ticks, within) + 1}) AS n(k) WHERE {after} <= e"
+        f" {numbers} WHERE {after} <= e"
     )
     keys = _list(names, "c")
     return f"SELECT {keys}, bit_or(b) AS b FROM ({rows}) AS m GROUP BY {keys}"

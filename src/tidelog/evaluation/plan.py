@@ -319,8 +319,8 @@ def _absent_windows(deps: Dependencies, component: tuple[str, ...]) -> dict[str,
 def stream_plan(deps: Dependencies) -> Plan:
     """The steps of the queries without any range: a stream sets them as time goes on.
 
-    Windows that are only named are done in a step each. Of others what they are written out in is
-    kept, which is less than all that they look at.
+    Windows that are only named are done in a step each, and what they count is kept. Of others what
+    they are written out in is.
     """
     return _Planner(deps, {}, {}, EMPTY, named_windows(deps.core)).plan()
 

@@ -82,7 +82,7 @@ def pattern(
 def _is_brief(core: Core, name: str, asked: Premise, over: Over) -> bool:
     """Whether the clauses of a window only say what its ends are."""
     bodies = {clause.premises for clause in core.clauses_for[name]}
-    return bodies == set(_ends(asked, over)) and takes_many_clauses(over)
+    return over.ticks > 2 and bodies == set(_ends(asked, over))  # of two ticks ends are all
 
 
 def _ends(atom: Premise, over: Over) -> list[tuple[Premise, ...]]:
@@ -269,6 +269,18 @@ class Windows:
         """The predicate that says, with the arguments of a window, whether it is met at a tick."""
         atom = replace(asked, over=None)
         return self._window(atom, names_of(atom), ONE_TICK)
+
+    def in_name(self, name: str, asked: Premise) -> list[Clause]:
+        """The clauses of a window that is only named.
+
+        Where several facts of a tick may be of one object, it is over what says that one is there.
+        """
+        over, names = asked.over, names_of(asked)
+        assert over is not None, "a window has so many ticks"
+        if any(v.anonymous for v in asked.variables):
+            asked = Premise(self.of_a_tick(asked).name, names, AT_HEAD, over=over)
+        head = Head(name, names, AT_HEAD)
+        return [Clause(head, ends, made=True, window=asked) for ends in _ends(asked, over)]
 
     def ways(self, atom: Premise, over: Over) -> list[tuple[Premise, ...]]:
         """The bodies of a window's clauses, over shorter windows."""

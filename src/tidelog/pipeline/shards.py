@@ -16,10 +16,10 @@ from typing import assert_never
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelog.analysis.blocks import in_blocks
 from tidelog.analysis.definitive import Pending
 from tidelog.analysis.dependencies import Class, Dependencies
 from tidelog.analysis.settled import Settled
+from tidelog.analysis.sliced import sliced
 from tidelog.data.packed import columns, slots_of, unpack
 from tidelog.evaluation.layout import Layout
 from tidelog.evaluation.rows import (
@@ -97,7 +97,7 @@ class Shards:
         """By table: what aggregates that are not final yet are made of."""
         if self.settled is None:
             return {}
-        tables = Layout(Schedule(in_blocks(self.settled.below)).plan, ()).tables
+        tables = Layout(Schedule(sliced(self.settled.below)).plan, ()).tables
         first = len(self.inputs) + len(self.carried) + len(self.aggregates)
         return {name: replace(r, number=first + r.number) for name, r in tables.items()}
 

@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.analysis.analyze import simplified
-from tidelog.analysis.blocks import in_blocks
 from tidelog.analysis.containment import Budget
 from tidelog.analysis.definitive import Pending
 from tidelog.analysis.delay import delay
 from tidelog.analysis.dependencies import Dependencies, dependencies
 from tidelog.analysis.passes import passes
+from tidelog.analysis.sliced import sliced
 from tidelog.analysis.window import window
 from tidelog.data.packed import unpack
 from tidelog.data.readers.memory import arrow_schema
@@ -85,7 +85,7 @@ class OfflineAlgorithm:
     ) -> None:
         self.queries = deps.queries
         self.online = online  # asked for online, where nothing ever waits
-        self.schedule = Schedule(in_blocks(deps))
+        self.schedule = Schedule(sliced(deps))
         self.strict = strict
         self.rigid = rigid
         self.schemas = schemas(program)

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from tidelog.analysis.definitive import Pending
 from tidelog.analysis.dependencies import Class, Dependencies
 from tidelog.analysis.passes import passes
+from tidelog.analysis.sliced import LONG_WINDOW
 from tidelog.data import writers
 from tidelog.data.readers.memory import RowsLike
 from tidelog.data.schema import (
@@ -60,10 +61,6 @@ from tidelog.streaming.stretches import OpenStretches, Told
 from tidelog.streaming.tracked import online_rules
 
 Late: TypeAlias = list[Row]
-
-
-# Ticks of a window beyond which an online stream does not follow what may come of it at each tick.
-LONG_WINDOW = 64
 
 
 class StreamWarning(TidelogWarning):
@@ -591,7 +588,7 @@ def _as_set(rows: Set[Row]) -> Set[Row]:
 
 def _by_schedule(deps: Dependencies) -> bool:
     """Whether nothing is ever pending, so that online answers are the offline ones, and these cost
-    less: what is kept are the words of the windows, however long they are.
+    less: a long window is done in a step, and what may come of it is not followed at each tick.
     """
     return at_once(deps) and (deps.gathered is not None or longest_window(deps) > LONG_WINDOW)
 
