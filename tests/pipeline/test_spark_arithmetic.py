@@ -12,7 +12,7 @@ from oracle.keyed import keyed
 from oracle.numbers import programs_with_numbers
 from pyspark.sql import SparkSession
 from support.deep import examples
-from support.spark_streams import check, check_batch
+from support.spark_streams import PARTITIONS, check, check_batch
 
 from tidelog.analysis.dependencies import Class, dependencies
 from tidelog.logic.normalise import core
@@ -29,7 +29,7 @@ def can_be_answered(case: Case) -> bool:
 
 
 @examples(2, deep=60)
-@given(programs_with_numbers(connected=True), st.integers(1, 8), randoms)
+@given(programs_with_numbers(connected=True), PARTITIONS, randoms)
 def test_batch(spark: SparkSession, case: Case, partitions: int, random: Random) -> None:
     chosen = random.choice((case, keyed(case, random)))
     if can_be_answered(chosen):
@@ -40,7 +40,7 @@ def test_batch(spark: SparkSession, case: Case, partitions: int, random: Random)
 @given(
     programs_with_numbers(connected=True),
     st.integers(0, 3),
-    st.integers(1, 8),
+    PARTITIONS,
     st.sampled_from(("offline", "online")),
     st.booleans(),
     randoms,

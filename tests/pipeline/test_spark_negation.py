@@ -21,7 +21,7 @@ from oracle.negation import programs_with_not
 from pyspark.sql import SparkSession
 from support.counterexamples import counterexample
 from support.deep import examples
-from support.spark_streams import check, check_batch
+from support.spark_streams import PARTITIONS, check, check_batch
 
 import tidelog
 from tidelog.analysis.dependencies import Class, dependencies
@@ -36,7 +36,6 @@ from tidelog.streaming.options import History, StreamMode
 pytestmark = pytest.mark.xdist_group("spark")
 
 connected = programs_with_not(connected=True, max_rules=5)
-partitions = st.integers(1, 8)
 randoms = st.randoms(use_true_random=False)
 lateness = st.integers(0, 3)
 
@@ -48,7 +47,7 @@ def can_be_answered(case: Case) -> bool:
 
 
 @examples(2, deep=40)
-@given(connected, lateness, partitions, st.booleans(), randoms)
+@given(connected, lateness, PARTITIONS, st.booleans(), randoms)
 def test_offline(
     spark: SparkSession, case: Case, late: int, partitions: int, eager: bool, random: Random
 ) -> None:
@@ -58,7 +57,7 @@ def test_offline(
 
 
 @examples(2, deep=40)
-@given(connected, lateness, partitions, st.booleans(), randoms)
+@given(connected, lateness, PARTITIONS, st.booleans(), randoms)
 def test_online(
     spark: SparkSession, case: Case, late: int, partitions: int, eager: bool, random: Random
 ) -> None:
@@ -68,7 +67,7 @@ def test_online(
 
 
 @examples(2, deep=40)
-@given(programs_with_not(max_rules=5), partitions, randoms)
+@given(programs_with_not(max_rules=5), PARTITIONS, randoms)
 def test_batch(spark: SparkSession, case: Case, partitions: int, random: Random) -> None:
     chosen = random.choice((case, keyed(case, random)))
     if can_be_answered(chosen):

@@ -77,7 +77,7 @@ def streamed(
     return answers + rows(stream.close().answers["Q"])
 
 
-@examples(25, deep=2000)
+@examples(13, deep=2000)
 @given(
     st.sampled_from(Measure),
     st.one_of(
