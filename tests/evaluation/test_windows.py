@@ -193,11 +193,12 @@ def bound(rule: Rule, literal: Literal) -> bool:
 
 
 @pytest.mark.xdist_group("spark")
+@pytest.mark.grows
 def test_generated_programs_on_spark(spark: SparkSession) -> None:
     before = spark.conf.get("spark.sql.shuffle.partitions")
 
     @given(programs_with_windows(connected=True), st.randoms(use_true_random=False))
-    @examples(2)
+    @examples(1, deep=20)
     def look(case: Case, random: Random) -> None:
         case = keyed(case, random)
         spark.conf.set("spark.sql.shuffle.partitions", str(random.randint(1, 8)))

@@ -58,7 +58,7 @@ def test_streams(
         event(str(error))
 
 
-@examples(2, deep=40)
+@examples(1, deep=40)
 @given(programs_with_cycles(connected=True), PARTITIONS, randoms)
 def test_cycles_in_a_batch(
     spark: SparkSession, case: Case, partitions: int, random: Random
@@ -66,7 +66,7 @@ def test_cycles_in_a_batch(
     check_batch(spark, random.choice((case, keyed(case, random))), partitions, random)
 
 
-@examples(2, deep=40)
+@examples(1, deep=40)
 @given(
     programs_with_cycles(connected=True),
     st.integers(0, 3),

@@ -28,7 +28,7 @@ def can_be_answered(case: Case) -> bool:
     return deps.cls is not Class.BLOCKING or not deps.cycles_through_not
 
 
-@examples(2, deep=60)
+@examples(1, deep=60)
 @given(programs_with_numbers(connected=True), PARTITIONS, randoms)
 def test_batch(spark: SparkSession, case: Case, partitions: int, random: Random) -> None:
     chosen = random.choice((case, keyed(case, random)))
@@ -36,7 +36,7 @@ def test_batch(spark: SparkSession, case: Case, partitions: int, random: Random)
         check_batch(spark, chosen, partitions, random)
 
 
-@examples(2, deep=40)
+@examples(1, deep=40)
 @given(
     programs_with_numbers(connected=True),
     st.integers(0, 3),

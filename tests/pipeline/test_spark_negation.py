@@ -46,7 +46,7 @@ def can_be_answered(case: Case) -> bool:
     return deps.cls is not Class.BLOCKING or not deps.cycles_through_not
 
 
-@examples(2, deep=40)
+@examples(1, deep=40)
 @given(connected, lateness, PARTITIONS, st.booleans(), randoms)
 def test_offline(
     spark: SparkSession, case: Case, late: int, partitions: int, eager: bool, random: Random
@@ -56,7 +56,7 @@ def test_offline(
         check(spark, chosen, late, partitions, "offline", eager, random)
 
 
-@examples(2, deep=40)
+@examples(1, deep=40)
 @given(connected, lateness, PARTITIONS, st.booleans(), randoms)
 def test_online(
     spark: SparkSession, case: Case, late: int, partitions: int, eager: bool, random: Random
@@ -66,7 +66,7 @@ def test_online(
         check(spark, chosen, late, partitions, "online", eager, random)
 
 
-@examples(2, deep=40)
+@examples(1, deep=40)
 @given(programs_with_not(max_rules=5), PARTITIONS, randoms)
 def test_batch(spark: SparkSession, case: Case, partitions: int, random: Random) -> None:
     chosen = random.choice((case, keyed(case, random)))

@@ -50,7 +50,7 @@ def test_a_count_that_is_never_written_out(
     )
 
 
-@examples(2, deep=30)
+@examples(1, deep=30)
 @given(
     programs_with_windows(connected=True, max_rules=4)
     | programs_with_windows(connected=True, max_rules=2, long=True),
