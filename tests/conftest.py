@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # Every Spark here lives for a minute, in a process of its own or in this one: compiling its code
-# well takes longer than running it. All of it has a place, or it would be thrown away and made anew.
+# well takes longer than running it. There is room for all of it: else some is made again and again.
 os.environ.setdefault(
     "SPARK_SUBMIT_OPTS",
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"

@@ -44,7 +44,7 @@ def plain(case: Case, most: int = 60) -> Program:
 # How far rules look
 
 
-@examples(15, deep=300)
+@examples(8, deep=300)
 @given(programs(RECURSIVE) | programs(NEGATED))
 def test_how_far_rules_look(case: Case) -> None:
     own, other = deps(case.program), deps(plain(case, 300))

@@ -20,13 +20,13 @@ from tidelog.language.program import Value
 
 
 @given(programs_with_numbers())
-@examples(13, deep=1000)
+@examples(7, deep=1000)
 def test_any_program(case: Case) -> None:
     agree(case)
 
 
 @given(programs_with_numbers(connected=True, negation=False))
-@examples(9, deep=600)
+@examples(5, deep=600)
 def test_connected_programs(case: Case) -> None:
     agree(case)
 

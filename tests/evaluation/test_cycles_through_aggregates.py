@@ -27,7 +27,7 @@ def test_any_program(case: Case) -> None:
 
 
 @given(programs_with_cycles(connected=True))
-@examples(6, deep=900)
+@examples(4, deep=900)
 def test_connected_programs(case: Case) -> None:
     agree(case)
 

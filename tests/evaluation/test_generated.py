@@ -82,13 +82,13 @@ def agree(case: Case) -> None:
 
 
 @given(programs_and_facts())
-@examples(6, deep=240)
+@examples(4, deep=240)
 def test_any_program(case: Case) -> None:
     agree(case)
 
 
 @given(programs_and_facts(connected=True, max_rules=10))
-@examples(6, deep=240)
+@examples(4, deep=240)
 def test_connected_programs(case: Case) -> None:
     agree(case)
 

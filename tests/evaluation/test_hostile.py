@@ -216,7 +216,7 @@ def test_csv(world: World) -> None:
 
 
 @given(worlds())
-@examples(8, deep=300)
+@examples(4, deep=300)
 def test_facts_in_the_language(world: World) -> None:
     facts = [
         Rule(Atom(name, tuple(map(Constant.of, row[:-1])), time))

@@ -28,13 +28,13 @@ from tidelog.language.program import Atom, Negated, Program, Rule
 
 
 @given(programs_with_not())
-@examples(10, deep=1000)
+@examples(5, deep=1000)
 def test_any_program(case: Case) -> None:
     agree(case)
 
 
 @given(programs_with_not(connected=True, max_rules=8))
-@examples(6, deep=600)
+@examples(4, deep=600)
 def test_connected_programs(case: Case) -> None:
     agree(case)
 

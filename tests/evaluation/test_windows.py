@@ -39,7 +39,7 @@ from tidelog.language.program import (
 
 
 @given(programs_with_windows())
-@examples(8, deep=400)
+@examples(4, deep=400)
 def test_any_program(case: Case) -> None:
     agree(case)
 

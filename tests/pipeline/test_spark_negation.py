@@ -84,7 +84,9 @@ def counter_case(name: str, *queries: str) -> Case:
 @pytest.mark.parametrize(
     "name", ["absent_elsewhere", pytest.param("last_value", marks=pytest.mark.deep)]
 )
-@pytest.mark.parametrize("partitions", [pytest.param(1, marks=pytest.mark.deep), 5])
+@pytest.mark.parametrize(
+    "partitions", [2, *(pytest.param(n, marks=pytest.mark.deep) for n in (1, 5))]
+)
 def test_counterexamples(spark: SparkSession, name: str, partitions: int) -> None:
     """In the partitions, not in the driver: a key's rows are never all in one place."""
     case = counter_case(name)

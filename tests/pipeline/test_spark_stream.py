@@ -34,7 +34,7 @@ def test_spark_offline_equals_naive_evaluation(
     check(spark, chosen, lateness, partitions, "offline", eager, random)
 
 
-@examples(2, deep=40)
+@examples(1, deep=40)
 @given(shapes, st.integers(0, 3), PARTITIONS, st.booleans(), randoms)
 def test_spark_online_equals_naive_evaluation(
     spark: SparkSession, case: Case, lateness: int, partitions: int, eager: bool, random: Random

@@ -117,7 +117,7 @@ def rows(table: pa.Table) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for row in table.to_pylist()]
 
 
-@examples(8, deep=400)
+@examples(4, deep=400)
 @given(programs_and_facts(huge=False), st.randoms(use_true_random=False))
 def test_far_queries(case: Case, random: Random) -> None:
     scale = Scale(case, random)

@@ -62,7 +62,7 @@ def test_what_an_attack_has_found_mistakes_with(
     streams_what_is_evaluated(case, lateness, random, **how)
 
 
-@examples(10, deep=500)
+@examples(5, deep=500)
 @given(programs_and_facts(connected=True, explicit_times=False), st.integers(0, 3), randoms, ways)
 def test_online_with_huge_offsets_equals_naive_evaluation(
     case: Case, lateness: int, random: Random, how: dict[str, str]

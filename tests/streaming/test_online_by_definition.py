@@ -101,13 +101,13 @@ def comes(
     assert answer in brute.answers_at(case.program, case.query, known | waits, pending.time)
 
 
-@examples(13, deep=600)
+@examples(7, deep=600)
 @given(streamed())
 def test_online_answers_at_the_first_tick_that_is_definitive(given_: tuple[Case, Facts]) -> None:
     as_early_as_possible(*given_)
 
 
-@examples(6, deep=300)
+@examples(4, deep=300)
 @given(streamed(POINTS))
 def test_online_answers_early_with_recursion_and_explicit_times(
     given_: tuple[Case, Facts],

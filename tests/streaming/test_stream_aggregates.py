@@ -29,7 +29,7 @@ WAYS: tuple[dict[str, object], ...] = (
 randoms = st.randoms(use_true_random=False)
 
 
-@examples(7, deep=1000)
+@examples(4, deep=1000)
 @given(
     programs_with_aggregates(connected=True),
     st.integers(0, 3),

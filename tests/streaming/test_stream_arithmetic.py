@@ -25,7 +25,7 @@ WAYS: tuple[dict[str, str], ...] = (
 randoms = st.randoms(use_true_random=False)
 
 
-@examples(13, deep=1000)
+@examples(7, deep=1000)
 @given(
     programs_with_numbers(connected=True),
     st.integers(0, 3),

@@ -64,7 +64,7 @@ def streamed(case: Case, late: int, random: Random, file: Path | None = None, **
     assert done or how.get("history") == "strict", case.text
 
 
-@examples(8, deep=300)
+@examples(4, deep=300)
 @given(connected, lateness, randoms, ways)
 def test_any_way(case: Case, late: int, random: Random, how: dict[str, str]) -> None:
     streamed(case, late, random, None, **how)

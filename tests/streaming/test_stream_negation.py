@@ -54,13 +54,13 @@ def streamed(case: Case, late: int, random: Random, file: Path | None = None, **
     assert done or ahead or how.get("history") == "strict", case.text
 
 
-@examples(6, deep=400)
+@examples(4, deep=400)
 @given(connected, lateness, randoms, offline)
 def test_offline(case: Case, late: int, random: Random, how: dict[str, str]) -> None:
     streamed(case, late, random, **how)
 
 
-@examples(6, deep=400)
+@examples(4, deep=400)
 @given(connected, lateness, randoms, online)
 def test_online(case: Case, late: int, random: Random, how: dict[str, str]) -> None:
     streamed(case, late, random, **how)

@@ -48,7 +48,7 @@ def streamed(case: Case, late: int, random: Random, file: Path | None = None, **
     assert done or ahead or how.get("history") == "strict", case.text
 
 
-@examples(6, deep=200)
+@examples(4, deep=200)
 @given(connected, lateness, randoms, ways)
 def test_any_way(case: Case, late: int, random: Random, how: dict[str, str]) -> None:
     streamed(case, late, random, **how)

@@ -60,7 +60,7 @@ def rules(draw: st.DrawFn, longest: int = 33) -> Rule:
     return Rule(low, low + ticks - 1, least, bound, bound and draw(st.booleans()))
 
 
-@examples(6, deep=250)
+@examples(4, deep=250)
 @given(rules(), st.randoms(use_true_random=False), st.sampled_from((0.05, 0.3, 0.7, 0.95)))
 def test_each_tick_is_answered_as_soon_as_it_is_decided(
     rule: Rule, pick: random.Random, share: float
