@@ -17,8 +17,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # Every Spark here lives for a minute, in a process of its own or in this one: compiling its code
-# well takes longer than running it.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# well takes longer than running it. There is room for all of it: else some is made again and again.
+os.environ.setdefault(
+    "SPARK_SUBMIT_OPTS",
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    " -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=256m",
+)
 
 # Test files of rules that are wrong on purpose: tests/testing looks at what is said of them.
 collect_ignore_glob = ["testing/failing/*"]

@@ -76,7 +76,7 @@ LATE = "input Alarm(x: text) @ t. Late(X) @ T :- Alarm(X) @ T. Late(X) @ T-2 :- 
 
 
 @given(events)
-@examples(25)
+@examples(7, deep=250)
 def test_looking_ahead(alarms: Rows) -> None:
     program = tidelog.parse(LATE)
     forward, ahead = advice(program, "Late")
@@ -93,7 +93,7 @@ def test_looking_ahead(alarms: Rows) -> None:
 
 
 @given(events, events)
-@examples(25)
+@examples(7, deep=250)
 def test_a_rigid_head(faults: Rows, starts: Rows) -> None:
     text = """
     input Fault(x: text) @ t. input Start(x: text) @ t.
@@ -117,7 +117,7 @@ def test_a_rigid_head(faults: Rows, starts: Rows) -> None:
 
 
 @given(events, events)
-@examples(25)
+@examples(7, deep=250)
 def test_unrelated_times(faults: Rows, starts: Rows) -> None:
     text = """
     input Fault(x: text) @ t. input Start(x: text) @ t.

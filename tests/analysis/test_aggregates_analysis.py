@@ -56,7 +56,7 @@ def asked(case: Case, random: Random) -> tuple[str, int] | None:
     return query, random.choice(ticks) + random.randint(-2, 2)
 
 
-@examples(25, deep=600)
+@examples(7, deep=600)
 @given(plain, randoms)
 def test_nothing_after_the_delay_and_before_the_window_counts(case: Case, random: Random) -> None:
     question = asked(case, random)
@@ -78,7 +78,7 @@ def test_nothing_after_the_delay_and_before_the_window_counts(case: Case, random
     event("there are answers" if want[query] else "there are none")
 
 
-@examples(20, deep=400)
+@examples(5, deep=400)
 @given(programs_with_aggregates(connected=True, recursive=False), randoms, st.integers(0, 4))
 def test_what_is_final_does_not_change(case: Case, random: Random, later: int) -> None:
     question = asked(case, random)
@@ -193,7 +193,7 @@ def test_a_miss_says_what_it_comes_to_instead() -> None:
     assert [getattr(fact, "value", None) for fact in missing.instead] == [7]
 
 
-@examples(20, deep=300)
+@examples(5, deep=300)
 @given(programs_with_aggregates(connected=True), randoms, st.integers(0, 4))
 def test_what_is_forgotten_is_not_missed(case: Case, random: Random, later: int) -> None:
     question = asked(case, random)

@@ -38,7 +38,7 @@ def asked(draw: st.DrawFn, shape: Shape) -> tuple[Case, Facts]:
     return case, draw(histories(case.program, TIN, most=4))
 
 
-@examples(15, deep=400)
+@examples(4, deep=400)
 @given(programs(PLAIN) | programs(NEGATED))
 def test_delay_and_window_are_never_too_small(case: Case) -> None:
     assume(calculates(case.program))
@@ -56,7 +56,7 @@ def test_delay_and_window_are_never_too_small(case: Case) -> None:
     assert keeps.upper is None or max(0, d - low) <= keeps.upper
 
 
-@examples(15, deep=400)
+@examples(4, deep=400)
 @given(asked(PLAIN) | asked(NEGATED), st.integers(0, TIN))
 def test_definitive(given_: tuple[Case, Facts], tout: int) -> None:
     case, facts = given_
@@ -74,7 +74,7 @@ def test_definitive(given_: tuple[Case, Facts], tout: int) -> None:
         assert own.holds or not own.exact or not expected.definitive
 
 
-@examples(12, deep=300)
+@examples(4, deep=300)
 @given(asked(PLAIN) | asked(NEGATED), st.integers(-1, TIN), st.integers(0, 2))
 def test_forgettable(given_: tuple[Case, Facts], tmem: int, ahead: int) -> None:
     case, facts = given_

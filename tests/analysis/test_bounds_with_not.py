@@ -101,7 +101,7 @@ def test_bounds_hold_and_mostly_meet(shape: Shape, share: float) -> None:
 
 
 @pytest.mark.slow
-@examples(5, deep=150)
+@examples(3, deep=150)
 @given(programs(RECURSIVE))
 def test_bounds_with_recursion(case: Case) -> None:
     whole = deps(case.program)
@@ -115,7 +115,7 @@ def test_bounds_with_recursion(case: Case) -> None:
         assert low <= max(1, whole.phi[case.query]) - 4
 
 
-@examples(20, deep=400)
+@examples(5, deep=400)
 @given(programs(SMALL))
 def test_decision_forms(case: Case) -> None:
     whole = deps(case.program)
@@ -144,7 +144,7 @@ def without_redundancy(program: Program) -> Program:
 
 
 @pytest.mark.slow
-@examples(60, deep=1500)
+@examples(15, deep=1500)
 @given(st.data())
 def test_every_predicate_keeps_its_meaning(data: st.DataObject) -> None:
     shapes = [SMALL, COMPARED, RECURSIVE, replace(NEGATED, points=True)]
@@ -258,7 +258,7 @@ def test_contained(one: str, other: str, expected: bool) -> None:
     assert holds(INPUTS + one, INPUTS + other) is expected
 
 
-@examples(25, deep=600)
+@examples(7, deep=600)
 @given(st.data())
 def test_contained_is_never_wrong(data: st.DataObject) -> None:
     case = data.draw(programs(SMALL))
@@ -287,7 +287,7 @@ def test_contained_is_never_wrong(data: st.DataObject) -> None:
             assert answer.args not in brute.answers_at(two, "Q", known, answer.time)
 
 
-@examples(20, deep=400)
+@examples(5, deep=400)
 @given(programs(SMALL))
 def test_a_program_is_contained_in_itself(case: Case) -> None:
     assert tidelog.contained(case.program, case.program, "Q", budget=2.0).holds is True

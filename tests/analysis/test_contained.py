@@ -88,34 +88,34 @@ def agree(one: Case, other: Case, fresh: int = 2) -> None:
     assert answer.args not in brute.answers_at(other.program, "Q", facts, answer.time)
 
 
-@examples(35, deep=800)
+@examples(9, deep=800)
 @given(pairs(Shape()))
 def test_contained(both: tuple[Case, Case]) -> None:
     agree(*both)
     agree(*reversed(both))
 
 
-@examples(25, deep=600)
+@examples(7, deep=600)
 @given(pairs(COMPARED))
 def test_contained_with_comparisons(both: tuple[Case, Case]) -> None:
     agree(*both, fresh=1)
     agree(*reversed(both), fresh=1)
 
 
-@examples(12, deep=250)
+@examples(4, deep=250)
 @given(pairs(POINTS))
 def test_contained_with_explicit_times(both: tuple[Case, Case]) -> None:
     agree(*both)
     agree(*reversed(both))
 
 
-@examples(25, deep=600)
+@examples(7, deep=600)
 @given(programs(COMPARED))
 def test_a_program_is_contained_in_itself(case: Case) -> None:
     assert tidelog.contained(case.program, case.program, "Q").holds is True
 
 
-@examples(25, deep=300)
+@examples(7, deep=300)
 @given(programs(Shape(negated=1, ticks=3, rules=3)))
 def test_a_program_with_absence_and_windows_is_never_outside_itself(case: Case) -> None:
     """What a window looks at and the window itself are two predicates of one name."""
@@ -228,7 +228,7 @@ def same_answers(case: Case, facts: Facts) -> None:
     assert evaluate(shorter, facts, ["Q"], -8, 10) == before
 
 
-@examples(80, deep=2000)
+@examples(20, deep=2000)
 @given(st.data())
 def test_without_redundancy_the_answers_are_the_same(data: st.DataObject) -> None:
     case = data.draw(programs(data.draw(st.sampled_from([Shape(), COMPARED, POINTS, RECURSIVE]))))

@@ -97,13 +97,13 @@ def compared(case: Case, facts: Facts, tout: int, *, fresh: int = 1) -> bool:
 tout = st.integers(-1, TIN)
 
 
-@examples(8, deep=200)
+@examples(4, deep=200)
 @given(asked(), tout)
 def test_definitive(given_: tuple[Case, Facts], tout: int) -> None:
     assert compared(*given_, tout)
 
 
-@examples(8, deep=200)
+@examples(4, deep=200)
 @given(asked(Shape(types=("text",), rules=3)))
 def test_definitive_over_all_updates(given_: tuple[Case, Facts]) -> None:
     """No critical update here: truly every update over the objects and a fresh one."""
@@ -124,19 +124,19 @@ def test_definitive_over_all_updates(given_: tuple[Case, Facts]) -> None:
         assert tidelog.definitive(case.program, case.query, tables(facts), TIN, TIN).holds
 
 
-@examples(6, deep=160)
+@examples(3, deep=160)
 @given(asked(COMPARED), tout)
 def test_definitive_with_comparisons(given_: tuple[Case, Facts], tout: int) -> None:
     compared(*given_, tout, fresh=2)
 
 
-@examples(5, deep=120)
+@examples(3, deep=120)
 @given(asked(LONG), tout)
 def test_definitive_with_long_rules(given_: tuple[Case, Facts], tout: int) -> None:
     assert compared(*given_, tout)
 
 
-@examples(6, deep=160)
+@examples(3, deep=160)
 @given(asked(POINTS), tout)
 def test_definitive_with_recursion_and_explicit_times(
     given_: tuple[Case, Facts], tout: int
@@ -196,7 +196,7 @@ def forget(case: Case, facts: Facts, tout: int, tmem: int, *, exact: bool) -> No
 times = st.tuples(st.integers(0, TIN + 1), st.integers(0, TIN + 1)).filter(lambda t: t[1] <= t[0])
 
 
-@examples(6, deep=160)
+@examples(3, deep=160)
 @given(asked(), times)
 def test_forgettable(given_: tuple[Case, Facts], at: tuple[int, int]) -> None:
     forget(*given_, *at, exact=not heads_at_points(given_[0]))
@@ -207,7 +207,7 @@ def heads_at_points(case: Case) -> bool:
     return any(r.body and isinstance(r.head.time, TimePoint) for r in case.program.rules)
 
 
-@examples(6, deep=160)
+@examples(3, deep=160)
 @given(asked(COMPARED), times)
 def test_forgettable_with_comparisons(given_: tuple[Case, Facts], at: tuple[int, int]) -> None:
     case, facts = given_
@@ -219,7 +219,7 @@ def test_forgettable_with_comparisons(given_: tuple[Case, Facts], at: tuple[int,
         update_replays(case, known, found, TIN, at[1])
 
 
-@examples(6, deep=160)
+@examples(3, deep=160)
 @given(asked(POINTS), times)
 def test_forgettable_for_other_classes(given_: tuple[Case, Facts], at: tuple[int, int]) -> None:
     forget(*given_, *at, exact=False)
@@ -245,31 +245,31 @@ def rows(table: pa.Table) -> list[tuple[Any, ...]]:
 next_tout = st.integers(0, TIN + 1)
 
 
-@examples(8, deep=200)
+@examples(4, deep=200)
 @given(asked(), next_tout)
 def test_live_facts_are_enough(given_: tuple[Case, Facts], tout: int) -> None:
     live_is_enough(*given_, tout)
 
 
-@examples(6, deep=160)
+@examples(3, deep=160)
 @given(asked(COMPARED), next_tout)
 def test_live_facts_are_enough_with_comparisons(given_: tuple[Case, Facts], tout: int) -> None:
     live_is_enough(*given_, tout)
 
 
-@examples(5, deep=120)
+@examples(3, deep=120)
 @given(asked(LONG), next_tout)
 def test_live_facts_are_enough_with_long_rules(given_: tuple[Case, Facts], tout: int) -> None:
     live_is_enough(*given_, tout)
 
 
-@examples(4, deep=80)
+@examples(3, deep=80)
 @given(asked(POINTS), next_tout)
 def test_live_facts_are_enough_with_explicit_times(given_: tuple[Case, Facts], tout: int) -> None:
     live_is_enough(*given_, tout)
 
 
-@examples(8, deep=200)
+@examples(4, deep=200)
 @given(asked(RECURSIVE), next_tout)
 def test_live_facts_are_enough_with_recursion(given_: tuple[Case, Facts], tout: int) -> None:
     live_is_enough(*given_, tout)

@@ -69,20 +69,20 @@ def compared(case: Case, low: int, high: int, *, exact: bool, budget: float = 10
             assert kept.exact
 
 
-@examples(60, deep=1500)
+@examples(15, deep=1500)
 @given(programs())
 def test_nonrecursive_programs(case: Case) -> None:
     compared(case, *offsets(case, 2), exact=True)
 
 
-@examples(40, deep=1000)
+@examples(10, deep=1000)
 @given(programs(COMPARED))
 def test_programs_with_comparisons(case: Case) -> None:
     """Witnesses show that the bounds are least, brute force that they are enough."""
     compared(case, *offsets(case), exact=True)
 
 
-@examples(20, deep=500)
+@examples(5, deep=500)
 @given(programs(RECURSIVE))
 def test_recursive_programs(case: Case) -> None:
     whole = deps(case)
@@ -122,7 +122,7 @@ def no_window_is_enough(case: Case) -> None:
         assert not answered(rigid)
 
 
-@examples(30, deep=750)
+@examples(8, deep=750)
 @given(programs())
 def test_decision_forms(case: Case) -> None:
     """Delay and Window as the paper asks them, for any d and s."""

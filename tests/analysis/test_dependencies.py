@@ -131,7 +131,7 @@ def oracle_phi(sketch: Sketch, query: str) -> dict[str, Bound]:
     return {n: math.inf if to_anything[n] == math.inf else to_inputs[n] for n in to_inputs}
 
 
-@examples(250)
+@examples(63, deep=2500)
 @given(sketches, st.sampled_from(DERIVED))
 def test_phi_and_offsets(sketch: Sketch, query: str) -> None:
     if not any(head == query for head, _ in sketch.rules):
@@ -155,7 +155,7 @@ def test_phi_and_offsets(sketch: Sketch, query: str) -> None:
     assert found == {n: (low[n], high[n]) for n in names}
 
 
-@examples(250)
+@examples(63, deep=2500)
 @given(sketches, st.sampled_from(DERIVED))
 def test_components_class_rank_and_radius(sketch: Sketch, query: str) -> None:
     if not any(head == query for head, _ in sketch.rules):
@@ -195,7 +195,7 @@ def test_components_class_rank_and_radius(sketch: Sketch, query: str) -> None:
         assert all(e.body == f.head for e, f in zip(cycle, following, strict=True))
 
 
-@examples(250)
+@examples(63, deep=2500)
 @given(sketches, st.sampled_from(DERIVED))
 def test_keep(sketch: Sketch, query: str) -> None:
     """keep(Q) is the greatest phi(P) - phi(Q) - o over the uses of Q, and nothing less than 0."""
@@ -234,7 +234,7 @@ data = st.sets(st.tuples(st.sampled_from(INPUTS + DERIVED), st.integers(-4, 4)),
 SIZE = 14
 
 
-@examples(150)
+@examples(38, deep=1500)
 @given(sketches, data)
 def test_what_phi_calls_final_is_final(sketch: Sketch, inputs: set[tuple[str, int]]) -> None:
     """P at s needs no input later than s + phi(P)."""
@@ -250,7 +250,7 @@ def test_what_phi_calls_final_is_final(sketch: Sketch, inputs: set[tuple[str, in
             assert all(((name, s) in seen) == ((name, s) in everything) for s in final)
 
 
-@examples(150)
+@examples(38, deep=1500)
 @given(without_facts, data)
 def test_the_slices_that_keep_names_are_enough(
     sketch: Sketch, inputs: set[tuple[str, int]]

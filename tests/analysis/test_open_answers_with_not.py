@@ -240,7 +240,7 @@ def compared(case: Case, facts: Facts, tout: int, *, theory: bool = True) -> Non
 tout = st.sampled_from((TIN, TIN, TIN - 1, 0))
 
 
-@examples(6, deep=300)
+@examples(3, deep=300)
 @given(asked(NEGATED), tout)
 def test_definitive(given_: tuple[Case, Facts], tout: int) -> None:
     compared(*given_, tout, theory=False)
@@ -383,7 +383,7 @@ def live_is_enough(case: Case, facts: Facts, tout: int) -> None:
 next_tout = st.integers(0, TIN + 1)
 
 
-@examples(6, deep=300)
+@examples(3, deep=300)
 @given(asked(NEGATED), next_tout)
 def test_live_facts_are_enough(given_: tuple[Case, Facts], tout: int) -> None:
     live_is_enough(*given_, tout)

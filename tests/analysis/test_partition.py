@@ -62,7 +62,7 @@ def splits(rule: tuple[Use, list[Use]], key: dict[str, int]) -> bool:
     return len({args[key[name]] for name, args in parts}) == 1
 
 
-@examples(200)
+@examples(50, deep=2000)
 @given(st.lists(rules, min_size=1, max_size=4))
 def test_a_key_is_found_if_and_only_if_there_is_one(made: list[tuple[Use, list[Use]]]) -> None:
     report = check(text_of(made))

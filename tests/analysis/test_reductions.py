@@ -54,7 +54,7 @@ def query(text: str) -> Dependencies:
 INPUTS = "input E(a: text, b: text) @ t. input F(a: text) @ t. input A @ t.\n"
 
 
-@examples(12, deep=240)
+@examples(4, deep=240)
 @given(unions(), unions())
 def test_containment_is_delay_window_and_forgetting(one: list[str], two: list[str]) -> None:
     both = INPUTS + rules("G1", one) + "\n" + rules("G2", two) + "\nP(X) @ T :- G2(X) @ T.\n"
@@ -70,7 +70,7 @@ def test_containment_is_delay_window_and_forgetting(one: list[str], two: list[st
     assert forget.holds is inside
 
 
-@examples(15)
+@examples(4, deep=150)
 @given(
     unions(),
     st.lists(

@@ -34,14 +34,14 @@ def expect_all_is_there_in_time(split: Staged) -> None:
                     assert number[premise.predicate] == head
 
 
-@examples(60)
+@examples(15, deep=600)
 @given(programs_and_facts())
 def test_a_stage_has_what_it_needs(case: Case) -> None:
     expect_all_is_there_in_time(stages_of(case))
     expect_all_is_there_in_time(stages_of(wide(case)))
 
 
-@examples(60)
+@examples(15, deep=600)
 @given(programs_with_not())
 def test_a_stage_has_what_it_needs_with_not(case: Case) -> None:
     expect_all_is_there_in_time(stages_of(wide(case)))

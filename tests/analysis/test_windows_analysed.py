@@ -44,7 +44,7 @@ def plain(case: Case, most: int = 60) -> Program:
 # How far rules look
 
 
-@examples(30)
+@examples(8, deep=300)
 @given(programs(RECURSIVE) | programs(NEGATED))
 def test_how_far_rules_look(case: Case) -> None:
     own, other = deps(case.program), deps(plain(case, 300))
@@ -68,7 +68,7 @@ def agree(one: Measure, other: Measure) -> None:
         assert a.upper is None or b.lower is None or b.lower <= a.upper
 
 
-@examples(10)
+@examples(5, deep=100)
 @given(programs(SMALL) | programs(NEGATED))
 def test_delay_and_window(case: Case) -> None:
     other = plain(case)
@@ -132,7 +132,7 @@ def test_what_an_answer_waits_for_is_a_fact_of_an_input() -> None:
     assert list(map(str, verdict.pending)) == ["Q(b) @ 0 holds unless F(a) @ 1 arrives"]
 
 
-@examples(10, deep=150)
+@examples(5, deep=150)
 @given(asked(SMALL) | asked(NEGATED) | asked(RECURSIVE), st.integers(0, TIN))
 def test_definitive(given_: tuple[Case, Facts], tout: int) -> None:
     case, facts = given_
@@ -154,7 +154,7 @@ def test_definitive(given_: tuple[Case, Facts], tout: int) -> None:
     assert not own.exact or own.holds == expected.definitive
 
 
-@examples(5, deep=80)
+@examples(3, deep=80)
 @given(asked(SMALL) | asked(NEGATED), st.integers(-1, TIN), st.integers(0, 2))
 def test_forgettable(given_: tuple[Case, Facts], tmem: int, ahead: int) -> None:
     case, facts = given_

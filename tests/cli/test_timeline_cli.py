@@ -145,11 +145,14 @@ def test_a_wrong_infinity_is_refused(folder: Path) -> None:
 
 
 def test_ctrl_c_stops_it(folder: Path) -> None:
-    command = [sys.executable, "-m", "tidelog.cli", "query", "long.tdl", "--query", "Met"]
+    code = "from tidelog.cli import cli; print('begins', flush=True); cli()"
+    command = [sys.executable, "-c", code, "query", "long.tdl", "--query", "Met"]
     running = subprocess.Popen(
         [*command, "--from", "5", "--to", "5"], stderr=subprocess.PIPE, stdout=subprocess.PIPE
     )
-    time.sleep(5)
+    assert running.stdout is not None
+    assert running.stdout.readline() == b"begins\n"
+    time.sleep(1.5)
     running.send_signal(signal.SIGINT)
     out, err = running.communicate(timeout=20)
     assert running.returncode not in (0, None)

@@ -96,7 +96,7 @@ def in_words() -> Iterator[list[str | None]]:
 
 
 @given(facts_of(FLOATS), LENGTHS, MEASURES, st.integers(0, 100), st.booleans())
-@examples(25, deep=300)
+@examples(7, deep=300)
 def test_floats(facts: Facts, ticks: int, measure: Measure, cut: int, sparse: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Engine, "_sparse", lambda *_: sparse)
@@ -104,7 +104,7 @@ def test_floats(facts: Facts, ticks: int, measure: Measure, cut: int, sparse: bo
 
 
 @given(facts_of(INTS), LENGTHS, MEASURES, st.integers(0, 100), st.booleans())
-@examples(25, deep=300)
+@examples(7, deep=300)
 def test_ints(facts: Facts, ticks: int, measure: Measure, cut: int, sparse: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Engine, "_sparse", lambda *_: sparse)

@@ -65,7 +65,7 @@ def test_one_column(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.tuples(st.text(st.characters(codec="utf-8"), max_size=6), st.integers(-9, 9))))
-@examples(25, deep=500)
+@examples(7, deep=500)
 def test_what_pythons_csv_writes(rows: list[tuple[str, int]]) -> None:
     written = io.StringIO()
     csv.writer(written, quoting=csv.QUOTE_NONNUMERIC).writerows([("x", "time"), *rows])
@@ -157,7 +157,7 @@ PIECES += [
 
 
 @given(st.lists(st.lists(st.sampled_from(PIECES), min_size=5, max_size=5), max_size=12))
-@examples(12, deep=250)
+@examples(4, deep=250)
 def test_texts_are_typed_as_a_query_types_them(rows: list[list[str]]) -> None:
     """Bad rows are put aside one by one; what is left is what a query reads."""
     program = tidelog.parse(f"{TYPED} All(N, X, B, S) @ T :- E(N, X, B, S) @ T.")

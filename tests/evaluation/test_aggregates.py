@@ -20,25 +20,25 @@ from tidelog.language.program import Interval, Measure, TimeOffset, TimePoint
 
 
 @given(programs_with_aggregates())
-@examples(50, deep=1200)
+@examples(13, deep=1200)
 def test_any_program(case: Case) -> None:
     agree(case)
 
 
 @given(programs_with_aggregates(connected=True, negation=False))
-@examples(35, deep=800)
+@examples(9, deep=800)
 def test_connected_programs(case: Case) -> None:
     agree(case)
 
 
 @given(programs_with_aggregates(), st.randoms(use_true_random=False))
-@examples(20, deep=500)
+@examples(5, deep=500)
 def test_programs_with_a_key(case: Case, random: Random) -> None:
     agree(keyed(case, random))
 
 
 @given(programs_with_aggregates())
-@examples(20, deep=500)
+@examples(5, deep=500)
 def test_programs_whose_inputs_are_not_packed(case: Case) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Engine, "_sparse", lambda *_: True)
@@ -46,7 +46,7 @@ def test_programs_whose_inputs_are_not_packed(case: Case) -> None:
 
 
 @given(programs_with_aggregates(), st.booleans())
-@examples(50, deep=500)
+@examples(13, deep=500)
 def test_programs_whose_aggregates_are_made_of_words(case: Case, sparse: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gathers, "MANY_ROWS", 0)

@@ -20,25 +20,25 @@ from tidelog.language.program import Value
 
 
 @given(programs_with_numbers())
-@examples(25, deep=1000)
+@examples(7, deep=1000)
 def test_any_program(case: Case) -> None:
     agree(case)
 
 
 @given(programs_with_numbers(connected=True, negation=False))
-@examples(18, deep=600)
+@examples(5, deep=600)
 def test_connected_programs(case: Case) -> None:
     agree(case)
 
 
 @given(programs_with_numbers(), st.randoms(use_true_random=False))
-@examples(10, deep=300)
+@examples(5, deep=300)
 def test_programs_with_a_key(case: Case, random: Random) -> None:
     agree(keyed(case, random))
 
 
 @given(programs_with_numbers())
-@examples(10, deep=300)
+@examples(5, deep=300)
 def test_programs_whose_inputs_are_not_packed(case: Case) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Engine, "_sparse", lambda *_: True)

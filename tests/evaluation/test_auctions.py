@@ -25,12 +25,16 @@ def bids(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return import_module("benchmarks._bids")
 
 
+def write(bids: ModuleType, folder: Path, ticks: int, bidders: int) -> Path:
+    path, many = folder / "Bid.csv", 6 * ticks
+    bids.write(bids.Sizes(many, at_once=6, auctions=30, wanted=3, change=20, bidders=bidders), path)
+    return path
+
+
 @pytest.fixture
 def file(bids: ModuleType, tmp_path: Path) -> Path:
     """Six bids at each of 150 ticks, by 40 bidders: some twenty of each, at uneven distances."""
-    path = tmp_path / "Bid.csv"
-    bids.write(bids.Sizes(900, at_once=6, auctions=30, wanted=3, change=20, bidders=40), path)
-    return path
+    return write(bids, tmp_path, 150, 40)
 
 
 def rows(table: pa.Table) -> Counter[tuple[object, ...]]:
@@ -44,8 +48,15 @@ def test_a_query(bids: ModuleType, file: Path, query: str) -> None:
     assert rows(tidelog.load(str(AUCTIONS / "rules.tdl")).query(query, str(file))) == wanted
 
 
+@pytest.mark.parametrize(
+    ("ticks", "bidders"), [(35, 13), pytest.param(150, 40, marks=pytest.mark.deep)]
+)
 @pytest.mark.parametrize("mode", ["offline", "online"])
-def test_a_stream(bids: ModuleType, file: Path, mode: StreamMode) -> None:
+def test_a_stream(
+    bids: ModuleType, tmp_path: Path, mode: StreamMode, ticks: int, bidders: int
+) -> None:
+    """Some sixteen bids of each of few bidders, or twenty of each of many."""
+    file = write(bids, tmp_path, ticks, bidders)
     told: dict[str, Counter[tuple[object, ...]]] = {query: Counter() for query in QUERIES}
     by_tick: dict[int, list[tuple[object, ...]]] = {}
     for row in pa.csv.read_csv(file).to_pylist():

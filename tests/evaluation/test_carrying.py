@@ -74,7 +74,7 @@ def answered(rules: str, given: Facts, low: int, high: int) -> set[tuple[int, ..
 
 
 @given(facts=facts, low=st.integers(LOW, HIGH), ticks=st.integers(0, 400))
-@examples(12)
+@examples(4, deep=120)
 def test_carrying_is_a_loop_over_ticks(facts: Facts, low: int, ticks: int) -> None:
     for stops, rules in PROGRAMS.items():
         want = by_hand(facts, stops, low, low + ticks)

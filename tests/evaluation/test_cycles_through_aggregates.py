@@ -21,25 +21,25 @@ from tidelog.language.program import Measure
 
 
 @given(programs_with_cycles())
-@examples(8, deep=600)
+@examples(4, deep=600)
 def test_any_program(case: Case) -> None:
     agree(case)
 
 
 @given(programs_with_cycles(connected=True))
-@examples(12, deep=900)
+@examples(4, deep=900)
 def test_connected_programs(case: Case) -> None:
     agree(case)
 
 
 @given(programs_with_cycles(connected=True), st.randoms(use_true_random=False))
-@examples(8, deep=500)
+@examples(4, deep=500)
 def test_programs_with_a_key(case: Case, random: Random) -> None:
     agree(keyed(case, random))
 
 
 @given(programs_with_cycles())
-@examples(4, deep=300)
+@examples(3, deep=300)
 def test_programs_whose_aggregates_are_made_of_words(case: Case) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gathers, "MANY_ROWS", 0)

@@ -82,19 +82,19 @@ def agree(case: Case) -> None:
 
 
 @given(programs_and_facts())
-@examples(12, deep=240)
+@examples(4, deep=240)
 def test_any_program(case: Case) -> None:
     agree(case)
 
 
 @given(programs_and_facts(connected=True, max_rules=10))
-@examples(12, deep=240)
+@examples(4, deep=240)
 def test_connected_programs(case: Case) -> None:
     agree(case)
 
 
 @given(programs_and_facts(recursive=False))
-@examples(8, deep=160)
+@examples(4, deep=160)
 def test_programs_without_recursion(case: Case) -> None:
     """These are never refused: however far a rule leads away from the data, it is finitely far."""
     assert answers(case) is not None
@@ -102,13 +102,13 @@ def test_programs_without_recursion(case: Case) -> None:
 
 
 @given(programs_and_facts(hostile=True))
-@examples(9, deep=180)
+@examples(5, deep=180)
 def test_hostile_names_and_values(case: Case) -> None:
     agree(case)
 
 
 @given(programs_and_facts(wide=True), st.randoms(use_true_random=False))
-@examples(6, deep=2000)
+@examples(3, deep=2000)
 def test_what_an_attack_has_found_mistakes_with(case: Case, random: Random) -> None:
     """From memory, and from files under any names."""
     agree(case)
@@ -228,7 +228,7 @@ def test_a_hundred_thousand_rounds_are_not_needed() -> None:
 
 
 @given(programs_and_facts())
-@examples(8, deep=160)
+@examples(4, deep=160)
 def test_programs_whose_inputs_are_not_packed(case: Case) -> None:
     """A row per fact instead of a row per chunk: the same answers, from every kind of rule."""
     with pytest.MonkeyPatch.context() as patch:

@@ -178,14 +178,14 @@ def folder() -> Iterator[Path]:
 
 
 @given(worlds())
-@examples(10, deep=200)
+@examples(5, deep=200)
 def test_rows_and_tables(world: World) -> None:
     carried(world, world.rows)
     carried(world, {name: table(world, name) for name in world.rows})
 
 
 @given(worlds())
-@examples(10, deep=200)
+@examples(5, deep=200)
 def test_parquet(world: World) -> None:
     with folder() as place:
         for name in world.rows:
@@ -194,7 +194,7 @@ def test_parquet(world: World) -> None:
 
 
 @given(worlds())
-@examples(10, deep=200)
+@examples(5, deep=200)
 def test_json_lines(world: World) -> None:
     with folder() as place:
         for name, rows in world.rows.items():
@@ -205,7 +205,7 @@ def test_json_lines(world: World) -> None:
 
 
 @given(worlds())
-@examples(10, deep=200)
+@examples(5, deep=200)
 def test_csv(world: World) -> None:
     with folder() as place:
         for name, rows in world.rows.items():
@@ -216,7 +216,7 @@ def test_csv(world: World) -> None:
 
 
 @given(worlds())
-@examples(15, deep=300)
+@examples(4, deep=300)
 def test_facts_in_the_language(world: World) -> None:
     facts = [
         Rule(Atom(name, tuple(map(Constant.of, row[:-1])), time))

@@ -28,19 +28,19 @@ from tidelog.language.program import Atom, Negated, Program, Rule
 
 
 @given(programs_with_not())
-@examples(20, deep=1000)
+@examples(5, deep=1000)
 def test_any_program(case: Case) -> None:
     agree(case)
 
 
 @given(programs_with_not(connected=True, max_rules=8))
-@examples(12, deep=600)
+@examples(4, deep=600)
 def test_connected_programs(case: Case) -> None:
     agree(case)
 
 
 @given(programs_with_not(recursive=False, clock=False, huge=True))
-@examples(8, deep=400)
+@examples(4, deep=400)
 def test_programs_without_recursion(case: Case) -> None:
     """These are never refused."""
     assert answered(case) is not None
@@ -48,25 +48,25 @@ def test_programs_without_recursion(case: Case) -> None:
 
 
 @given(programs_with_not(hostile=True, huge=True))
-@examples(8, deep=400)
+@examples(4, deep=400)
 def test_hostile_names_and_values(case: Case) -> None:
     agree(case)
 
 
 @given(programs_with_not(wide=True))
-@examples(4, deep=1000)
+@examples(3, deep=1000)
 def test_what_an_attack_has_found_mistakes_with(case: Case) -> None:
     agree(case)
 
 
 @given(programs_with_not(), st.randoms(use_true_random=False))
-@examples(6, deep=300)
+@examples(3, deep=300)
 def test_programs_with_a_key(case: Case, random: Random) -> None:
     agree(keyed(case, random))
 
 
 @given(programs_with_not())
-@examples(6, deep=300)
+@examples(3, deep=300)
 def test_programs_whose_inputs_are_not_packed(case: Case) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Engine, "_sparse", lambda *_: True)
@@ -77,7 +77,7 @@ def test_programs_whose_inputs_are_not_packed(case: Case) -> None:
 
 
 @given(programs_with_not(connected=True), st.integers(0, 5))
-@examples(5, deep=250)
+@examples(3, deep=250)
 def test_a_narrower_question(case: Case, less: int) -> None:
     """The clock starts with the data, and what is absent is absent whoever asks."""
     whole, narrow = answered(case), answered(case, case.low + less)
@@ -91,7 +91,7 @@ def test_a_narrower_question(case: Case, less: int) -> None:
 
 
 @given(programs_with_not(explicit_times=False, rigid=False))
-@examples(5, deep=250)
+@examples(3, deep=250)
 def test_a_double_negation_through_a_helper(case: Case) -> None:
     """`P @ T` in a body may be written `not Lacks @ T`, where Lacks is the absence of P."""
     for rule in case.program.rules:

@@ -72,7 +72,7 @@ def test_no_data_no_range() -> None:
 
 
 @given(programs_and_facts(huge=False))
-@examples(60)
+@examples(15, deep=600)
 def test_every_answer_lies_in_the_range_of_its_query(case: Case) -> None:
     """That ranges of what lies below are wide enough too, the engine's own tests show."""
     deps = dependencies(core(case.program, case.queries), case.queries)
@@ -90,7 +90,7 @@ def test_every_answer_lies_in_the_range_of_its_query(case: Case) -> None:
 
 
 @given(programs_and_facts(huge=False, recursive=False, explicit_times=False, connected=True))
-@examples(60)
+@examples(15, deep=600)
 def test_ranges_without_recursion_are_finite_and_near(case: Case) -> None:
     """No further from the data than all rules together can lead, and within what is asked."""
     deps = dependencies(core(case.program, case.queries), case.queries)

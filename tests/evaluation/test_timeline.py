@@ -104,13 +104,13 @@ def test_a_counter_takes_as_many_ticks_as_it_has_states(n: int) -> None:
 
 
 @given(twoway.cases(Shape(arguments=False)))
-@examples(40, deep=1000)
+@examples(10, deep=1000)
 def test_propositional_programs(case: Case) -> None:
     agrees(case)
 
 
 @given(twoway.cases(Shape()))
-@examples(40, deep=1000)
+@examples(10, deep=1000)
 def test_programs_with_arguments(case: Case) -> None:
     agrees(case)
 
@@ -141,7 +141,7 @@ def test_the_generated_programs_reach_far() -> None:
 
 
 @given(programs_and_facts(huge=False))
-@examples(20, deep=500)
+@examples(5, deep=500)
 def test_packed_time_gives_the_same(case: AnyCase) -> None:
     whole = core(case.program, case.queries)
     if any(dependencies(whole, [q]).cls is Class.BLOCKING for q in case.queries):
@@ -163,7 +163,7 @@ FAR, END = 130, 260
 
 
 @given(twoway.cases(Shape()))
-@examples(40, deep=1000)
+@examples(10, deep=1000)
 def test_descriptions_without_end_are_exact(case: Case) -> None:
     endless = evaluated(case.program, case.facts, Range(-math.inf, math.inf))
     bounded = evaluated(case.program, case.facts, Range(-END, END))
@@ -182,7 +182,7 @@ def test_descriptions_without_end_are_exact(case: Case) -> None:
 
 
 @given(twoway.cases(Shape()))
-@examples(20, deep=500)
+@examples(5, deep=500)
 def test_one_end_only(case: Case) -> None:
     for asked in (Range(case.low, math.inf), Range(-math.inf, case.high)):
         endless = evaluated(case.program, case.facts, asked)

@@ -205,13 +205,13 @@ def test_the_limit_ends_a_long_count() -> None:
 
 
 @given(twoway.cases(Shape(absence=True, arguments=False)))
-@examples(30, deep=800)
+@examples(8, deep=800)
 def test_propositional_programs(case: Case) -> None:
     agrees(case)
 
 
 @given(twoway.cases(ABSENCE))
-@examples(25, deep=600)
+@examples(7, deep=600)
 def test_programs_with_arguments(case: Case) -> None:
     agrees(case)
 
@@ -221,7 +221,7 @@ FAR, END = 190, 330
 
 
 @given(twoway.cases(ABSENCE))
-@examples(20, deep=400)
+@examples(5, deep=400)
 def test_descriptions_without_end_are_exact(case: Case) -> None:
     endless = evaluated(case.program, case.facts, ALWAYS)
     bounded = evaluated(case.program, case.facts, Range(-END, END))
@@ -240,7 +240,7 @@ def test_descriptions_without_end_are_exact(case: Case) -> None:
 
 
 @given(programs_with_not(connected=True))
-@examples(30, deep=800)
+@examples(8, deep=800)
 def test_programs_that_never_look_ahead_without_end(case: AnyCase) -> None:
     """Cycles through `not` and clocks among them, against the naive evaluator and packed time."""
     deps = dependencies(core(case.program, case.queries), case.queries)
@@ -277,7 +277,7 @@ def going_back(case: AnyCase) -> tuple[str, int] | None:
 
 
 @given(programs_with_not(connected=True, rigid=False, max_rules=4))
-@examples(30, deep=800)
+@examples(8, deep=800)
 def test_what_is_carried_back_from_cycles_through_not(case: AnyCase) -> None:
     chosen = going_back(case)
     if chosen is None:

@@ -39,31 +39,31 @@ from tidelog.language.program import (
 
 
 @given(programs_with_windows())
-@examples(15, deep=400)
+@examples(4, deep=400)
 def test_any_program(case: Case) -> None:
     agree(case)
 
 
 @given(programs_with_windows(connected=True, max_rules=7))
-@examples(9, deep=250)
+@examples(5, deep=250)
 def test_connected_programs(case: Case) -> None:
     agree(case)
 
 
 @given(programs_with_windows(long=True))
-@examples(6, deep=200)
+@examples(3, deep=200)
 def test_windows_longer_than_a_word(case: Case) -> None:
     agree(case)
 
 
 @given(programs_with_windows(long=True, any_number=True, max_rules=2))
-@examples(8, deep=150)
+@examples(4, deep=150)
 def test_any_number_of_ticks_of_a_long_window(case: Case) -> None:
     agree(case)
 
 
 @given(programs_with_windows(recursive=False, clock=False, any_number=True))
-@examples(8, deep=150)
+@examples(4, deep=150)
 def test_programs_without_recursion(case: Case) -> None:
     """These are never refused."""
     assert answered(case) is not None
@@ -71,13 +71,13 @@ def test_programs_without_recursion(case: Case) -> None:
 
 
 @given(programs_with_windows(hostile=True), st.randoms(use_true_random=False))
-@examples(8, deep=150)
+@examples(4, deep=150)
 def test_hostile_names_and_values_and_a_key(case: Case, random: Random) -> None:
     agree(keyed(case, random) if random.random() < 0.5 else case)
 
 
 @given(programs_with_windows(long=True) | programs_with_windows())
-@examples(6, deep=100)
+@examples(3, deep=100)
 def test_programs_whose_inputs_are_not_packed(case: Case) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Engine, "_sparse", lambda *_: True)
@@ -101,7 +101,7 @@ def test_constants_that_look_alike() -> None:
 
 
 @given(programs_with_windows(any_number=True))
-@examples(6, deep=150)
+@examples(3, deep=150)
 def test_the_unfolding(case: Case) -> None:
     try:
         plain = unfolded(case.program, 100)
@@ -111,7 +111,7 @@ def test_the_unfolding(case: Case) -> None:
 
 
 @given(programs_with_windows(long=True) | programs_with_windows(), st.randoms())
-@examples(6, deep=200)
+@examples(3, deep=200)
 def test_intervals_in_two_parts(case: Case, random: Random) -> None:
     statements = []
     for statement in case.program.statements:
@@ -163,7 +163,7 @@ def later(at: Instant, ticks: int) -> Instant:
 
 
 @given(programs_with_windows(long=True) | programs_with_windows())
-@examples(6, deep=100)
+@examples(3, deep=100)
 def test_windows_of_a_predicate_of_their_own(case: Case) -> None:
     """A literal over an interval, asked for through a helper, or twice absent."""
     for rule in case.program.rules:
@@ -193,11 +193,12 @@ def bound(rule: Rule, literal: Literal) -> bool:
 
 
 @pytest.mark.xdist_group("spark")
+@pytest.mark.grows
 def test_generated_programs_on_spark(spark: SparkSession) -> None:
     before = spark.conf.get("spark.sql.shuffle.partitions")
 
     @given(programs_with_windows(connected=True), st.randoms(use_true_random=False))
-    @examples(2)
+    @examples(1, deep=20)
     def look(case: Case, random: Random) -> None:
         case = keyed(case, random)
         spark.conf.set("spark.sql.shuffle.partitions", str(random.randint(1, 8)))

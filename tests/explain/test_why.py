@@ -152,25 +152,25 @@ def fits(missing: dict[str, Any], true: checker.Fact) -> bool:
 
 
 @given(programs_and_facts(), st.data())
-@examples(8, deep=150)
+@examples(4, deep=150)
 def test_any_program(case: Case, data: st.DataObject) -> None:
     is_explained(case, some_goals(case, data))
 
 
 @given(programs_and_facts(connected=True, huge=False), st.data())
-@examples(6, deep=120)
+@examples(3, deep=120)
 def test_connected_programs(case: Case, data: st.DataObject) -> None:
     is_explained(case, some_goals(case, data))
 
 
 @given(programs_and_facts(hostile=True, huge=False, max_rules=4), st.data())
-@examples(8, deep=150)
+@examples(4, deep=150)
 def test_hostile_values(case: Case, data: st.DataObject) -> None:
     is_explained(case, some_goals(case, data))
 
 
 @given(programs_with_windows(negated=False, max_rules=4), st.data())
-@examples(5, deep=100)
+@examples(3, deep=100)
 def test_proofs_over_intervals(case: Case, data: st.DataObject) -> None:
     """A proof of `always` has every tick, one of `at least 3` has three."""
     goals = [(goal, holds) for goal, holds in some_goals(case, data) if holds]
@@ -178,7 +178,7 @@ def test_proofs_over_intervals(case: Case, data: st.DataObject) -> None:
 
 
 @given(programs_with_windows(recursive=False, negated=False, max_rules=4), st.data())
-@examples(6, deep=100)
+@examples(3, deep=100)
 def test_windows_that_are_only_named(case: Case, data: st.DataObject) -> None:
     """Proofs are right and as small as with windows that are written out; misses are the same."""
     goals = some_goals(case, data)
@@ -219,7 +219,7 @@ def test_a_very_long_count_is_proved_without_writing_it_out(
 
 
 @given(programs_and_facts(huge=False, max_rules=4), st.data())
-@examples(6, deep=120)
+@examples(3, deep=120)
 def test_the_first_proof_is_smallest_and_sizes_never_fall(case: Case, data: st.DataObject) -> None:
     temporal = set(temporal_predicates(case.program))
     facts = checker.given(case.facts, temporal)
@@ -243,7 +243,7 @@ def test_the_first_proof_is_smallest_and_sizes_never_fall(case: Case, data: st.D
 
 
 @given(programs_and_facts(huge=False, comparisons=False, max_rules=5), st.data())
-@examples(6, deep=120)
+@examples(3, deep=120)
 def test_what_a_miss_lacks_would_do(case: Case, data: st.DataObject) -> None:
     """With the missing input facts, where all their values are known, the goal holds."""
     goals = [goal for goal, holds in some_goals(case, data) if not holds]

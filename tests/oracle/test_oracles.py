@@ -300,19 +300,19 @@ def agree(case: Case) -> None:
 
 
 @given(programs_and_facts())
-@examples(30, deep=750)
+@examples(8, deep=750)
 def test_naive_is_clingo(case: Case) -> None:
     agree(case)
 
 
 @given(programs_and_facts(hostile=True))
-@examples(20, deep=500)
+@examples(5, deep=500)
 def test_naive_is_clingo_on_hostile_values(case: Case) -> None:
     agree(case)
 
 
 @given(programs_and_facts(recursive=False))
-@examples(20, deep=500)
+@examples(5, deep=500)
 def test_the_default_margin_is_enough_without_recursion(case: Case) -> None:
     _, program, facts, queries, low, high = case
     wider = 3 * default_margin(program) + 7
@@ -321,7 +321,7 @@ def test_the_default_margin_is_enough_without_recursion(case: Case) -> None:
 
 
 @given(programs_and_facts(connected=True, explicit_times=False, huge=False))
-@examples(40, deep=1000)
+@examples(10, deep=1000)
 def test_the_default_margin_is_enough_where_time_runs_one_way(case: Case) -> None:
     _, program, facts, queries, low, high = case
     if dependencies(core(program), queries).cls is Class.BLOCKING:
@@ -332,19 +332,19 @@ def test_the_default_margin_is_enough_where_time_runs_one_way(case: Case) -> Non
 
 
 @given(programs_with_not(both_ways=True))
-@examples(40, deep=1000)
+@examples(10, deep=1000)
 def test_naive_is_clingo_with_not(case: Case) -> None:
     agree(case)
 
 
 @given(programs_with_not(hostile=True, huge=True))
-@examples(20, deep=500)
+@examples(5, deep=500)
 def test_naive_is_clingo_with_not_on_hostile_values(case: Case) -> None:
     agree(case)
 
 
 @given(programs_with_not(explicit_times=False))
-@examples(30, deep=750)
+@examples(8, deep=750)
 def test_tick_by_tick_is_by_turns(case: Case) -> None:
     """Two ways to derive what hangs on its own absence; the second is that of aggregates."""
 
@@ -359,7 +359,7 @@ def test_tick_by_tick_is_by_turns(case: Case) -> None:
 
 
 @given(programs_with_not())
-@examples(30, deep=750)
+@examples(8, deep=750)
 def test_the_default_margin_is_enough_with_not(case: Case) -> None:
     _, program, facts, queries, low, high = case
     wider = 2 * default_margin(program) + 100
@@ -368,7 +368,7 @@ def test_the_default_margin_is_enough_with_not(case: Case) -> None:
 
 
 @given(programs_with_not(), st.randoms(use_true_random=False))
-@examples(20, deep=500)
+@examples(5, deep=500)
 def test_naive_is_clingo_with_not_and_a_key(case: Case, random: Random) -> None:
     agree(keyed(case, random))
 
@@ -443,7 +443,7 @@ def without_not(statement: Statement) -> Statement:
 
 
 @given(programs_and_facts(recursive=False, connected=True, huge=False, explicit_times=False))
-@examples(20, deep=500)
+@examples(5, deep=500)
 def test_a_restricted_shape(case: Case) -> None:
     found = dependencies(core(case.program), case.queries)
     assert found.cls is Class.NONRECURSIVE

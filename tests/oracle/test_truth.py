@@ -106,14 +106,14 @@ def every_update_agrees(case: Case, facts: brute.Facts, reach: int | None) -> No
 
 
 @given(st.data())
-@examples(20, deep=400)
+@examples(5, deep=400)
 def test_every_update(data: st.DataObject) -> None:
     case = data.draw(programs(NEGATED))
     every_update_agrees(case, data.draw(histories(case.program, TIN)), None)
 
 
 @given(st.data())
-@examples(20, deep=400)
+@examples(5, deep=400)
 def test_every_update_with_recursion(data: st.DataObject) -> None:
     case = data.draw(programs(RECURSIVE))
     every_update_agrees(case, data.draw(histories(case.program, TIN)), 4)
@@ -123,7 +123,7 @@ def test_every_update_with_recursion(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@examples(10, deep=400)
+@examples(5, deep=400)
 def test_programs_without_negation(data: st.DataObject) -> None:
     case = data.draw(programs(PLAIN))
     try:

@@ -183,7 +183,7 @@ def check(
         assert set(emulated.got[query]) == want[query]
 
 
-@examples(16, deep=400)
+@examples(4, deep=400)
 @given(
     programs_and_facts(connected=True, huge=False),
     st.integers(0, 3),

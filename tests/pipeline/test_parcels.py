@@ -38,7 +38,7 @@ def in_another_order(database: Database, select: str) -> pa.Table:
     return table.take(pa.array(range(table.num_rows - 1, -1, -1), pa.int64()))
 
 
-@examples(15, deep=300)
+@examples(4, deep=300)
 @given(
     st.integers(0, 9_000),
     st.integers(1, 5),

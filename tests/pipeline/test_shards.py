@@ -134,7 +134,7 @@ class Driver:
         return answers
 
 
-@examples(4, deep=150)
+@examples(3, deep=150)
 @given(
     programs_and_facts(connected=True, huge=False),
     st.integers(2, 4),
@@ -155,7 +155,7 @@ def test_shards_are_one_online_stream(
     check_at_some_ticks(driver, case, random)
 
 
-@examples(6, deep=150)
+@examples(3, deep=150)
 @given(programs_with_aggregates(connected=True), st.booleans(), st.randoms(use_true_random=False))
 def test_one_shard_has_all_of_an_aggregate(case: Case, eager: bool, random: Random) -> None:
     driver = Driver(case, 4, eager)

@@ -12,7 +12,7 @@ from oracle.generate import Case
 from oracle.keyed import keyed
 from pyspark.sql import SparkSession
 from support.deep import examples
-from support.spark_streams import check, check_batch
+from support.spark_streams import PARTITIONS, check, check_batch
 
 import tidelog
 from tidelog.errors import NoAnswer
@@ -25,7 +25,7 @@ randoms = st.randoms(use_true_random=False)
 
 
 @examples(1, deep=60)
-@given(programs_with_aggregates(connected=True), st.integers(1, 8), randoms)
+@given(programs_with_aggregates(connected=True), PARTITIONS, randoms)
 def test_batch(spark: SparkSession, case: Case, partitions: int, random: Random) -> None:
     try:
         check_batch(spark, random.choice((case, keyed(case, random))), partitions, random)
@@ -37,7 +37,7 @@ def test_batch(spark: SparkSession, case: Case, partitions: int, random: Random)
 @given(
     programs_with_aggregates(connected=True),
     st.integers(0, 3),
-    st.integers(1, 8),
+    PARTITIONS,
     st.sampled_from(("offline", "online")),
     st.booleans(),
     randoms,
@@ -58,19 +58,19 @@ def test_streams(
         event(str(error))
 
 
-@examples(2, deep=40)
-@given(programs_with_cycles(connected=True), st.integers(1, 8), randoms)
+@examples(1, deep=40)
+@given(programs_with_cycles(connected=True), PARTITIONS, randoms)
 def test_cycles_in_a_batch(
     spark: SparkSession, case: Case, partitions: int, random: Random
 ) -> None:
     check_batch(spark, random.choice((case, keyed(case, random))), partitions, random)
 
 
-@examples(2, deep=40)
+@examples(1, deep=40)
 @given(
     programs_with_cycles(connected=True),
     st.integers(0, 3),
-    st.integers(1, 8),
+    PARTITIONS,
     st.sampled_from(("offline", "offline", "online")),
     st.booleans(),
     randoms,

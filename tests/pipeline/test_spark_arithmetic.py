@@ -12,7 +12,7 @@ from oracle.keyed import keyed
 from oracle.numbers import programs_with_numbers
 from pyspark.sql import SparkSession
 from support.deep import examples
-from support.spark_streams import check, check_batch
+from support.spark_streams import PARTITIONS, check, check_batch
 
 from tidelog.analysis.dependencies import Class, dependencies
 from tidelog.logic.normalise import core
@@ -28,19 +28,19 @@ def can_be_answered(case: Case) -> bool:
     return deps.cls is not Class.BLOCKING or not deps.cycles_through_not
 
 
-@examples(2, deep=60)
-@given(programs_with_numbers(connected=True), st.integers(1, 8), randoms)
+@examples(1, deep=60)
+@given(programs_with_numbers(connected=True), PARTITIONS, randoms)
 def test_batch(spark: SparkSession, case: Case, partitions: int, random: Random) -> None:
     chosen = random.choice((case, keyed(case, random)))
     if can_be_answered(chosen):
         check_batch(spark, chosen, partitions, random)
 
 
-@examples(2, deep=40)
+@examples(1, deep=40)
 @given(
     programs_with_numbers(connected=True),
     st.integers(0, 3),
-    st.integers(1, 8),
+    PARTITIONS,
     st.sampled_from(("offline", "online")),
     st.booleans(),
     randoms,

@@ -136,7 +136,7 @@ def test_what_is_done_twice_is_counted_once(spark: SparkSession, tmp_path: Path)
                 tmp_path,
                 "input Temp(device: text, level: float) @ time.\nAny(X) @ T :- Temp(X, _) @ T.",
                 inputs={"Temp": frame},
-                partitions=8,
+                partitions=3,
             )
     finally:
         spark.conf.unset(attempts)

@@ -21,7 +21,7 @@ from oracle.negation import programs_with_not
 from pyspark.sql import SparkSession
 from support.counterexamples import counterexample
 from support.deep import examples
-from support.spark_streams import check, check_batch
+from support.spark_streams import PARTITIONS, check, check_batch
 
 import tidelog
 from tidelog.analysis.dependencies import Class, dependencies
@@ -36,7 +36,6 @@ from tidelog.streaming.options import History, StreamMode
 pytestmark = pytest.mark.xdist_group("spark")
 
 connected = programs_with_not(connected=True, max_rules=5)
-partitions = st.integers(1, 8)
 randoms = st.randoms(use_true_random=False)
 lateness = st.integers(0, 3)
 
@@ -47,8 +46,8 @@ def can_be_answered(case: Case) -> bool:
     return deps.cls is not Class.BLOCKING or not deps.cycles_through_not
 
 
-@examples(2, deep=40)
-@given(connected, lateness, partitions, st.booleans(), randoms)
+@examples(1, deep=40)
+@given(connected, lateness, PARTITIONS, st.booleans(), randoms)
 def test_offline(
     spark: SparkSession, case: Case, late: int, partitions: int, eager: bool, random: Random
 ) -> None:
@@ -57,8 +56,8 @@ def test_offline(
         check(spark, chosen, late, partitions, "offline", eager, random)
 
 
-@examples(2, deep=40)
-@given(connected, lateness, partitions, st.booleans(), randoms)
+@examples(1, deep=40)
+@given(connected, lateness, PARTITIONS, st.booleans(), randoms)
 def test_online(
     spark: SparkSession, case: Case, late: int, partitions: int, eager: bool, random: Random
 ) -> None:
@@ -67,8 +66,8 @@ def test_online(
         check(spark, chosen, late, partitions, "online", eager, random)
 
 
-@examples(2, deep=40)
-@given(programs_with_not(max_rules=5), partitions, randoms)
+@examples(1, deep=40)
+@given(programs_with_not(max_rules=5), PARTITIONS, randoms)
 def test_batch(spark: SparkSession, case: Case, partitions: int, random: Random) -> None:
     chosen = random.choice((case, keyed(case, random)))
     if can_be_answered(chosen):
@@ -85,7 +84,9 @@ def counter_case(name: str, *queries: str) -> Case:
 @pytest.mark.parametrize(
     "name", ["absent_elsewhere", pytest.param("last_value", marks=pytest.mark.deep)]
 )
-@pytest.mark.parametrize("partitions", [pytest.param(1, marks=pytest.mark.deep), 5])
+@pytest.mark.parametrize(
+    "partitions", [2, *(pytest.param(n, marks=pytest.mark.deep) for n in (1, 5))]
+)
 def test_counterexamples(spark: SparkSession, name: str, partitions: int) -> None:
     """In the partitions, not in the driver: a key's rows are never all in one place."""
     case = counter_case(name)

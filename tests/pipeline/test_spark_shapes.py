@@ -64,14 +64,17 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def check(spark: SparkSession, rules: str, files: Path, **options: Any) -> list[StageKind]:
+def check(
+    spark: SparkSession, rules: str, files: Path, at_once: int = 1, **options: Any
+) -> list[StageKind]:
+    """As a stream, of two batches or all `at_once`, and as a query; the kinds of the stages."""
     program = tidelog.parse(f"{INPUTS} {rules}")
     asked = tuple(dict.fromkeys(rule.head.predicate for rule in program.rules))
     want = naive.evaluate(program, FACTS, asked, 0, 71)
     frames = {}
     for name, columns in COLUMNS.items():
         ddl = ", ".join(f"{c} {'BIGINT' if c == 't' else 'STRING'}" for c in columns)
-        reader = spark.readStream.schema(ddl).option("maxFilesPerTrigger", 1)
+        reader = spark.readStream.schema(ddl).option("maxFilesPerTrigger", at_once)
         frames[name] = reader.parquet(str(files / name))
         frames[f"{name} batch"] = spark.read.schema(ddl).parquet(str(files / name))
     with patch.object(pipeline, "LITTLE", -1):
@@ -127,7 +130,7 @@ def test_no_shape_is_refused(shape: str, spark: SparkSession, files: Path) -> No
 
 def test_large_rigid_inputs_are_joined_by_catalyst(spark: SparkSession, files: Path) -> None:
     with patch.object(given, "LARGE", 2):
-        kinds = check(spark, SHAPES["changes the key"], files)
+        kinds = check(spark, SHAPES["changes the key"], files, at_once=2)
     assert kinds == [StageKind.CATALYST, StageKind.KEYED]
 
 

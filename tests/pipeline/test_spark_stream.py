@@ -11,7 +11,7 @@ from oracle.generate import Case, programs_and_facts
 from oracle.keyed import keyed
 from pyspark.sql import SparkSession
 from support.deep import examples
-from support.spark_streams import check, check_batch
+from support.spark_streams import PARTITIONS, check, check_batch
 
 from tidelog.streaming.options import StreamMode
 
@@ -21,13 +21,12 @@ pytestmark = pytest.mark.xdist_group("spark")
 attacking = programs_and_facts(connected=True, wide=True)
 shapes = programs_and_facts(connected=True, huge=False)
 anything = programs_and_facts(huge=False)
-partitions = st.integers(1, 8)
 randoms = st.randoms(use_true_random=False)
 modes: st.SearchStrategy[StreamMode] = st.sampled_from(("offline", "online"))
 
 
 @examples(2, deep=40)
-@given(shapes, st.integers(0, 3), partitions, st.booleans(), randoms)
+@given(shapes, st.integers(0, 3), PARTITIONS, st.booleans(), randoms)
 def test_spark_offline_equals_naive_evaluation(
     spark: SparkSession, case: Case, lateness: int, partitions: int, eager: bool, random: Random
 ) -> None:
@@ -35,8 +34,8 @@ def test_spark_offline_equals_naive_evaluation(
     check(spark, chosen, lateness, partitions, "offline", eager, random)
 
 
-@examples(2, deep=40)
-@given(shapes, st.integers(0, 3), partitions, st.booleans(), randoms)
+@examples(1, deep=40)
+@given(shapes, st.integers(0, 3), PARTITIONS, st.booleans(), randoms)
 def test_spark_online_equals_naive_evaluation(
     spark: SparkSession, case: Case, lateness: int, partitions: int, eager: bool, random: Random
 ) -> None:
@@ -45,7 +44,7 @@ def test_spark_online_equals_naive_evaluation(
 
 
 @examples(2, deep=50)
-@given(anything, partitions, randoms)
+@given(anything, PARTITIONS, randoms)
 def test_spark_batch_equals_naive_evaluation(
     spark: SparkSession, case: Case, partitions: int, random: Random
 ) -> None:
@@ -53,7 +52,7 @@ def test_spark_batch_equals_naive_evaluation(
 
 
 @examples(1, deep=40)
-@given(attacking, st.integers(0, 3), partitions, st.booleans(), randoms, modes)
+@given(attacking, st.integers(0, 3), PARTITIONS, st.booleans(), randoms, modes)
 def test_what_an_attack_has_found_mistakes_with_as_a_stream(
     spark: SparkSession,
     case: Case,
@@ -67,7 +66,7 @@ def test_what_an_attack_has_found_mistakes_with_as_a_stream(
 
 
 @examples(1, deep=60)
-@given(programs_and_facts(wide=True), partitions, randoms)
+@given(programs_and_facts(wide=True), PARTITIONS, randoms)
 def test_what_an_attack_has_found_mistakes_with_as_a_query(
     spark: SparkSession, case: Case, partitions: int, random: Random
 ) -> None:

@@ -34,7 +34,7 @@ pytestmark = pytest.mark.xdist_group("spark")
 RULES = "input E(x: text) @ time. P(X) @ T :- E(X) @ T. Q @ T :- E(_) @ T, E(_) @ T+1."
 
 
-@examples(2, deep=30)
+@examples(1, deep=30)
 @given(
     programs_and_facts(connected=True, max_rules=4),
     st.integers(0, 3),
@@ -56,7 +56,7 @@ def test_streams(
     check(spark, chosen, late, partitions, mode, eager, random, intervals=True)
 
 
-@examples(2, deep=30)
+@examples(1, deep=30)
 @given(programs_and_facts(max_rules=4), st.integers(1, 4), st.randoms(use_true_random=False))
 def test_queries(spark: SparkSession, case: Case, partitions: int, random: Random) -> None:
     check_batch(spark, keyed(case, random), partitions, random, intervals=True)

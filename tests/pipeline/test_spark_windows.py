@@ -12,7 +12,7 @@ from oracle.keyed import keyed
 from oracle.windows import programs_with_windows
 from pyspark.sql import SparkSession
 from support.deep import examples
-from support.spark_streams import check
+from support.spark_streams import PARTITIONS, check
 
 from tidelog.analysis.dependencies import Class, dependencies
 from tidelog.language.checks import check as check_rules
@@ -50,12 +50,12 @@ def test_a_count_that_is_never_written_out(
     )
 
 
-@examples(2, deep=30)
+@examples(1, deep=30)
 @given(
     programs_with_windows(connected=True, max_rules=4)
     | programs_with_windows(connected=True, max_rules=2, long=True),
     st.integers(0, 3),
-    st.integers(1, 6),
+    PARTITIONS,
     st.sampled_from(("offline", "online")),
     st.booleans(),
     st.randoms(use_true_random=False),

@@ -35,7 +35,7 @@ OPERATORS: list[Callable[[Any, Any], Any]] = [
 
 
 @given(st.sets(values, max_size=8), st.sets(values, max_size=8))
-@examples(60)
+@examples(15, deep=600)
 def test_the_operators_of_sets(one: set[Row], other: set[Row]) -> None:
     texts, younger = Texts(), Texts(age=1)
     mine, theirs = (RowTable.of_rows(TYPES, rows, texts) for rows in (one, other))
@@ -82,7 +82,7 @@ TEXTS = (
 
 @pytest.mark.parametrize("text", RULES + TEXTS)
 @given(data=st.data())
-@examples(40)
+@examples(10, deep=400)
 def test_the_same_rows_as_from_tuples(text: str, data: st.DataObject) -> None:
     kind = "text" if text in TEXTS else "int"
     inputs = "".join(f"input {name}(x: {kind}, y: {kind}) @ time.\n" for name in "EF")

@@ -117,7 +117,7 @@ def rows(table: pa.Table) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for row in table.to_pylist()]
 
 
-@examples(16, deep=400)
+@examples(4, deep=400)
 @given(programs_and_facts(huge=False), st.randoms(use_true_random=False))
 def test_far_queries(case: Case, random: Random) -> None:
     scale = Scale(case, random)
@@ -142,7 +142,7 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-@examples(6, deep=120)
+@examples(3, deep=120)
 @given(
     case=programs_and_facts(connected=True, huge=False, max_rules=5),
     random=st.randoms(use_true_random=False),

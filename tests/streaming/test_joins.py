@@ -42,7 +42,7 @@ class Slices:
 
 @pytest.mark.parametrize("text", RULES)
 @given(data=st.data())
-@examples(40)
+@examples(10, deep=400)
 def test_compiled_clauses_match_what_the_matcher_does(text: str, data: st.DataObject) -> None:
     clause = clause_of(tidelog.parse(text).rules[0])
     slices = [
@@ -99,7 +99,7 @@ INPUTS = "input F(a: int, b: int) @ t. input G(a: int, b: int). input H."
     ],
 )
 @given(data=st.data())
-@examples(40)
+@examples(10, deep=400)
 def test_compiled_clauses_with_absence_match_what_the_matcher_does(
     text: str, data: st.DataObject
 ) -> None:
@@ -129,7 +129,7 @@ def test_rows_are_chosen_for_their_absence_too() -> None:
 
 
 @given(here=rows, in_the_way=rows)
-@examples(40)
+@examples(10, deep=400)
 def test_what_is_in_the_way_of_a_match_is_marked_with_it(
     here: set[Row], in_the_way: set[Row]
 ) -> None:

@@ -41,7 +41,7 @@ offline = st.sampled_from(
 randoms = st.randoms(use_true_random=False)
 
 
-@examples(6, deep=120)
+@examples(3, deep=120)
 @given(programs_and_facts(connected=True, huge=False), st.integers(0, 3), randoms, ways)
 def test_online_equals_naive_evaluation(
     case: Case, lateness: int, random: Random, how: dict[str, str]
@@ -49,7 +49,7 @@ def test_online_equals_naive_evaluation(
     streams_what_is_evaluated(case, lateness, random, **how)
 
 
-@examples(6, deep=2000)
+@examples(3, deep=2000)
 @given(
     programs_and_facts(connected=True, wide=True),
     st.integers(0, 3),
@@ -62,7 +62,7 @@ def test_what_an_attack_has_found_mistakes_with(
     streams_what_is_evaluated(case, lateness, random, **how)
 
 
-@examples(20, deep=500)
+@examples(5, deep=500)
 @given(programs_and_facts(connected=True, explicit_times=False), st.integers(0, 3), randoms, ways)
 def test_online_with_huge_offsets_equals_naive_evaluation(
     case: Case, lateness: int, random: Random, how: dict[str, str]
@@ -72,7 +72,7 @@ def test_online_with_huge_offsets_equals_naive_evaluation(
     streams_what_is_evaluated(case, lateness, random, **how)
 
 
-@examples(8, deep=200)
+@examples(4, deep=200)
 @given(programs_and_facts(connected=True, huge=False), st.integers(0, 3), randoms, offline)
 def test_offline_in_every_style_equals_naive_evaluation(
     case: Case, lateness: int, random: Random, how: dict[str, str]
@@ -80,7 +80,7 @@ def test_offline_in_every_style_equals_naive_evaluation(
     streams_what_is_evaluated(case, lateness, random, **how)
 
 
-@examples(8, deep=200)
+@examples(4, deep=200)
 @given(
     programs_and_facts(connected=True, huge=False),
     st.integers(0, 3),
@@ -99,7 +99,7 @@ def test_a_wave_takes_over_when_there_are_many_facts(
         streams_what_is_evaluated(case, lateness, random, **how)
 
 
-@examples(6, deep=120)
+@examples(3, deep=120)
 @given(programs_and_facts(connected=True, huge=False), st.integers(0, 3), randoms, ways)
 def test_online_across_snapshots_equals_naive_evaluation(
     tmp_path_factory: pytest.TempPathFactory,
@@ -112,7 +112,7 @@ def test_online_across_snapshots_equals_naive_evaluation(
     streams_what_is_evaluated(case, lateness, random, file, **how)
 
 
-@examples(6, deep=120)
+@examples(3, deep=120)
 @given(programs_and_facts(connected=True, huge=False), st.integers(0, 3), randoms, offline)
 def test_offline_across_snapshots_equals_naive_evaluation(
     tmp_path_factory: pytest.TempPathFactory,

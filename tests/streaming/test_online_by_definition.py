@@ -101,13 +101,13 @@ def comes(
     assert answer in brute.answers_at(case.program, case.query, known | waits, pending.time)
 
 
-@examples(25, deep=600)
+@examples(7, deep=600)
 @given(streamed())
 def test_online_answers_at_the_first_tick_that_is_definitive(given_: tuple[Case, Facts]) -> None:
     as_early_as_possible(*given_)
 
 
-@examples(12, deep=300)
+@examples(4, deep=300)
 @given(streamed(POINTS))
 def test_online_answers_early_with_recursion_and_explicit_times(
     given_: tuple[Case, Facts],
@@ -169,7 +169,7 @@ def as_small_as_possible(case: Case, facts: Facts) -> None:
             assert step.history == len(want)
 
 
-@examples(4, deep=80)
+@examples(3, deep=80)
 @given(streamed(Shape(points=True)))
 def test_online_keeps_the_live_facts(given_: tuple[Case, Facts]) -> None:
     as_small_as_possible(*given_)
@@ -211,7 +211,7 @@ def nothing_live_can_go(case: Case, facts: Facts) -> None:
             assume(False)
 
 
-@examples(10, deep=250)
+@examples(5, deep=250)
 @given(streamed())
 def test_what_online_forgets_makes_no_difference(given_: tuple[Case, Facts]) -> None:
     nothing_live_can_go(*given_)
@@ -251,7 +251,7 @@ def offline_by_definition(case: Case, facts: Facts, history: Literal["derived", 
             assert all(tick - window < f.time <= tick for f in kept(stream) if f.time is not None)
 
 
-@examples(8, deep=150)
+@examples(4, deep=150)
 @given(streamed(), st.sampled_from(["derived", "strict"]))
 def test_offline_answers_at_the_least_delay(
     given_: tuple[Case, Facts], history: Literal["derived", "strict"]

@@ -113,19 +113,19 @@ def kept_is_enough(case: Case, facts: Facts) -> None:
             assume(False)
 
 
-@examples(16, deep=400)
+@examples(4, deep=400)
 @given(streamed(NEGATED))
 def test_online_never_answers_too_early(given_: tuple[Case, Facts]) -> None:
     never_too_early(*given_)
 
 
-@examples(8, deep=200)
+@examples(4, deep=200)
 @given(streamed(PAIRS))
 def test_online_never_answers_pairs_too_early(given_: tuple[Case, Facts]) -> None:
     never_too_early(*given_)
 
 
-@examples(8, deep=200)
+@examples(4, deep=200)
 @given(st.one_of(streamed(RECURSIVE), streamed(CLOCKED), streamed(POINTS)))
 def test_online_never_answers_too_early_with_recursion_clocks_or_fixed_ticks(
     given_: tuple[Case, Facts],
@@ -133,7 +133,7 @@ def test_online_never_answers_too_early_with_recursion_clocks_or_fixed_ticks(
     never_too_early(*given_)
 
 
-@examples(16, deep=400)
+@examples(4, deep=400)
 @given(st.one_of(streamed(NEGATED), streamed(PAIRS), streamed(POINTS)))
 def test_what_online_forgets_changes_no_answer(given_: tuple[Case, Facts]) -> None:
     kept_is_enough(*given_)

@@ -65,7 +65,7 @@ def check(case: Case, lateness: int, random: Random) -> None:
         assert set(answers) == want[query]
 
 
-@examples(12, deep=250)
+@examples(4, deep=250)
 @given(
     programs_and_facts(connected=True, huge=False),
     st.integers(0, 3),
@@ -75,7 +75,7 @@ def test_stream_equals_naive_evaluation(case: Case, lateness: int, random: Rando
     check(case, lateness, random)
 
 
-@examples(20, deep=500)
+@examples(5, deep=500)
 @given(
     programs_and_facts(connected=True, explicit_times=False),
     st.integers(0, 3),

@@ -29,7 +29,7 @@ WAYS: tuple[dict[str, object], ...] = (
 randoms = st.randoms(use_true_random=False)
 
 
-@examples(14, deep=1000)
+@examples(4, deep=1000)
 @given(
     programs_with_aggregates(connected=True),
     st.integers(0, 3),
@@ -44,7 +44,7 @@ def test_every_way(case: Case, late: int, random: Random, how: dict[str, object]
     event("compared" if done else "refused")
 
 
-@examples(5, deep=400)
+@examples(3, deep=400)
 @given(programs_with_aggregates(connected=True), randoms, st.sampled_from(WAYS))
 def test_every_way_with_words(case: Case, random: Random, how: dict[str, object]) -> None:
     with pytest.MonkeyPatch.context() as patch:

@@ -25,7 +25,7 @@ WAYS: tuple[dict[str, str], ...] = (
 randoms = st.randoms(use_true_random=False)
 
 
-@examples(25, deep=1000)
+@examples(7, deep=1000)
 @given(
     programs_with_numbers(connected=True),
     st.integers(0, 3),
@@ -40,7 +40,7 @@ def test_every_way(case: Case, late: int, random: Random, how: dict[str, str]) -
     event("compared" if done else "refused")
 
 
-@examples(6, deep=200)
+@examples(3, deep=200)
 @given(programs_with_numbers(connected=True), randoms, st.sampled_from(WAYS))
 def test_across_snapshots(
     tmp_path_factory: pytest.TempPathFactory, case: Case, random: Random, how: dict[str, str]

@@ -72,13 +72,13 @@ def streamed(case: Case, late: int, random: Random, file: Path | None = None, **
     assert done or how.get("history") == "strict", case.text
 
 
-@examples(15, deep=300)
+@examples(4, deep=300)
 @given(connected, lateness, randoms, ways)
 def test_any_way(case: Case, late: int, random: Random, how: dict[str, str]) -> None:
     streamed(case, late, random, None, **how)
 
 
-@examples(4, deep=60)
+@examples(3, deep=60)
 @given(
     programs_with_windows(connected=True, long=True, any_number=True, max_rules=2),
     lateness,
@@ -91,7 +91,7 @@ def test_windows_longer_than_a_word(
     streamed(case, late, random, None, **how)
 
 
-@examples(6, deep=100)
+@examples(3, deep=100)
 @given(connected, lateness, randoms, ways)
 def test_across_snapshots(
     tmp_path_factory: pytest.TempPathFactory,

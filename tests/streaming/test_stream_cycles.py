@@ -26,7 +26,7 @@ WAYS: tuple[dict[str, object], ...] = (
 randoms = st.randoms(use_true_random=False)
 
 
-@examples(6, deep=800)
+@examples(3, deep=800)
 @given(programs_with_cycles(connected=True), st.integers(0, 3), randoms, st.sampled_from(WAYS))
 def test_every_way(case: Case, late: int, random: Random, how: dict[str, object]) -> None:
     try:

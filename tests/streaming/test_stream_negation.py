@@ -54,19 +54,19 @@ def streamed(case: Case, late: int, random: Random, file: Path | None = None, **
     assert done or ahead or how.get("history") == "strict", case.text
 
 
-@examples(12, deep=400)
+@examples(4, deep=400)
 @given(connected, lateness, randoms, offline)
 def test_offline(case: Case, late: int, random: Random, how: dict[str, str]) -> None:
     streamed(case, late, random, **how)
 
 
-@examples(12, deep=400)
+@examples(4, deep=400)
 @given(connected, lateness, randoms, online)
 def test_online(case: Case, late: int, random: Random, how: dict[str, str]) -> None:
     streamed(case, late, random, **how)
 
 
-@examples(6, deep=200)
+@examples(3, deep=200)
 @given(programs_with_not(connected=True, huge=True, hostile=True), lateness, randoms, offline)
 def test_offline_with_huge_offsets_and_hostile_values(
     case: Case, late: int, random: Random, how: dict[str, str]
@@ -74,7 +74,7 @@ def test_offline_with_huge_offsets_and_hostile_values(
     streamed(case, late, random, **how)
 
 
-@examples(6, deep=200)
+@examples(3, deep=200)
 @given(connected, lateness, randoms, st.sampled_from([{}, {"emit": "eager"}]), st.integers(0, 6))
 def test_a_wave_takes_over_when_there_are_many_facts(
     case: Case, late: int, random: Random, how: dict[str, str], most: int
@@ -84,7 +84,7 @@ def test_a_wave_takes_over_when_there_are_many_facts(
         streamed(case, late, random, **how)
 
 
-@examples(6, deep=200)
+@examples(3, deep=200)
 @given(connected, lateness, randoms, st.sampled_from([*OFFLINE, *ONLINE]))
 def test_across_snapshots(
     tmp_path_factory: pytest.TempPathFactory,

@@ -42,13 +42,13 @@ def streamed(case: Case, late: int, random: Random, file: Path | None, how: dict
     event("compared" if done else "refused")
 
 
-@examples(8, deep=120)
+@examples(4, deep=120)
 @given(cases, lateness, randoms, ways)
 def test_any_way(case: Case, late: int, random: Random, how: dict[str, Any]) -> None:
     streamed(case, late, random, None, how)
 
 
-@examples(4, deep=60)
+@examples(3, deep=60)
 @given(cases, lateness, randoms, ways)
 def test_with_a_snapshot_at_every_tick(
     tmp_path_factory: pytest.TempPathFactory,

@@ -48,13 +48,13 @@ def streamed(case: Case, late: int, random: Random, file: Path | None = None, **
     assert done or ahead or how.get("history") == "strict", case.text
 
 
-@examples(12, deep=200)
+@examples(4, deep=200)
 @given(connected, lateness, randoms, ways)
 def test_any_way(case: Case, late: int, random: Random, how: dict[str, str]) -> None:
     streamed(case, late, random, **how)
 
 
-@examples(4, deep=50)
+@examples(3, deep=50)
 @given(programs_with_windows(connected=True, long=True), lateness, randoms, ways)
 def test_windows_longer_than_a_word(
     case: Case, late: int, random: Random, how: dict[str, str]
@@ -76,7 +76,7 @@ def test_any_number_of_ticks_of_a_long_window(
     streamed(case, late, random, **how)
 
 
-@examples(4, deep=50)
+@examples(3, deep=50)
 @given(connected, lateness, randoms, ways)
 def test_across_snapshots(
     tmp_path_factory: pytest.TempPathFactory,

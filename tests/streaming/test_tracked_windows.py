@@ -38,7 +38,7 @@ def windows(draw: st.DrawFn) -> Over:
     return Over(ticks, draw(st.sampled_from([1, ticks, draw(st.integers(1, ticks))])))
 
 
-@examples(100)
+@examples(25, deep=1000)
 @given(windows(), st.randoms(use_true_random=False), st.sampled_from((0.05, 0.3, 0.7, 0.95)))
 def test_counts_are_what_counting_anew_gives(over: Over, pick: Random, share: float) -> None:
     counts = ObjectCounts(over)
@@ -72,7 +72,7 @@ def test_counts_are_what_counting_anew_gives(over: Over, pick: Random, share: fl
                 assert (x in possible.get(tick, ())) is may
 
 
-@examples(100)
+@examples(25, deep=1000)
 @given(st.integers(2, 6), st.randoms(use_true_random=False))
 def test_ticks_are_freed_when_no_window_needs_them(ticks: int, pick: Random) -> None:
     uses = ObjectUses(ticks)
@@ -132,7 +132,7 @@ def told(case: Case, lateness: int, pushes: Pushes, again: bool, **how: Any) -> 
 
 
 @pytest.mark.filterwarnings("ignore::tidelog.errors.TidelogWarning")
-@examples(40, deep=400)
+@examples(10, deep=400)
 @given(
     programs_with_windows(connected=True, explicit_times=False, max_rules=4),
     st.integers(0, 2),

@@ -14,7 +14,7 @@ from tidelog.streaming.stream import Growing
 from tidelog.streaming.watch import Watch
 
 
-@examples(30)
+@examples(8, deep=300)
 @given(programs_and_facts(connected=True, huge=False, explicit_times=False))
 def test_what_becomes_of_pending_answers(case: Case) -> None:
     layout = schemas(case.program)

@@ -60,7 +60,7 @@ def rules(draw: st.DrawFn, longest: int = 33) -> Rule:
     return Rule(low, low + ticks - 1, least, bound, bound and draw(st.booleans()))
 
 
-@examples(12, deep=250)
+@examples(4, deep=250)
 @given(rules(), st.randoms(use_true_random=False), st.sampled_from((0.05, 0.3, 0.7, 0.95)))
 def test_each_tick_is_answered_as_soon_as_it_is_decided(
     rule: Rule, pick: random.Random, share: float
@@ -82,7 +82,7 @@ def test_each_tick_is_answered_as_soon_as_it_is_decided(
         assert given_ == {(x, t) for x, t in asked if rule.holds(known[x], t)}
 
 
-@examples(8, deep=150)
+@examples(4, deep=150)
 @given(rules(8), st.randoms(use_true_random=False), st.sampled_from((0.1, 0.5, 0.95)))
 def test_what_is_said_to_do_does_and_nothing_less(
     rule: Rule, pick: random.Random, share: float

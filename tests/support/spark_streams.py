@@ -13,6 +13,7 @@ from unittest.mock import patch
 import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import currently_in_test_context, event
+from hypothesis import strategies as st
 from oracle import naive
 from oracle.generate import Case
 from oracle.wide import wide
@@ -33,6 +34,8 @@ from tidelog.streaming.schedule import Blocking
 from tidelog.streaming.sinks.functions import MemorySink
 
 NOW = {"availableNow": True}
+# How many parts a generated example is done in; each costs as much as a small query in process.
+PARTITIONS = st.integers(1, 8 if DEEP > 1 else 3)
 
 
 def rows(table: pa.Table) -> list[tuple[object, ...]]:
