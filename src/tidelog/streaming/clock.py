@@ -169,7 +169,6 @@ class Emission:
         final = self.final(schedule, query, tin, start)
         return int(min(until, max(final, last_safe(schedule.deps, query, tin))))
 
-
     def open(
         self, schedule: Schedule, finals: Mapping[str, int], low: int, tin: int, most: int
     ) -> list[Pending]:
