@@ -136,8 +136,8 @@ class Stratum:
 
 
 def strata(clauses: Sequence[Clause]) -> list[Stratum]:
-    """The clauses in layers, the lowest first; an aggregate is one of its own, and so is a component
-    with a cycle through `not` or an aggregate.
+    """The clauses in layers, the lowest first; an aggregate is one of its own, and so is a
+    component with a cycle through `not` or an aggregate.
 
     Without these there is one.
     """
