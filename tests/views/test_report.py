@@ -239,6 +239,29 @@ def test_markup_is_text_without_a_browser(tmp_path: Path) -> None:
     assert bad in Page(step._repr_html_()).text
 
 
+MEASURED = """
+    input Load(x: text, n: int) @ t.
+    input Level(n: int) @ t.
+    Farm(S) @ T :- Load(_, _) @ T, S = sum(N : Load(_, N) @ T).
+    Same(S) @ T :- Farm(S) @ T.
+    Twice(M) @ T :- Level(N) @ T, M = 2 * N.
+    Best(X, N) @ T :- Load(X, N) @ T, N = max(M : Load(_, M) @ T).
+"""
+
+
+def test_a_number_that_a_rule_makes_is_a_line_in_one_lane() -> None:
+    facts = {"Load": [("a", 3, 0), ("b", 4, 0), ("a", 5, 1)], "Level": [(7, 0), (8, 1)]}
+    program = tidelog.parse(MEASURED)
+    with Engine(program, facts) as engine:
+        lanes = record(engine, ["Same", "Twice", "Best"]).lanes
+    drawn = {(lane.predicate, lane.objects): (lane.stretches, lane.numbers) for lane in lanes}
+    assert drawn["Farm", ()] == drawn["Same", ()] == (((0, 2),), ((0, 7.0), (1, 5.0)))
+    assert drawn["Twice", ()] == (((0, 2),), ((0, 14.0), (1, 16.0)))
+    assert drawn["Best", ("b",)] == (((0, 1),), ((0, 4.0),))
+    # Numbers that come in may be names of things.
+    assert drawn["Level", (7,)] == (((0, 1),), ())
+
+
 @given(programs_and_facts(huge=False, max_rules=5))
 @examples(25)
 def test_lanes_and_proofs_hold_what_holds(case: Case) -> None:
@@ -253,7 +276,7 @@ def test_lanes_and_proofs_hold_what_holds(case: Case) -> None:
     true = naive.evaluate(case.program, case.facts, names, case.low, case.high)
     predicates = {p.base: p for p in found.deps.core.predicates.values()}
     wanted = {
-        (name, objects_of(predicates[name], Ground(name, row[:-1])), row[-1])
+        (name, objects_of(found.keys[predicates[name].name], Ground(name, row[:-1])), row[-1])
         for name in predicates
         if name in temporal
         for row in true[name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -68,8 +69,13 @@ class OpenAnswers(QueryOverData):
 
     def _with_aggregates(self, tin: int, tout: int) -> Definitive:
         if self.parts is None:
-            settled = self.deps.settled(self.query, tout) <= tin
-            return Definitive(settled, settled, 0, (), "" if settled else _WHOLE_WINDOW)
+            at = self.deps.settled(self.query, tout)
+            if at <= tin:
+                return Definitive(True, True, 0, ())
+            args = (None,) * len(self.deps.core.predicates[self.query].types)
+            until = None if math.isinf(at) else int(at)
+            anything = Pending(self.query, args, tout, (), (), until)
+            return Definitive(False, False, 1, (anything,), _WHOLE_WINDOW)
         count, some = self._pending(tin, tout)
         told = tuple(with_aggregates_as_written(self.parts, pending) for pending in some)
         return Definitive(count == 0, count == 0, count, told, "" if count == 0 else _WHOLE_WINDOW)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeAlias
 
 from tidelog.analysis.containment import Ground
 from tidelog.analysis.definitive import Awaited
@@ -25,8 +25,9 @@ from tidelog.evaluation.open_answers import OpenAnswers
 from tidelog.evaluation.ranges import EMPTY, Range
 from tidelog.evaluation.timeline import Limit
 from tidelog.explain.proofs import Derivations, below, sides, way_of
+from tidelog.language.made import made_columns
 from tidelog.language.program import Comparison, Rule, Type, Value
-from tidelog.logic.core import Predicate, Role
+from tidelog.logic.core import Core, Predicate, Role
 
 # Lanes of a predicate, stretches of time in all, and facts with their proofs that are recorded.
 MOST_LANES = 5_000
@@ -40,6 +41,9 @@ MOST_SPAN = 10_000_000
 MOST_FACTS = 20_000_000
 # Ticks of a history for which pending answers are recorded at every one of them.
 MOST_TICKS = 48
+
+# The arguments of a predicate that say which lane its fact is in.
+LaneKeys: TypeAlias = list[int]
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,7 @@ class Record:
     range: Range
     lanes: tuple[Lane, ...]
     facts: tuple[Recorded, ...]
+    keys: Mapping[str, LaneKeys]  # by predicate
     notes: tuple[str, ...] = ()
 
 
@@ -109,17 +114,23 @@ def record(
     model = whole_model(engine, wide, asked, limit)
     notes: list[str] = []
     engine.progress("recording lanes")
-    lanes = _all_lanes(engine, model, queries, asked, notes)
+    keys = _lane_keys(wide.core)
+    lanes = _all_lanes(engine, model, queries, asked, keys, notes)
     engine.progress("recording proofs")
-    facts = tuple(_recorded(model, queries, asked, notes))
-    return Record(deps, asked, lanes, facts, tuple(notes))
+    facts = tuple(_recorded(model, queries, asked, keys, notes))
+    return Record(deps, asked, lanes, facts, keys, tuple(dict.fromkeys(notes)))
 
 
 # Lanes
 
 
 def _all_lanes(
-    engine: Engine, model: FactModel, queries: tuple[str, ...], asked: Range, notes: list[str]
+    engine: Engine,
+    model: FactModel,
+    queries: tuple[str, ...],
+    asked: Range,
+    keys: Mapping[str, LaneKeys],
+    notes: list[str],
 ) -> tuple[Lane, ...]:
     """Lanes by predicate: outputs first, then what they are derived from, and inputs last."""
     if asked.empty:
@@ -133,8 +144,9 @@ def _all_lanes(
         if model.size(predicate.name) > MOST_FACTS:
             notes.append(f"{predicate.base} has too many facts for lanes")
             continue
-        rows = _stretches(engine, model, predicate, asked)
-        numbers = _numbers(engine, model, predicate, asked) if points > 0 else {}
+        own = keys[predicate.name]
+        rows = _stretches(engine, model, predicate, asked, own)
+        numbers = _numbers(engine, model, predicate, asked, own) if points > 0 else {}
         points -= sum(map(len, numbers.values()))
         groups = groupby(rows, key=lambda row: row[:-2])
         for count, (objects, stretches) in enumerate(groups, 1):
@@ -149,10 +161,9 @@ def _all_lanes(
 
 
 def _stretches(
-    engine: Engine, model: FactModel, predicate: Predicate, asked: Range
+    engine: Engine, model: FactModel, predicate: Predicate, asked: Range, keys: LaneKeys
 ) -> Iterable[tuple[Any, ...]]:
     """Objects, first tick and number of ticks, in order."""
-    keys = _keys(predicate)
     chosen = [f"a{i + 1}" for i in keys]
     rows = _rows_sql(model, predicate, asked)
     if rows is None:
@@ -179,13 +190,12 @@ def _rows_sql(model: FactModel, predicate: Predicate, asked: Range) -> str | Non
 
 
 def _numbers(
-    engine: Engine, model: FactModel, predicate: Predicate, asked: Range
+    engine: Engine, model: FactModel, predicate: Predicate, asked: Range, keys: LaneKeys
 ) -> dict[tuple[Any, ...], list[tuple[int, float]]]:
     """By lane, ticks and the number there: the first one that does not say what the lane is of.
 
     Of many ticks next to each other, the least and the greatest number is enough.
     """
-    keys = _keys(predicate)
     numeric = [
         i for i, t in enumerate(predicate.types) if t in (Type.INT, Type.FLOAT) and i not in keys
     ]
@@ -207,7 +217,7 @@ def _numbers(
 
 
 def _runs(
-    rows: Iterable[tuple[Any, ...]], keys: list[int], asked: Range
+    rows: Iterable[tuple[Any, ...]], keys: LaneKeys, asked: Range
 ) -> Iterator[tuple[Any, ...]]:
     ticks = sorted(
         {(*(row[i] for i in keys), row[-1]) for row in rows if asked.low <= row[-1] <= asked.high}
@@ -225,23 +235,35 @@ def _runs(
             yield (*objects, first, last - first + 1)
 
 
-def _keys(predicate: Predicate) -> list[int]:
-    """What a predicate says something about: names of things, else whole numbers."""
-    types = [t or Type.TEXT for t in predicate.types]
-    names = [i for i, t in enumerate(types) if t in (Type.TEXT, Type.BOOL)]
-    return names or [i for i, t in enumerate(types) if t is Type.INT]
+def _lane_keys(core: Core) -> dict[str, LaneKeys]:
+    """What each predicate says something about: names of things, else whole numbers.
+
+    A number that a rule makes is what is said.
+    """
+    made = made_columns(core.program.rules)
+    keys: dict[str, LaneKeys] = {}
+    for name, predicate in core.predicates.items():
+        types = [t or Type.TEXT for t in predicate.types]
+        own = [i for i in range(len(types)) if (name, i) not in made]
+        names = [i for i in own if types[i] in (Type.TEXT, Type.BOOL)]
+        keys[name] = names or [i for i in own if types[i] is Type.INT]
+    return keys
 
 
-def objects_of(predicate: Predicate, fact: Ground) -> tuple[Value, ...]:
+def objects_of(keys: LaneKeys, fact: Ground) -> tuple[Value, ...]:
     """Which lane of its predicate a fact is in."""
-    return tuple(fact.args[i] for i in _keys(predicate))
+    return tuple(fact.args[i] for i in keys)
 
 
 # Proofs
 
 
 def _recorded(
-    model: FactModel, queries: tuple[str, ...], asked: Range, notes: list[str]
+    model: FactModel,
+    queries: tuple[str, ...],
+    asked: Range,
+    keys: Mapping[str, LaneKeys],
+    notes: list[str],
 ) -> list[Recorded]:
     goals: list[Ground] = []
     predicates = model.core.predicates
@@ -258,7 +280,9 @@ def _recorded(
         left = MOST_PROVED - len(goals)
         if held is None or len(facts) > left:
             notes.append(f"{predicate.base} has too many facts for a proof of each")
-            facts = sorted(_begins(predicate, facts), key=lambda fact: fact.time or 0)[:left]
+            facts = sorted(_begins(keys[predicate.name], facts), key=lambda fact: fact.time or 0)[
+                :left
+            ]
         goals += facts
     derivations = Derivations(model, goals)
     place: dict[Ground, int] = {}
@@ -272,11 +296,11 @@ def _recorded(
     return [_step(model, derivations.best, fact, place) for fact in place]
 
 
-def _begins(predicate: Predicate, facts: list[Ground]) -> Iterator[Ground]:
+def _begins(keys: LaneKeys, facts: list[Ground]) -> Iterator[Ground]:
     """The facts with which something begins: it was not so a tick before."""
-    there = {(objects_of(predicate, fact), fact.time) for fact in facts}
+    there = {(objects_of(keys, fact), fact.time) for fact in facts}
     for fact in facts:
-        if (objects_of(predicate, fact), (fact.time or 0) - 1) not in there:
+        if (objects_of(keys, fact), (fact.time or 0) - 1) not in there:
             yield fact
 
 

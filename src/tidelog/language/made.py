@@ -9,7 +9,7 @@ values that are there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -77,6 +77,28 @@ def check_made(rules: Sequence[Rule]) -> Iterator[Diagnostic]:
         )
 
 
+def made_columns(rules: Sequence[Rule]) -> set[tuple[str, int]]:
+    """The arguments of heads that rules calculate or measure, or have from such ones.
+
+    >>> from tidelog.language.checks import check
+    >>> rules = "input E(x: int) @ t. P(X, N) @ T :- E(X) @ T, N = count(E(_) @ [T-9, T])."
+    >>> made_columns(check(rules).program.rules)
+    {('P', 1)}
+    """
+    made: set[_Position] = set()
+    size = -1
+    while len(made) > size:
+        size = len(made)
+        for rule in rules:
+            values = _Values(rule)
+            made |= {
+                (rule.head.predicate, i)
+                for i, term in enumerate(rule.head.args)
+                if isinstance(term, Variable) and values.is_made(term.name, made)
+            }
+    return made
+
+
 def _flows(rule: Rule) -> Iterator[_Flow]:
     """From which arguments of the body the arguments of the head have their values."""
     values = _Values(rule)
@@ -98,6 +120,16 @@ class _Values:
             for i, term in enumerate(atom.args):
                 if isinstance(term, Variable):
                     self.stands.setdefault(term.name, []).append((atom.predicate, i))
+
+    def is_made(self, name: str, made: Container[_Position]) -> bool:
+        """Whether a variable has a value that is calculated or measured, here or before."""
+        if name in self.measured:
+            return True
+        if name not in self.defined:
+            return any(position in made for position in self.stands.get(name, ()))
+        right = self.defined[name].right
+        names = [term.name for term in terms_of(right) if isinstance(term, Variable)]
+        return isinstance(right, Calculation) or any(self.is_made(n, made) for n in names)
 
     def sources(self, name: str) -> Iterator[tuple[_Position, _Making | None]]:
         """Where the value of a variable comes from, and what makes it on the way."""

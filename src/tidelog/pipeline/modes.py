@@ -253,9 +253,13 @@ class OfflineMode:
         return ranges + [Range(tick, tick) for tick in schedule.pinned.get(name, ())]
 
     def pending(self, last: Commit | None, most: int) -> list[Pending]:
-        if self.work.options.online:  # where nothing ever waits
+        if not self.work.options.online:
+            raise ValueError("offline waits the same time for all answers; pending is for online")
+        clock = Clock() if last is None else last.clock
+        if clock.first is None or clock.done is None or clock.closed:
             return []
-        raise ValueError("offline waits the same time for all answers; pending is for online")
+        low, finals = self.pace.first_answer(clock.first), self.finals(clock)
+        return self.work.emission.open(self.work.schedule, finals, low, clock.done, most)
 
 
 @dataclass

@@ -23,11 +23,11 @@ from tidelog.language.program import Program
 from tidelog.logic.core import Core
 from tidelog.pipeline.kernel import WaveJob
 from tidelog.pipeline.shards import Shards
-from tidelog.streaming.aggregates_first import in_two_parts
+from tidelog.streaming.aggregates_first import by_schedule
 from tidelog.streaming.clock import Emission, Pace
 from tidelog.streaming.offline import enough_window, least_delays
 from tidelog.streaming.options import StreamOptions, expect_inputs
-from tidelog.streaming.schedule import Schedule, at_once
+from tidelog.streaming.schedule import Schedule
 from tidelog.streaming.tracked import online_rules
 
 
@@ -216,9 +216,7 @@ def pipeline_plan(
     """
     options, settled = options or StreamOptions(), settled or {}
     work: Work
-    planned = passes(program, queries).planned
-    # Where nothing is ever pending, online answers of aggregates are the offline ones.
-    if options.online and not (planned.gathered is not None and at_once(planned)):
+    if options.online and not by_schedule(passes(program, queries)):
         work = _online(program, queries, options)
     else:
         many = settled.get("large", list(large))
@@ -239,8 +237,6 @@ def _online(program: Program, queries: tuple[str, ...], options: StreamOptions) 
     """What an online stream derives; queries that rest on nothing temporal are not among it."""
     needed = passes(program, queries)
     rules = online_rules(needed)
-    if rules.gathered is not None:
-        in_two_parts(rules)  # or it says why not
     derived = {name for stage in needed.stages().stages for name in stage.predicates}
     asked = tuple(query for query in queries if query in derived)
     return OnlineWork(Shards(program, dependencies(rules.core, asked), options.eager))

@@ -31,7 +31,7 @@ from tidelog.evaluation.rows import (
     row_schema,
 )
 from tidelog.language.program import Program, Row, Type, Value
-from tidelog.streaming.aggregates_first import AggregatesFirst
+from tidelog.streaming.aggregates_first import AggregatesFirst, in_two_parts
 from tidelog.streaming.algorithm import AnswerRows, RowsByTime
 from tidelog.streaming.blocking import BlockingAlgorithm
 from tidelog.streaming.cell_graph import fits
@@ -53,8 +53,8 @@ class Shards:
 
     @cached_property
     def settled(self) -> Settled | None:
-        """The rules in two parts, where they have aggregates."""
-        return None if self.deps.gathered is None else Settled(self.deps)
+        """The rules in two parts, where they have aggregates and do not block."""
+        return None if self.deps.gathered is None else in_two_parts(self.deps)
 
     @property
     def online(self) -> Dependencies:
@@ -64,7 +64,8 @@ class Shards:
     @property
     def whole(self) -> bool:
         """Whether every fact is kept and every turn decided on all of them."""
-        return self.deps.cls is Class.BLOCKING or not fits(self.online)
+        apart = self.deps.gathered is None or self.settled is not None
+        return self.deps.cls is Class.BLOCKING or not apart or not fits(self.online)
 
     @cached_property
     def positions(self) -> dict[str, int] | None:

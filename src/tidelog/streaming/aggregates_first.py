@@ -1,7 +1,7 @@
 """Online with aggregates: these are made offline, for the rest of the rules.
 
 Once the window of an aggregate has arrived, what it comes to is a fact for the rest, which waits
-for it as for any other fact.
+for it as for any other fact. Rules that cannot be taken apart like that are answered as offline.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tidelog.analysis.definitive import Pending
-from tidelog.analysis.dependencies import Class, Dependencies, refuse_aggregates
+from tidelog.analysis.dependencies import Class, Dependencies
+from tidelog.analysis.passes import Passes
 from tidelog.analysis.settled import Settled
-from tidelog.errors import NoAnswer
 from tidelog.evaluation.goal_directed.model import with_aggregates_as_written
 from tidelog.evaluation.plan import PlanStep, tables_of, tables_read
 from tidelog.evaluation.steps import StepRunner
@@ -22,36 +22,30 @@ from tidelog.streaming.columns import between
 from tidelog.streaming.joins import at
 from tidelog.streaming.offline import OfflineAlgorithm
 from tidelog.streaming.online import OnlineAlgorithm
+from tidelog.streaming.schedule import at_once
 from tidelog.streaming.snapshot import State
-
-_NEVER = "the rules block: what an aggregate comes to may never be final"
-_FIXED_TICKS = (
-    "online, an aggregate must be final so many ticks after its own, and this one rests on facts at"
-    " fixed ticks: use the offline mode"
-)
-_CYCLE = (
-    "online, an aggregate must not need what is made of it, and this one hangs on earlier facts of"
-    " its own: use the offline mode"
-)
-_FAR = (
-    "online, rules with aggregates cannot look this far ahead, nor carry facts to fixed ticks: use"
-    " the offline mode"
-)
+from tidelog.streaming.tracked import online_rules
 
 
-def in_two_parts(deps: Dependencies) -> Settled:
-    """Rules with aggregates in two parts; NoAnswer where they cannot be taken apart."""
-    if deps.cls is Class.BLOCKING:
-        refuse_aggregates(deps, _NEVER)
-    for component in deps.cycles_through_aggregates:
-        own = (clause for name in component for clause in deps.core.clauses_for[name])
-        raise NoAnswer(f"{next(c.origin for c in own if c.gathered is not None)}: {_CYCLE}")
+def in_two_parts(deps: Dependencies) -> Settled | None:
+    """Rules with aggregates in two parts; None where they cannot be taken apart.
+
+    That is where an aggregate is not final so many ticks after its own, where it hangs on earlier
+    facts of its own, and where the rest looks too far ahead.
+    """
     parts = Settled(deps)
-    if not parts.splits:
-        refuse_aggregates(deps, _FIXED_TICKS)
-    if not fits(parts.rest):
-        refuse_aggregates(deps, _FAR)
-    return parts
+    splits = deps.cls is not Class.BLOCKING and parts.splits and fits(parts.rest)
+    return parts if splits else None
+
+
+def by_schedule(needed: Passes) -> bool:
+    """Whether the answers of rules with aggregates come by the schedule, online too: where nothing
+    is ever pending, and where the rules cannot be taken apart.
+    """
+    deps = needed.planned
+    if deps.gathered is None or deps.cls is Class.BLOCKING:
+        return False
+    return at_once(deps) or in_two_parts(online_rules(needed)) is None
 
 
 class AggregatesFirst:
@@ -161,4 +155,4 @@ class AggregatesFirst:
         self.rest.resume(state["rest"])
 
 
-__all__ = ["AggregatesFirst", "in_two_parts"]
+__all__ = ["AggregatesFirst", "by_schedule", "in_two_parts"]

@@ -10,8 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from heapq import merge
+from itertools import islice, repeat
 from typing import Any
 
+from tidelog.analysis.definitive import Pending
 from tidelog.analysis.dependencies import Dependencies
 from tidelog.data.ticks import ALWAYS, EMPTY, Range, Ticks, time_text
 from tidelog.language.graph import Bound
@@ -165,6 +168,27 @@ class Emission:
         until = tin if self.eager else tin - self.delays[query]
         final = self.final(schedule, query, tin, start)
         return int(min(until, max(final, last_safe(schedule.deps, query, tin))))
+
+    def open(
+        self, schedule: Schedule, finals: Mapping[str, int], low: int, tin: int, most: int
+    ) -> list[Pending]:
+        """What may still come from `low` to tin: anything, at the times that are not final.
+
+        At most so many, the earliest first.
+        """
+        predicates = schedule.deps.core.predicates
+        open_ = [zip(range(max(low, last + 1), tin + 1), repeat(q)) for q, last in finals.items()]
+        return [
+            Pending(
+                query,
+                (None,) * len(predicates[query].types),
+                time,
+                (),
+                (),
+                int(max(time + self.delays[query], schedule.pins[query])),
+            )
+            for time, query in islice(merge(*open_), most)
+        ]
 
 
 def last_safe(deps: Dependencies, query: str, tin: int) -> Bound:

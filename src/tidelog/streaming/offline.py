@@ -84,7 +84,7 @@ class OfflineAlgorithm:
         delays: Mapping[str, int] | None = None,
     ) -> None:
         self.queries = deps.queries
-        self.online = online  # asked for online, where nothing ever waits
+        self.online = online  # asked for online, where this is as early as can be proved
         self.schedule = Schedule(sliced(deps))
         self.strict = strict
         self.rigid = rigid
@@ -106,6 +106,7 @@ class OfflineAlgorithm:
         self.large: dict[str, pa.Table] = {}  # tables of facts that go to the next wave as they are
         self.start: int | None = None  # the schedule began before this input time
         self.done: int | None = None  # the input time up to which waves have run
+        self.low: int | None = None  # answers from here on are wanted
         self.answered: dict[str, int] = {}  # per query, the last time answered
         self.given: dict[str, Set[Row]] = {q: set() for q in self.queries}  # answered early
         self.slices: dict[str, pa.Table] = {}
@@ -184,15 +185,18 @@ class OfflineAlgorithm:
         }
 
     def pending(self, most: int) -> list[Pending]:
-        if self.online:
+        if not self.online:
+            raise ValueError("offline waits the same time for all answers; pending is for online")
+        if self.done is None or self.low is None:
             return []
-        raise ValueError("offline waits the same time for all answers; pending is for online")
+        return self.emission.open(self.schedule, self.finals(), self.low, self.done, most)
 
     def state(self) -> State:
         """Everything needed to go on, as plain data."""
         return {
             "start": self.start,
             "done": self.done,
+            "low": self.low,
             "answered": self.answered,
             "given": {q: plain(rows) for q, rows in self.given.items()},
             "facts": plain_facts(self.kept),
@@ -203,6 +207,7 @@ class OfflineAlgorithm:
     def resume(self, state: State) -> None:
         self._expect_slices(state)
         self.start, self.done, self.answered = state["start"], state["done"], state["answered"]
+        self.low = state.get("low")
         self.given = {q: as_rows(rows) for q, rows in state["given"].items()}
         self.kept = as_facts(state["facts"])
         self.slices = {name: as_table(table) for name, table in state["slices"].items()}
@@ -246,6 +251,7 @@ class OfflineAlgorithm:
         """
         assert self.start is not None
         assert self.done is not None
+        self.low = low
         emit = Range(low, tin) if low <= tin else EMPTY
         if self.strict:
             tables = [self._strictly(tin, facts, emit)]

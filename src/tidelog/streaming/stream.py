@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from tidelog.analysis.definitive import Pending
 from tidelog.analysis.dependencies import Class, Dependencies
-from tidelog.analysis.passes import passes
+from tidelog.analysis.passes import Passes, passes
 from tidelog.analysis.sliced import LONG_WINDOW
 from tidelog.data import writers
 from tidelog.data.readers.memory import RowsLike
@@ -36,7 +36,7 @@ from tidelog.language.printer import print_program
 from tidelog.language.program import TIME_COLUMN, TIME_MAX, Program, Row
 from tidelog.logic.clause import Sign
 from tidelog.streaming import offline
-from tidelog.streaming.aggregates_first import AggregatesFirst, in_two_parts
+from tidelog.streaming.aggregates_first import AggregatesFirst, by_schedule, in_two_parts
 from tidelog.streaming.algorithm import Algorithm, AnswerRows, RowsByTime
 from tidelog.streaming.blocking import BlockingAlgorithm
 from tidelog.streaming.cell_graph import fits
@@ -180,9 +180,8 @@ class Stream:
         self._came: set[str] = set()  # inputs of which facts have come
         self._rigid = self._rigid_facts({} if rigid is None else rigid)
         needed = passes(self.program, self.queries)
-        self.deps = needed.planned
-        if self.options.online and not _by_schedule(self.deps):
-            self.deps = online_rules(needed)
+        scheduled = not self.options.online or _by_schedule(needed)
+        self.deps = needed.planned if scheduled else online_rules(needed)
         temporal = [p for p in self.deps.core.inputs if p.temporal]
         clocks = self.program.clocks
         self._sources = {p.base: p.name for p in temporal if p.base not in clocks}
@@ -206,21 +205,22 @@ class Stream:
             if intervals and predicates[query].temporal
         }
         self._shapes = {query: self._shape(query) for query in self.queries}
-        self._algorithm: Algorithm = self._start(self.deps)
+        self._algorithm: Algorithm = self._start(self.deps, scheduled=scheduled)
         if self._clocks and isinstance(self._algorithm, BlockingAlgorithm):
             # There clocks are found anew in all facts, those that nothing else needs included.
             inputs = needed.brief.input_of
             self._sources |= {name: inputs[name].name for name in self._intakes}
 
-    def _start(self, deps: Dependencies) -> Algorithm:
+    def _start(self, deps: Dependencies, *, scheduled: bool) -> Algorithm:
         rigid = {p.name: self._rigid.get(p.base, set()) for p in deps.core.inputs}
-        eager, strict = self.options.eager, self.options.strict
-        if not self.options.online:
-            return OfflineAlgorithm(self.program, deps, rigid, eager=eager, strict=strict)
-        if _by_schedule(deps):
-            return OfflineAlgorithm(self.program, deps, rigid, eager=eager, online=True)
-        if deps.gathered is not None:
-            return AggregatesFirst(self.program, in_two_parts(deps), rigid, eager=eager)
+        eager, strict, online = self.options.eager, self.options.strict, self.options.online
+        if scheduled:
+            return OfflineAlgorithm(
+                self.program, deps, rigid, eager=eager, strict=strict, online=online
+            )
+        parts = None if deps.gathered is None else in_two_parts(deps)
+        if parts is not None:
+            return AggregatesFirst(self.program, parts, rigid, eager=eager)
         if deps.cls is Class.BLOCKING or not fits(deps):
             warn_growing(deps)
             return BlockingAlgorithm(
@@ -586,11 +586,13 @@ def _as_set(rows: Set[Row]) -> Set[Row]:
     return rows if isinstance(rows, set) else set(rows)
 
 
-def _by_schedule(deps: Dependencies) -> bool:
-    """Whether nothing is ever pending, so that online answers are the offline ones, and these cost
-    less: a long window is done in a step, and what may come of it is not followed at each tick.
+def _by_schedule(needed: Passes) -> bool:
+    """Whether online answers are the offline ones: those of aggregates, and those of which nothing
+    is ever pending if this costs less: a long window is done in a step, and what may come of it is
+    not followed at each tick.
     """
-    return at_once(deps) and (deps.gathered is not None or longest_window(deps) > LONG_WINDOW)
+    deps = needed.planned
+    return by_schedule(needed) or (at_once(deps) and longest_window(deps) > LONG_WINDOW)
 
 
 def warn_growing(deps: Dependencies) -> None:

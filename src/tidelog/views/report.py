@@ -254,7 +254,7 @@ def _proved(
         predicate = predicates[fact.predicate]
         lane = -1
         if predicate.temporal and not isinstance(fact, Stretch):  # which is of many facts
-            lane = lanes.get((predicate.base, objects_of(predicate, fact)), -1)
+            lane = lanes.get((predicate.base, objects_of(record.keys[predicate.name], fact)), -1)
         compared = [absence_text(absence, ticks) for absence in recorded.absent]
         compared += [comparison_text(*c) for c in recorded.comparisons]
         about: list[object] = [fact_text(fact, ticks), lane, fact.time, rule]

@@ -21,6 +21,8 @@ from tidelog.logic.windows import pattern
 
 # Facts of a predicate that are looked up in memory; beyond, the tables are asked.
 IN_MEMORY = 200_000
+# Ticks of a window that are looked up one by one.
+MANY_TICKS = 2_000
 # Lookups after which it pays to fetch facts that are not fetched at once.
 OFTEN = 100
 
@@ -173,8 +175,7 @@ class FactModel:
         assert fact.time is not None, "a window has a time"
         _, args = pattern(self.core, fact.predicate, fact.args)
         known = {i: value for i, value in enumerate(args) if value is not None}
-        rows = self.lookup(window.predicate, known)
-        inside = [row for row in rows if 0 <= fact.time - int(row[-1]) < window.over.ticks]
+        inside = self._within(window.predicate, known, fact.time, window.over.ticks)
         for row in sorted(inside, key=lambda row: (-int(row[-1]), row)):
             yield Ground(window.predicate, tuple(row[:-1]), int(row[-1]))
 
@@ -188,17 +189,30 @@ class FactModel:
             elif term in groups:
                 known[i] = groups[term]
         arity = len(premise.args)
-        ticks = 1 if premise.over is None else premise.over.ticks
+        if fact.time is None:
+            rows = self.lookup(premise.predicate, known)
+        else:
+            ticks = (premise.over or ONE_TICK).ticks
+            rows = self._within(premise.predicate, known, fact.time, ticks)
         facts: list[Ground] = []
-        for row in self.lookup(premise.predicate, known):
+        for row in rows:
             time = int(row[-1]) if premise.temporal else None
-            if time is not None and fact.time is not None and not 0 <= fact.time - time < ticks:
-                continue
             values: dict[Term, Value] = {}
             pairs = zip(premise.args, row[:arity], strict=True)
             if all(values.setdefault(term, value) == value for term, value in pairs):
                 facts.append(Ground(premise.predicate, tuple(row[:arity]), time))
         return tuple(sorted(facts, key=lambda f: (-(f.time or 0), f.args)))
+
+    def _within(
+        self, name: str, known: Mapping[int, Value], last: int, ticks: int
+    ) -> Sequence[Row]:
+        """Rows of a predicate at the ticks that end with one, with known values at positions."""
+        if self._held.get(name) is None or ticks > MANY_TICKS:
+            rows = self.lookup(name, known)
+            return [row for row in rows if 0 <= last - int(row[-1]) < ticks]
+        time = len(self.core.predicates[name].types)
+        asked = ({**known, time: tick} for tick in range(last - ticks + 1, last + 1))
+        return [row for at in asked for row in self.lookup(name, at)]
 
     def _absence(self, premise: Premise, order: JoinOrder, binding: Row) -> Absence:
         args = tuple(

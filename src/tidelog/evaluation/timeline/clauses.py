@@ -103,18 +103,27 @@ def width(clauses: Iterable[Clause]) -> int:
 def _span(clause: Clause) -> int:
     times = [clause.head.when, *(p.when for p in clause.premises)]
     ticks = [when.ticks for when in times if isinstance(when, Offset | Free)]
+    gathered = clause.gathered
+    if gathered is not None and gathered.over is not None and gathered.offset is not None:
+        ticks.append(gathered.offset - gathered.over.ticks + 1)
     return max(ticks) - min(ticks) if ticks else 0
 
 
 @dataclass(frozen=True)
 class Stratum:
-    """Clauses that are closed together, what they negate being known before.
+    """Clauses that are closed together, what they negate or gather being known before.
 
-    Only with `through_not` some of their heads hang on the absence of others, strictly earlier.
+    Only with `through_not` some of their heads hang on the absence of others, or on what others
+    come to, strictly earlier. An aggregate is a stratum of its own otherwise.
     """
 
     clauses: tuple[Clause, ...]
     through_not: bool
+
+    @property
+    def gathers(self) -> Clause | None:
+        """The one clause of an aggregate."""
+        return None if self.through_not or not self.clauses[0].gathered else self.clauses[0]
 
     @property
     def heads(self) -> frozenset[str]:
@@ -127,9 +136,10 @@ class Stratum:
 
 
 def strata(clauses: Sequence[Clause]) -> list[Stratum]:
-    """The clauses in layers, the lowest first; a component with a cycle through `not` is its own.
+    """The clauses in layers, the lowest first; an aggregate is one of its own, and so is a
+    component with a cycle through `not` or an aggregate.
 
-    Without `not` there is one.
+    Without these there is one.
     """
     uses: dict[str, list[Premise]] = {}
     for clause in clauses:
@@ -137,20 +147,26 @@ def strata(clauses: Sequence[Clause]) -> list[Stratum]:
     names = {name: [p.predicate for p in premises] for name, premises in uses.items()}
     layer: dict[str, int] = {}
     alone: set[str] = set()
+    through_not: set[str] = set()
     layers: dict[tuple[int, str], list[str]] = {}
     for component in components(uses, names):
         if component[0] not in uses:
             continue
         used = [premise for name in component for premise in uses[name]]
-        negated = {premise.predicate for premise in used if premise.sign is Sign.NEGATIVE}
-        through_not = not negated.isdisjoint(component)
-        below = {p.predicate for p in used if p.predicate in layer}
-        number = max((layer[b] + (through_not or b in negated | alone) for b in below), default=0)
-        layer.update(dict.fromkeys(component, number))
-        if through_not:
+        known = {premise.predicate for premise in used if premise.sign is not Sign.POSITIVE}
+        if not known.isdisjoint(component):
+            through_not.update(component)
+        if not known.isdisjoint(component) or any(p.sign is Sign.GATHERED for p in used):
             alone.update(component)
-        layers.setdefault((number, component[0] if through_not else ""), []).extend(component)
+        below = {p.predicate for p in used if p.predicate in layer}
+        own = component[0] in alone
+        number = max((layer[b] + (own or b in known | alone) for b in below), default=0)
+        layer.update(dict.fromkeys(component, number))
+        layers.setdefault((number, component[0] if own else ""), []).extend(component)
     return [
-        Stratum(tuple(c for c in clauses if c.head.predicate in own), bool(through_not))
-        for (_, through_not), own in sorted(layers.items())
+        Stratum(
+            tuple(c for c in clauses if c.head.predicate in own),
+            not through_not.isdisjoint(own),
+        )
+        for _, own in sorted(layers.items())
     ]

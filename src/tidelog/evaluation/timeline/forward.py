@@ -1,10 +1,11 @@
-"""A stratum with a cycle through `not`: from the past to the future, layer by layer.
+"""A stratum with a cycle through `not` or an aggregate: from the past to the future, in layers.
 
 Such cycles look strictly back, and nothing that they hang on reaches ahead without end. With n
 predicates each use inside weighs `offset * (n + 1) + negated`, and no cycle weighs more than 0, so
 that the greatest sums of weights that lead to predicates exist. They put the facts in an order in
 which a fact comes no earlier than those that it rests on, and after those whose absence it rests
-on. What the lower strata give repeats, and so do at last the facts that the next ones may ask for.
+on; an aggregate weighs as `not` does. What the lower strata give repeats, and so do at last the
+facts that the next ones may ask for.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from heapq import heappop, heappush
 from itertools import count
 
 from tidelog.evaluation.timeline.clauses import Stratum, width
+from tidelog.evaluation.timeline.gathered import Aggregate
 from tidelog.evaluation.timeline.limit import Limit
 from tidelog.evaluation.timeline.settled import NOTHING_BEYOND, Beyond, Repeating, Settled
 from tidelog.evaluation.timeline.stretch import (
@@ -32,7 +34,7 @@ from tidelog.logic.match import VALUES, AnyTick, IndexedRows, matches, matches_o
 
 
 class Forward:
-    """The heads of a stratum that hang on one another's absence.
+    """The heads of a stratum that hang on one another's absence, or on what others come to.
 
     Lower strata are known; before low they have nothing, and after high they repeat.
     """
@@ -51,11 +53,18 @@ class Forward:
         self.reach = self.width + max(self.depth.values()) // self.unit + 1
         self.low, self.high = low - self.reach, high + self.width
         self.by_tick: LineRows = {}
+        self.gathers: dict[str, list[Aggregate]] = {}  # by what they gather
+        self.gathered: set[tuple[str, int]] = set()  # aggregates that are made, or will be
         self.firings: dict[str, list[tuple[Firing, int]]] = {}
-        self.waiting: dict[int, list[tuple[Firing, LineFact]]] = {}  # by number in the order
+        # By number in the order: clauses and facts to fire them, and aggregates at a tick.
+        self.waiting: dict[int, list[tuple[Firing, LineFact] | tuple[Aggregate, int]]] = {}
         self.numbers: list[int] = []  # of those that wait, as a heap
         unconditional: list[Firing] = []
         for clause in stratum.clauses:
+            if clause.gathered is not None:
+                aggregate = Aggregate(clause)
+                self.gathers.setdefault(aggregate.source, []).append(aggregate)
+                continue
             moving = [
                 (i, p.when.ticks, p.predicate)
                 for i, p in enumerate(clause.premises)
@@ -83,13 +92,32 @@ class Forward:
             number = self.numbers[0]
             waiting = self.waiting[number]
             while waiting:
-                firing, (_, at, row) = waiting.pop()
                 self.limit.check("going forward on the line")
-                order, start = firing.order, firing.start
-                for binding in matches_of_first(order, self, start, VALUES, row, at):
-                    self._add(firing.fact(binding))
+                match waiting.pop():
+                    case Firing() as firing, (_, at, row):
+                        order, start = firing.order, firing.start
+                        for binding in matches_of_first(order, self, start, VALUES, row, at):
+                            self._add(firing.fact(binding))
+                    case Aggregate() as aggregate, int(at):
+                        self._gather(aggregate, at)
             heappop(self.numbers)
             del self.waiting[number]
+
+    def _gather(self, aggregate: Aggregate, tick: int) -> None:
+        """Make an aggregate at a tick; while there is something in its window, it goes on."""
+        window = ((aggregate.source, tick - i) for i in range(aggregate.ticks))
+        slices = [self.by_tick[place] for place in window if place in self.by_tick]
+        if slices:
+            self.limit.check("going forward on the line", aggregate.ticks)
+            for row in aggregate.of_rows(slices).rows:
+                self._add((aggregate.name, tick, row))
+            self._make(aggregate, tick + 1)
+
+    def _make(self, aggregate: Aggregate, tick: int) -> None:
+        """An aggregate waits until all is known that it gathers."""
+        if (aggregate.name, tick) not in self.gathered:
+            self.gathered.add((aggregate.name, tick))
+            self._waits(aggregate.name, tick).append((aggregate, tick))
 
     def _add(self, fact: LineFact) -> None:
         name, tick, row = fact
@@ -101,11 +129,17 @@ class Forward:
         name, tick, _ = fact
         assert tick is not None
         for firing, ticks in self.firings.get(name, ()):
-            number = (tick - ticks) * self.unit - self.depth[firing.head.predicate]
-            if number not in self.waiting:
-                self.waiting[number] = []
-                heappush(self.numbers, number)
-            self.waiting[number].append((firing, fact))
+            self._waits(firing.head.predicate, tick - ticks).append((firing, fact))
+        for aggregate in self.gathers.get(name, ()):
+            self._make(aggregate, tick)
+
+    def _waits(self, name: str, tick: int) -> list[tuple[Firing, LineFact] | tuple[Aggregate, int]]:
+        """What waits for all that facts of a predicate at a tick rest on."""
+        number = tick * self.unit - self.depth[name]
+        if number not in self.waiting:
+            self.waiting[number] = []
+            heappush(self.numbers, number)
+        return self.waiting[number]
 
     def rows(
         self, premise: Premise, tick: int | AnyTick | None, positions: tuple[int, ...], key: Row
@@ -158,7 +192,7 @@ def _depths(stratum: Stratum) -> dict[str, int]:
         Arc(
             clause.head.predicate,
             premise.predicate,
-            (premise.offset or 0) * (len(heads) + 1) + (premise.sign is Sign.NEGATIVE),
+            (premise.offset or 0) * (len(heads) + 1) + (premise.sign is not Sign.POSITIVE),
         )
         for clause in stratum.clauses
         for premise in clause.premises

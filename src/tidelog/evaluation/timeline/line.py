@@ -9,14 +9,21 @@ from typing import TypeAlias
 
 from tidelog.analysis.dependencies import (
     dependencies,
-    refuse_aggregates,
     refuse_blocking_cycles,
 )
 from tidelog.evaluation.ranges import Range
 from tidelog.evaluation.timeline.clauses import separated, strata, width
 from tidelog.evaluation.timeline.forward import Forward
+from tidelog.evaluation.timeline.gathered import Aggregate, Gathered
 from tidelog.evaluation.timeline.limit import Limit, TooHard
-from tidelog.evaluation.timeline.settled import Beyond, Inputs, Part, least_period, settled
+from tidelog.evaluation.timeline.settled import (
+    NEVER,
+    Beyond,
+    Inputs,
+    Part,
+    least_period,
+    settled,
+)
 from tidelog.evaluation.timeline.stretch import LineRows
 from tidelog.evaluation.timeline.two_way import TwoWay
 from tidelog.language.program import Row
@@ -49,15 +56,10 @@ def evaluate(
 ) -> dict[str, Timeline]:
     """The answers of each query at the ticks asked for, which may be infinitely many."""
     queries = tuple(queries)
-    if any(clause.negative for clause in core.clauses):
+    if any(clause.negative or clause.gathered for clause in core.clauses):
         deps = dependencies(core, queries)
         refuse_blocking_cycles(deps)
         core = deps.core
-    refuse_aggregates(
-        dependencies(core, queries),
-        "an aggregate of facts that hold without end, or for ever, cannot be had: ask for a range"
-        " of times, or let what it is made of end",
-    )
     line = _Line(core, facts, asked, limit)
     return {query: line.answers(query, asked) for query in queries}
 
@@ -98,6 +100,9 @@ class _Line:
             part: Part
             if stratum.through_not:
                 part = Forward(stratum, lower, first, last, limit)
+            elif stratum.gathers is not None:
+                aggregate = Aggregate(stratum.gathers)
+                part = Gathered(aggregate, lower.get(aggregate.source, NEVER), first, last, limit)
             else:
                 part = TwoWay(stratum, lower, first, last, limit)
             self.parts.update(dict.fromkeys(stratum.heads, part))

@@ -86,6 +86,10 @@ class Settled:
         return any(slice_.rows for slice_ in (self.right if way > 0 else self.left))
 
 
+# A predicate without facts.
+NEVER = Settled({}, 0, 0, (_NOTHING,), (_NOTHING,))
+
+
 def settled(part: Part, names: Iterable[str]) -> dict[str, Settled]:
     """Some predicates of a part, apart from the others."""
     right, left = part.beyond(1), part.beyond(-1)
