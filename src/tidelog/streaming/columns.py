@@ -218,10 +218,11 @@ class RowTable(Set[Row]):
 
     def where(self, mask: Mask) -> RowTable:
         """The rows that are marked."""
-        size = int(np.count_nonzero(mask))
-        if size == self.size:
+        places = np.flatnonzero(mask)
+        if len(places) == self.size:
             return self
-        return RowTable(self.types, [c[mask] for c in self.columns], size, self.texts)
+        columns = [c.take(places) for c in self.columns]
+        return RowTable(self.types, columns, len(places), self.texts)
 
     def at(self, time: int) -> RowTable:
         """The rows with a time at their end."""
