@@ -27,7 +27,7 @@ def sliced(deps: Dependencies) -> Dependencies:
     >>> rules = "input E(x: text) @ t. P(X) @ T :- always E(X) @ [T-99, T]."
     >>> deps = dependencies(core(check(rules).program), ["P"])
     >>> len(deps.core.clauses), len(sliced(deps).core.clauses)
-    (12, 3)
+    (9, 3)
     """
     return in_blocks(_long_windows_named(deps))
 
