@@ -270,7 +270,9 @@ def keystroke(document: Document, text: str, common: tuple[Diagnostic, ...]) -> 
     return changed
 
 
-@pytest.mark.parametrize("kind", ["plant", "circular", "absence"])
+@pytest.mark.parametrize(
+    "kind", ["plant", "circular", pytest.param("absence", marks=pytest.mark.deep)]
+)
 def test_a_keystroke_in_two_thousand_rules(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """No keystroke reads more than a few statements, or does more than so much work.
 
