@@ -48,6 +48,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if isinstance(item, pytest.Function):
             if {"spark", "shared_data"} & set(item.fixturenames):
                 item.add_marker(pytest.mark.slow)
+            if "spark" in item.fixturenames:
+                item.add_marker(pytest.mark.xdist_group("spark"))  # else there would be two Sparks
             if is_hypothesis_test(item.obj):
                 item.add_marker(pytest.mark.grows)
     kept: list[pytest.Item] = []

@@ -56,6 +56,11 @@ def known(run: answers.Run) -> ParameterSet:
     name, large = run.folder.name, run.folder.name == "la_haute_borne"
     # Tick by tick it is also in tests/streaming/test_online.py; tests/evaluation asks Spark, too.
     more = {("la_haute_borne", "online"), ("window", "spark query"), ("always", "spark query")}
+    more |= {
+        ("gathered", "spark query"),
+        ("looks_back", "spark query"),
+        ("carried_across_keys", "spark query"),
+    }
     deep = (name, run.way) in more
     marks = [pytest.mark.deep if deep else pytest.mark.slow] if deep or large else []
     return pytest.param(run, id=str(run), marks=marks)

@@ -93,8 +93,8 @@ def on_spark(block: str) -> bool:
     return any("duckdb" not in command and "--facts -" not in command for command in runs)
 
 
-# Typed as they are: the first page that people read, and a stream on a Spark of its own.
-AS_TYPED = ("README.md", "metrics.md")
+# Typed as they are: the first page that people read.
+AS_TYPED = ("README.md",)
 
 
 BLOCKS = [

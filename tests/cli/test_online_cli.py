@@ -91,7 +91,7 @@ def lines(ticks: int) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("mode", ["online", "offline"])
+@pytest.mark.parametrize("mode", ["online", pytest.param("offline", marks=pytest.mark.deep)])
 def test_after_sigkill_nothing_is_lost_and_nothing_doubled(tmp_path: Path, mode: str) -> None:
     near = tmp_path / "near"
     near.mkdir()

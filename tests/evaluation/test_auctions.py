@@ -49,13 +49,13 @@ def test_a_query(bids: ModuleType, file: Path, query: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ticks", "bidders"), [(35, 13), pytest.param(150, 40, marks=pytest.mark.deep)]
+    ("ticks", "bidders"), [(25, 13), pytest.param(150, 40, marks=pytest.mark.deep)]
 )
 @pytest.mark.parametrize("mode", ["offline", "online"])
 def test_a_stream(
     bids: ModuleType, tmp_path: Path, mode: StreamMode, ticks: int, bidders: int
 ) -> None:
-    """Some sixteen bids of each of few bidders, or twenty of each of many."""
+    """Some eleven bids of each of few bidders, or twenty of each of many."""
     file = write(bids, tmp_path, ticks, bidders)
     told: dict[str, Counter[tuple[object, ...]]] = {query: Counter() for query in QUERIES}
     by_tick: dict[int, list[tuple[object, ...]]] = {}

@@ -47,7 +47,7 @@ def scattered(draw: st.DrawFn) -> tuple[Program, str]:
     return program, "".join(pieces)
 
 
-@examples(250)
+@examples(100, deep=2500)
 @given(scattered())
 def test_meaning_comments_and_idempotence(example: tuple[Program, str]) -> None:
     program, text = example
@@ -59,7 +59,7 @@ def test_meaning_comments_and_idempotence(example: tuple[Program, str]) -> None:
     assert formatted(result) == result
 
 
-@examples(100)
+@examples(40, deep=1000)
 @given(scattered())
 def test_layout(example: tuple[Program, str]) -> None:
     lines = formatted(example[1]).split("\n")

@@ -150,7 +150,7 @@ def test_origins() -> None:
     assert str(rule.origin) == "rules.tdl:2"
 
 
-@examples(200)
+@examples(80, deep=2000)
 @given(st.lists(rules, min_size=1, max_size=4))
 def test_a_rule_is_found_where_its_origin_says(made: list[Rule]) -> None:
     source = Source("", "\n".join("  " + print_rule(rule) for rule in made))

@@ -29,7 +29,7 @@ from tidelog.language.program import (
 from tidelog.language.tokens import quote, unquote
 
 
-@examples(300)
+@examples(120, deep=3000)
 @given(programs)
 def test_round_trip(program: Program) -> None:
     text = print_program(program)
@@ -39,7 +39,7 @@ def test_round_trip(program: Program) -> None:
     assert print_program(parsed.program) == text
 
 
-@examples(200)
+@examples(80, deep=2000)
 @given(programs)
 def test_round_trip_through_bytes(program: Program) -> None:
     """As a file: encoded, decoded, line ends of another system."""

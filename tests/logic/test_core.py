@@ -70,7 +70,7 @@ def _same_again(whole: Core) -> None:
         assert clause_of(clause.as_rule) == clause
 
 
-@examples(150)
+@examples(60, deep=1500)
 @given(programs(Shape(comparisons=True, recursive=True, points=True)))
 def test_a_clause_as_a_rule_says_the_same(case: Case) -> None:
     deps = dependencies(core(case.program, [case.query]), [case.query])
@@ -81,7 +81,7 @@ def test_a_clause_as_a_rule_says_the_same(case: Case) -> None:
         _same_again(reduced(deps.core, [case.query], Budget(5.0, 200))[0])
 
 
-@examples(150)
+@examples(60, deep=1500)
 @given(cases(Ways()))
 def test_a_clause_with_times_of_its_own_as_a_rule_says_the_same(case: TwoWay) -> None:
     whole = core(case.program, case.program.outputs)

@@ -82,7 +82,7 @@ def total(order: Order, type_: Type) -> Iterator[Order]:
 
 
 @pytest.mark.parametrize("type_", Type)
-@examples(75)
+@examples(30, deep=750)
 @given(st.data())
 def test_entailment_and_contradiction(type_: Type, data: st.DataObject) -> None:
     assumed = data.draw(assumptions(type_))
@@ -102,7 +102,7 @@ def test_entailment_and_contradiction(type_: Type, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("type_", [Type.INT, Type.FLOAT, Type.TEXT])
-@examples(8)
+@examples(4, deep=80)
 @given(st.data())
 def test_all_cases_together_are_exact(type_: Type, data: st.DataObject) -> None:
     """Refined until everything is compared, an order is consistent iff it has a model."""
@@ -128,7 +128,7 @@ def test_values_that_follow_are_not_given_to_others() -> None:
 
 
 @pytest.mark.parametrize("type_", Type)
-@examples(75)
+@examples(30, deep=750)
 @given(st.data())
 def test_models(type_: Type, data: st.DataObject) -> None:
     """Values that meet the assumptions, distinct and new unless they must not be."""
@@ -210,7 +210,7 @@ def with_differences(values: dict[Symbol, Value]) -> dict[Symbol, Value]:
     return made
 
 
-@examples(150)
+@examples(60, deep=1500)
 @given(about_differences(), about_differences())
 def test_differences_of_integers(assumed: list[Assumption], asked: list[Assumption]) -> None:
     """What is said of differences is true in every model."""

@@ -104,7 +104,7 @@ def whole(text: str) -> list[tuple[object, ...]]:
     return [(d.code, d.message, d.origin, d.notes, d.hint) for d in found]
 
 
-@examples(150)
+@examples(60, deep=1500)
 @given(TEXTS, st.lists(st.tuples(st.integers(0, 400), st.integers(0, 30), TEXTS), max_size=4))
 def test_edits_give_what_checking_the_whole_gives(
     text: str, edits: list[tuple[int, int, str]]
@@ -137,7 +137,7 @@ def test_edits_that_reach_back(text: str, old: str, new: str) -> None:
     assert told(document.changed(changed).changed(text)) == whole(text)
 
 
-@examples(150)
+@examples(60, deep=1500)
 @given(TEXTS, st.integers(0, 200), st.sampled_from(list(Units)))
 def test_nothing_fails_on_any_text(text: str, at: int, units: Units) -> None:
     document = Document.of("u", text, units)
@@ -210,7 +210,7 @@ def test_quantifiers_are_explained() -> None:
         assert "interval" in (hover(document, spot, facts.Analyses()) or "")
 
 
-@examples(100)
+@examples(40, deep=1000)
 @given(TEXTS, st.integers(-1, 30), st.integers(0, 60), st.sampled_from(list(Units)))
 def test_positions_stay_within_the_text(text: str, line: int, column: int, units: Units) -> None:
     lines = TextLines(text, units)
@@ -270,7 +270,9 @@ def keystroke(document: Document, text: str, common: tuple[Diagnostic, ...]) -> 
     return changed
 
 
-@pytest.mark.parametrize("kind", ["plant", "circular", "absence"])
+@pytest.mark.parametrize(
+    "kind", ["plant", "circular", pytest.param("absence", marks=pytest.mark.deep)]
+)
 def test_a_keystroke_in_two_thousand_rules(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """No keystroke reads more than a few statements, or does more than so much work.
 

@@ -33,6 +33,7 @@ def test_batch(spark: SparkSession, case: Case, partitions: int, random: Random)
         event(str(error))
 
 
+@pytest.mark.deep  # `make test` has cycles through aggregates, and blocks of them
 @examples(1, deep=40)
 @given(
     programs_with_aggregates(connected=True),
@@ -129,7 +130,7 @@ BLOCKS = """
 """
 
 
-@pytest.mark.parametrize("mode", ["offline", "online"])
+@pytest.mark.parametrize("mode", ["offline", pytest.param("online", marks=pytest.mark.deep)])
 def test_blocks_of_many_facts_a_tick(spark: SparkSession, mode: StreamMode) -> None:
     random = Random(18)
     amounts = (0.1, 1e16, -1e16, 1.0, 1e308, -1e308, 5e-324, 0.0, 12.34, 99.99)

@@ -180,7 +180,9 @@ def test_several_places_and_what_is_not_there(spark: SparkSession, tmp_path: Pat
     assert {str(w.message) for w in told} >= {said.format("E"), said.format("Near")}
 
 
-@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+@pytest.mark.parametrize(
+    "ending", ["csv", pytest.param("jsonl", marks=pytest.mark.deep), "parquet"]
+)
 def test_a_file_without_rows_is_named(ending: str, spark: SparkSession, tmp_path: Path) -> None:
     rules = (
         "input E(x: text) @ t. input F(x: text) @ t. P(X) @ T :- E(X) @ T. P(X) @ T :- F(X) @ T."
@@ -248,7 +250,7 @@ def test_an_error_of_a_users_function_is_theirs(spark: SparkSession, tmp_path: P
     assert names[-2:] == ["awaitTermination", "sink"]
 
 
-@pytest.mark.deep  # docs/metrics.md shows it, too: all that a command prints is compared there
+@pytest.mark.deep  # `test_spark_mistakes.py` compares all that such a process prints
 def test_a_session_is_quiet() -> None:
     """In a process of its own: nothing of Spark's own on either stream."""
     code = (

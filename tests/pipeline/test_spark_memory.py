@@ -41,7 +41,7 @@ def run(spark: SparkSession, facts: Path, mode: Any) -> list[Any]:
             emit="eager",
             trigger={"availableNow": True},
             partitions=2,
-            files_per_batch=1,
+            files_per_batch=2,
         )
         made = running.query._jsq
         session = made.sparkSession()

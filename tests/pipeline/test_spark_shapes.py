@@ -104,8 +104,11 @@ def check(
     return [stage.kind for stage in stages]
 
 
-# Much like others here: all in one partition, where DuckDB does what it does across keys.
+# Much like others here, all in one partition, where DuckDB does what it does across keys; or like
+# what `test_spark_aggregates.py` has beside an aggregate.
 DEEP = {
+    "shares nothing",
+    "gathers facts",
     "recursion at one tick",
     "recursion over gathered",
     "no arguments",

@@ -62,7 +62,7 @@ def test_queries(spark: SparkSession, case: Case, partitions: int, random: Rando
     check_batch(spark, keyed(case, random), partitions, random, intervals=True)
 
 
-@pytest.mark.parametrize("stamped", [False, True])
+@pytest.mark.parametrize("stamped", [pytest.param(False, marks=pytest.mark.deep), True])
 def test_a_query_over_many_words(spark: SparkSession, stamped: bool) -> None:
     """Stretches over several words, that end and begin at the edges of words, and of one tick."""
     ticks = [*range(-5, 200), 239, 240, 299, 300, 301, 359, 420]
@@ -121,7 +121,7 @@ class Files:
         return spells(self.facts, eager=eager)
 
 
-@pytest.mark.parametrize("little", [pytest.param(100_000, marks=pytest.mark.deep), -1])
+@pytest.mark.parametrize("little", [100_000, pytest.param(-1, marks=pytest.mark.deep)])
 def test_a_stretch_goes_on_after_a_restart(
     spark: SparkSession, tmp_path: Path, little: int
 ) -> None:

@@ -103,11 +103,11 @@ def streamed(spark: SparkSession, folder: Path, facts: Path, sink: str, there: b
     ("ending", "sink"),
     [
         ("csv", "json"),
-        ("jsonl", "csv"),
         *(
             pytest.param(ending, sink, marks=pytest.mark.deep)
             for ending, sink in (
                 ("csv", "csv"),
+                ("jsonl", "csv"),
                 ("jsonl", "json"),
                 ("parquet", "csv"),
                 ("parquet", "json"),

@@ -31,7 +31,7 @@ Busy(X) @ T :- at least 30 Trip(X) @ [T-150, T+49], not Trip(X) @ T.
 """
 
 
-@pytest.mark.parametrize("mode", ["offline", "online"])
+@pytest.mark.parametrize("mode", ["offline", pytest.param("online", marks=pytest.mark.deep)])
 @examples(1, deep=5)
 @given(st.booleans(), st.integers(0, 10**6))
 def test_a_count_that_is_never_written_out(

@@ -203,7 +203,7 @@ def test_a_stream_without_facts_closes_empty() -> None:
     assert step.answers["P"].num_rows == 0
 
 
-@pytest.mark.parametrize("name", ["la_haute_borne", "nab"])
+@pytest.mark.parametrize("name", [pytest.param("la_haute_borne", marks=pytest.mark.deep), "nab"])
 def test_real_data_in_batches(name: str, shared_data: Path) -> None:
     """Many ticks a push: the schedule works on ranges, so that answers are the same."""
     folder = shared_data / name

@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
+from support.deep import DEEP
 from support.places import ROOT
 
 import tidelog.testing
@@ -61,9 +62,18 @@ def test_every_rules_file_of_the_examples_is_tested() -> None:
     assert tested == texts - facts
 
 
+# What tests of these cover takes most of the time of all examples.
+LARGE = ("datacentre", "la_haute_borne", "payments")
+
+
+@pytest.mark.grows
 def test_the_examples_pass_and_are_covered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    report = tidelog.testing.run(["examples"], coverage=True)
+    report = tidelog.testing.run([f"examples/{name}" for name in LARGE], coverage=DEEP > 1)
+    assert report.passed, str(report)
+    assert report.coverage is None or not any(f.uncovered for f in report.coverage.files)
+    small = {Path(path).parent.name for path in EXAMPLES} - set(LARGE)
+    report = tidelog.testing.run([f"examples/{name}" for name in sorted(small)], coverage=True)
     assert report.passed, str(report)
     assert report.coverage is not None
     uncovered = {(f.file, u.origin.line) for f in report.coverage.files for u in f.uncovered}

@@ -210,7 +210,7 @@ def test_wrong_use(args: list[str], code: int, said: str) -> None:
 
 
 @given(st.text())
-@examples(100)
+@examples(40, deep=1000)
 def test_embedded_data_comes_back_and_cannot_end_its_script(text: str) -> None:
     found = embedded({"x": [text, "</script><!--"]})
     assert json.loads(found) == {"x": [text, "</script><!--"]}
@@ -263,7 +263,7 @@ def test_a_number_that_a_rule_makes_is_a_line_in_one_lane() -> None:
 
 
 @given(programs_and_facts(huge=False, max_rules=5))
-@examples(25)
+@examples(10, deep=250)
 def test_lanes_and_proofs_hold_what_holds(case: Case) -> None:
     """Against the naive evaluator: each lane's ticks, and a proof for each derived fact."""
     temporal = set(temporal_predicates(case.program))
