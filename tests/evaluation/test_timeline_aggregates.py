@@ -51,7 +51,6 @@ def test_what_repeats_comes_to_what_repeats() -> None:
 
 
 def test_rules_that_run_both_ways_over_an_aggregate() -> None:
-    """Calm holds from where the last hour was quiet, back to the start of each quiet stretch."""
     program = tidelog.parse("""
     input Load(v: float) @ time.
     Mean(M) @ T :- Load(_) @ T, M = avg(V : Load(V) @ [T-1, T]).
