@@ -28,7 +28,7 @@ def in_blocks(deps: Dependencies) -> Dependencies:
     >>> rules = "input E(x: int) @ t. P(N) @ T :- E(_) @ T, N = count(E(_) @ [T-9, T])."
     >>> deps = in_blocks(dependencies(core(check(rules).program), ["P"]))
     >>> [n for n, p in deps.core.predicates.items() if p.role is Role.BLOCK]
-    ['E(count a tick: _1)']
+    ["E(a tick's count: _1)"]
     """
     core = deps.core
     predicates = dict(core.predicates)
@@ -103,5 +103,5 @@ def _block(
     value = measured_type(gathers, premise.args, below.types)
     made = [Type.INT for _ in PART_COLUMNS] if _adds(gathers) else [value]
     measure = Measure.SUM if _adds(gathers) else gathers.measure
-    label = f"{measure} a tick: {gathered_pattern(premise, groups)}"
+    label = f"{measure}: {gathered_pattern(premise, groups)}"
     return below.made(Role.BLOCK, label, (*(columns[v] for v in groups), *made))

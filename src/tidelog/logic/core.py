@@ -49,7 +49,7 @@ _KEYS = {
     Role.WINDOW: "{name}[at {label} ticks]",
     Role.BEGUN: "{name}[for {label} ticks]",
     Role.GATHERED: "{name}({label})",
-    Role.BLOCK: "{name}({label})",
+    Role.BLOCK: "{name}(a tick's {label})",
     Role.ABSENT: "not {name}{label}",
 }
 
