@@ -13,6 +13,7 @@ from support.deep import examples
 import tidelog
 from tidelog.data.aggregates import Limbs
 from tidelog.evaluation import gathers
+from tidelog.evaluation.density import Density
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.plan import Gather
 from tidelog.evaluation.sql import Writer
@@ -99,7 +100,7 @@ def in_words() -> Iterator[list[str | None]]:
 @examples(7, deep=300)
 def test_floats(facts: Facts, ticks: int, measure: Measure, cut: int, sparse: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Engine, "_sparse", lambda *_: sparse)
+        patch.setattr(Density, "is_sparse", lambda *_: sparse)
         agree(facts, ticks, measure, "float", cut)
 
 
@@ -107,7 +108,7 @@ def test_floats(facts: Facts, ticks: int, measure: Measure, cut: int, sparse: bo
 @examples(7, deep=300)
 def test_ints(facts: Facts, ticks: int, measure: Measure, cut: int, sparse: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Engine, "_sparse", lambda *_: sparse)
+        patch.setattr(Density, "is_sparse", lambda *_: sparse)
         agree(facts, ticks, measure, "int", cut)
 
 
@@ -127,7 +128,7 @@ def test_several_facts_at_a_tick_are_not(
     sparse: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Engine, "_sparse", lambda *_: sparse)
+    monkeypatch.setattr(Density, "is_sparse", lambda *_: sparse)
     facts: Facts = {("a", t): [t / 10] for t in range(200)}
     facts["a", 120] = [1.5, 2.5, 1.5]
     agree(facts, 70, measure, "float", 0)
@@ -135,7 +136,7 @@ def test_several_facts_at_a_tick_are_not(
 
 
 def test_facts_in_any_order(in_words: list[str | None], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Engine, "_sparse", lambda *_: True)
+    monkeypatch.setattr(Density, "is_sparse", lambda *_: True)
     ticks = sorted(range(200), key=lambda t: t * 37 % 101)
     agree({("a", t): [t / 10] for t in ticks}, 90, Measure.AVG, "float", 0)
     assert None not in in_words

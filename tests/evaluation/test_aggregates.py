@@ -15,7 +15,7 @@ from support.batch import agree
 from support.deep import examples
 
 from tidelog.evaluation import gathers
-from tidelog.evaluation.duckdb import Engine
+from tidelog.evaluation.density import Density
 from tidelog.language.program import Interval, Measure, TimeOffset, TimePoint
 
 
@@ -41,7 +41,7 @@ def test_programs_with_a_key(case: Case, random: Random) -> None:
 @examples(5, deep=500)
 def test_programs_whose_inputs_are_not_packed(case: Case) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Engine, "_sparse", lambda *_: True)
+        patch.setattr(Density, "is_sparse", lambda *_: True)
         agree(case)
 
 
@@ -50,7 +50,7 @@ def test_programs_whose_inputs_are_not_packed(case: Case) -> None:
 def test_programs_whose_aggregates_are_made_of_words(case: Case, sparse: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gathers, "MANY_ROWS", 0)
-        patch.setattr(Engine, "_sparse", lambda *_: sparse)
+        patch.setattr(Density, "is_sparse", lambda *_: sparse)
         agree(case)
 
 

@@ -14,7 +14,7 @@ from support.batch import agree
 from support.deep import examples
 
 import tidelog
-from tidelog.evaluation.duckdb import Engine
+from tidelog.evaluation.density import Density
 from tidelog.language.checks import check
 from tidelog.language.program import Value
 
@@ -41,7 +41,7 @@ def test_programs_with_a_key(case: Case, random: Random) -> None:
 @examples(5, deep=300)
 def test_programs_whose_inputs_are_not_packed(case: Case) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Engine, "_sparse", lambda *_: True)
+        patch.setattr(Density, "is_sparse", lambda *_: True)
         agree(case)
 
 

@@ -21,6 +21,7 @@ from support.facts import WRITERS
 from support.names import NAMES
 
 from tidelog.data.schema import resolve, schemas
+from tidelog.evaluation.density import Density
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.plan import Unbounded
 from tidelog.language.checks import check
@@ -232,7 +233,7 @@ def test_a_hundred_thousand_rounds_are_not_needed() -> None:
 def test_programs_whose_inputs_are_not_packed(case: Case) -> None:
     """A row per fact instead of a row per chunk: the same answers, from every kind of rule."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Engine, "_sparse", lambda *_: True)
+        patch.setattr(Density, "is_sparse", lambda *_: True)
         agree(case)
 
 

@@ -18,6 +18,7 @@ from support.counterexamples import NAMES, counterexample
 from support.deep import examples
 
 from tidelog.errors import NoAnswer
+from tidelog.evaluation.density import Density
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.engine import evaluate
 from tidelog.language.checks import check
@@ -69,7 +70,7 @@ def test_programs_with_a_key(case: Case, random: Random) -> None:
 @examples(3, deep=300)
 def test_programs_whose_inputs_are_not_packed(case: Case) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Engine, "_sparse", lambda *_: True)
+        patch.setattr(Density, "is_sparse", lambda *_: True)
         agree(case)
 
 

@@ -17,7 +17,7 @@ from support.batch import agree, answered, by_time, rows, wanted
 from support.deep import examples
 
 from tidelog.errors import NoAnswer
-from tidelog.evaluation.duckdb import Engine
+from tidelog.evaluation.density import Density
 from tidelog.evaluation.engine import evaluate
 from tidelog.language.checks import check
 from tidelog.language.printer import print_program
@@ -80,7 +80,7 @@ def test_hostile_names_and_values_and_a_key(case: Case, random: Random) -> None:
 @examples(3, deep=100)
 def test_programs_whose_inputs_are_not_packed(case: Case) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Engine, "_sparse", lambda *_: True)
+        patch.setattr(Density, "is_sparse", lambda *_: True)
         agree(case)
 
 
