@@ -52,7 +52,7 @@ def test_generated_programs_are_worth_running() -> None:
     seen: list[Case] = []
 
     @settings(
-        max_examples=60, database=None, derandomize=True, deadline=None, phases=[Phase.generate]
+        max_examples=100, database=None, derandomize=True, deadline=None, phases=[Phase.generate]
     )
     @given(programs_with_cycles())
     def collect(case: Case) -> None:

@@ -163,7 +163,7 @@ def test_refused_models_do_grow_without_end() -> None:
         seen["refused"] += 1
         near, far, further = (
             sum(len(found) for found in whole_model(case, margin).values())
-            for margin in (100, 200, 300)
+            for margin in (200, 400, 600)
         )
         seen["grows"] += near < far < further
 

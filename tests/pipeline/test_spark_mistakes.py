@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from tidelog.cli import cli
 from tidelog.errors import DataError
-from tidelog.evaluation.spark.failures import clear, summary
+from tidelog.evaluation.spark.failures import as_data_error, clear, summary
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -120,6 +120,18 @@ def test_what_says_nothing_is_told_by_its_cause() -> None:
     assert str(lost).startswith("a Python worker of Spark did not start: start again with")
     trace = "Traceback:\ntidelog.errors.DataError: one\ntwo"
     assert str(clear(Captured(trace, "org.apache.spark.PythonException: it"))) == "one\ntwo"
+
+
+def test_a_stream_that_ended_is_told_by_what_ended_it() -> None:
+    said = (
+        "[STREAM_FAILED] Query [id = 1-a, runId = 2-b] terminated with exception: {} SQLSTATE: XX"
+    )
+    full = clear(PySparkException(said.format("java.io.IOException: No space left on device")))
+    assert str(full).startswith(
+        "No space left on device: make room, then start again with the same"
+    )
+    lost = as_data_error(PySparkException(said.format("java.io.IOException: Stale file handle")))
+    assert str(lost) == "Spark stopped: Stale file handle"
 
 
 # Spark that does not start

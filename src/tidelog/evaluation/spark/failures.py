@@ -67,6 +67,8 @@ def clear(error: BaseException, remedy: str = AGAIN) -> BaseException:
         return DataError(f"{unquote(file.group(1))}: the file {wrong}, then go on")
     if kafka := _of_kafka(text):
         return DataError(kafka)
+    if _FULL in text:
+        return DataError(f"{_FULL}: make room, then {remedy}")
     for sign, lost in _LOST.items():
         if sign in text:
             return DataError(f"{lost}: {remedy}")
@@ -94,6 +96,8 @@ def _of_kafka(text: str) -> str | None:
     return None
 
 
+# What the system says of a full disk.
+_FULL = "No space left on device"
 # What Spark says when it has lost a process of its own.
 _LOST = {
     "Python worker exited unexpectedly": "a Python worker of Spark has ended, killed or for want of"
@@ -126,15 +130,25 @@ def summary(error: BaseException) -> str:
 
 
 def without_class(text: str) -> str:
-    """What Java says of an error, without the name of its class.
+    """What Java says of an error, without the name of its class, nor the query that it ended.
 
     >>> without_class("java.io.IOException: No space left on device")
     'No space left on device'
+    >>> without_class(
+    ...     "[STREAM_FAILED] Query [id = 1-a, runId = 2-b] terminated with exception:"
+    ...     " java.io.IOException: Input/output error SQLSTATE: XXKST"
+    ... )
+    'Input/output error'
     """
-    return _JAVA.sub("", text).strip()
+    ended = _ENDED.match(text)
+    return _JAVA.sub("", ended[1] if ended else text).strip()
 
 
 # What Java says of an error when only its cause says more.
 _NOTHING = ("", "Exception thrown in awaitResult:")
+# How Spark tells that an error has ended a stream.
+_ENDED = re.compile(
+    r"\[STREAM_FAILED\] Query \[.*?\] terminated with exception: (.*?)(?: SQLSTATE: \w+)?$"
+)
 # The beginning of a line that names an exception of Java's.
 _JAVA = re.compile(r"\A:? ?(?:[a-z]\w*\.)+\w*(?:Exception|Error): ")
