@@ -42,6 +42,7 @@ from tidelog.language.program import (
 )
 from tidelog.streaming.offline import Endless
 from tidelog.streaming.schedule import Blocking
+from tidelog.streaming.slices import MOST_TICKS
 from tidelog.streaming.stream import Growing, Stream
 
 
@@ -245,3 +246,13 @@ def test_a_stretch_that_cannot_be_written_out_is_named() -> None:
     stream.push(0, {"E": [("a",)]})
     with pytest.raises(DataError, match="`P` may hold at each of"):
         stream.push(TIME_MAX)
+
+
+def test_what_is_kept_tick_by_tick_is_there_at_a_far_end() -> None:
+    """The end looks further ahead than ticks are gone through one by one."""
+    far = 2 * MOST_TICKS
+    program = tidelog.parse(f"P(X) @ T :- G(X) @ T. P(X) @ T :- E(X) @ T, F(X) @ T+{far}.")
+    stream = Stream(program, ["P"])
+    got = [row for t in range(3) for row in rows(stream.push(t, {"G": [("a",)]}).answers["P"])]
+    got += rows(stream.close().answers["P"])
+    assert sorted(got) == [("a", 0), ("a", 1), ("a", 2)]

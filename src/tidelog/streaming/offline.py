@@ -307,7 +307,7 @@ class OfflineAlgorithm:
             self.done = tin
         if self.ahead or not parts:
             # What would be final if nothing more came; the state stays as it is.
-            self._offer({})
+            self._offer({} if parts else facts)
             to = tin + self.ahead
             looked = self._wave(self.slices, self.start, self.done, to, emit)
             parts.append(self._answers(looked))
