@@ -150,7 +150,7 @@ def test_a_refusal_names_a_rule_of_a_cycle(text: str, lines: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.grows
+@pytest.mark.deep
 def test_refused_models_do_grow_without_end() -> None:
     """The naive model of a refused query that has data grows with the margin, both times."""
     seen: Counter[str] = Counter()
