@@ -39,8 +39,8 @@ class Density:
         facts, rows, keys, ticks = self.database.one(writer.first_facts(scans, _SAMPLE))
         if facts >= _DENSE * rows:
             return False
-        every = 2 * ticks > range_.high - range_.low
-        if every and facts**2 > 2 * (facts - keys + 1) * self.rows.get(name, 0):
+        from_any_time = 2 * ticks > range_.high - range_.low
+        if from_any_time and facts**2 > 2 * (facts - keys + 1) * self.rows.get(name, 0):
             # From any time, and hardly an object twice: each has about one fact in all.
             return bool(facts)
         quarter = int(range_.high - range_.low) // 4

@@ -25,7 +25,7 @@ from tidelog.evaluation.rows import Relation
 from tidelog.evaluation.spark.answers import unpacked, unpacked_table
 from tidelog.evaluation.spark.files import FileBatch
 from tidelog.evaluation.spark.scans import Letters, Packs, Runs, TakeIn, in_each, tasks_of
-from tidelog.evaluation.spark.shipping import is_local
+from tidelog.evaluation.spark.shipping import cores, is_local
 from tidelog.evaluation.spark.sources import BEAT, Inputs, arrow_struct
 from tidelog.evaluation.spark.splits import Opened, reading
 from tidelog.language.program import TIME_MAX
@@ -287,8 +287,8 @@ class Driver:
         self.has_facts = False
         self.counts: dict[int, Count] = {}
         self.held = ExitStack()
-        threads = spark.sparkContext.defaultParallelism if is_local(spark) else 1
-        self.connection = self.held.enter_context(reading(None, threads))
+        threads = cores(spark) if is_local(spark) else 1
+        self.connection = self.held.enter_context(reading(None, threads, in_order=True))
         self.files: Opened | None = None
         if isinstance(rows, FileBatch):
             self.files = rows.reader.open(self.connection, rows.splits)

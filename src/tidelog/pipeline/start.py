@@ -20,7 +20,7 @@ from tidelog.evaluation.spark.files import DeltaFiles, Files, RemoteFiles
 from tidelog.evaluation.spark.given import Given
 from tidelog.evaluation.spark.kafka import Messages, is_messages, open_topics
 from tidelog.evaluation.spark.kernel import Kernel
-from tidelog.evaluation.spark.shipping import check_shared, prepare
+from tidelog.evaluation.spark.shipping import check_shared, cores, prepare
 from tidelog.evaluation.spark.sources import Frames, Inputs, TimeLimits
 from tidelog.language.program import Row
 from tidelog.pipeline.commit import Checkpoint, Commit
@@ -164,7 +164,7 @@ def start(
         point.release()
         sink.close()
         raise
-    count = partitions or spark.sparkContext.defaultParallelism
+    count = partitions or cores(spark)
     inputs = Inputs(plan.inputs, plan.options.ticks)
     state = StateFiles(point.store, plan.rows)
     # A stream that ends with what is there waits for nobody.

@@ -46,10 +46,6 @@ class OneTask:
 
     def __call__(self, _: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with reading(self.memory, self.threads) as connection:
-            amount, unit = (
-                Database(connection).one("SELECT current_setting('memory_limit')")[0].split()
-            )
-            connection.execute(f"SET memory_limit = '{self.threads * float(amount)}{unit}'")
             there = self.reader.open(connection, self.splits)
             with there.readable(connection):
                 wanted = {p.base for p in self.layout.plan.deps.core.inputs if p.temporal}

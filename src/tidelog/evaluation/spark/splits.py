@@ -271,7 +271,10 @@ class Opened:
         try:
             yield
         except duckdb.OutOfMemoryException:
-            raise DataError("a task needs more memory than it has to pack its facts") from None
+            raise DataError(
+                "a task needs more memory than it may use, even after spilling to disk: give it"
+                " more (memory)"
+            ) from None
         except duckdb.Error as error:
             for source in self.sources:
                 path = source.split.path
@@ -291,8 +294,13 @@ class Opened:
 
 
 @contextmanager
-def reading(memory: str | None = "1GB", threads: int = 1) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection that may read files."""
+def reading(
+    memory: str | None = "1GB", threads: int = 1, *, in_order: bool = False
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection that may read files, with so much memory for each thread.
+
+    What one thread reads comes in order anyway, what several read only if that is asked for.
+    """
     with TemporaryDirectory(prefix="tidelog-") as spill:
         limits: dict[str, str | bool | int | float | list[str]] = {
             "threads": threads,
@@ -300,9 +308,13 @@ def reading(memory: str | None = "1GB", threads: int = 1) -> Iterator[duckdb.Duc
         }
         limits |= {} if memory is None else {"memory_limit": memory}
         with duckdb.connect(config=limits | NO_EXTENSIONS) as connection:
+            if memory is not None and threads > 1:
+                ((each,),) = connection.execute("SELECT current_setting('memory_limit')").fetchall()
+                amount, unit = each.split()
+                connection.execute(f"SET memory_limit = '{threads * float(amount)}{unit}'")
             connection.execute("SET TimeZone = 'UTC'")
             connection.execute("SET enable_progress_bar = false")
-            if threads == 1:  # what is read alone comes in order anyway
+            if not in_order:
                 connection.execute("SET preserve_insertion_order = false")
             yield connection
 
