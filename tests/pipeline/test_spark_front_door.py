@@ -150,6 +150,17 @@ def test_changed_rules_are_both_shown(spark: SparkSession, tmp_path: Path) -> No
     ).replace("C > 90.,", "C > 90.0.,")
 
 
+def test_rows_left_out_are_counted_once(spark: SparkSession, tmp_path: Path) -> None:
+    """Parts of a file that statistics know lie between parts that have to be looked at."""
+    rows = [("a", None if t in (0, 5) else "high", t) for t in range(6)]
+    table = pa.table(dict(zip(("x", "level", "time"), zip(*rows, strict=True), strict=True)))
+    pq.write_table(table, tmp_path / "E.parquet", row_group_size=2)
+    program = tidelog.parse("input E(x: text, level: text) @ time. P(X) @ T :- E(X, high) @ T.")
+    with pytest.warns(TidelogWarning, match="^2 rows of E left out"):
+        frame = query(spark, program, "P", tmp_path)
+    assert sorted(row.time for row in frame.collect()) == [1, 2, 3, 4]
+
+
 def test_several_places_and_what_is_not_there(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "one.csv").write_text(HEADER + "a,95,,0\n")
     with gzip.open(tmp_path / "day-1.csv.gz", "wt") as packed:

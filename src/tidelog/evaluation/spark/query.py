@@ -58,9 +58,10 @@ from tidelog.evaluation.spark.scans import (
     in_each,
     measured,
     tasks_of,
+    threads_for,
 )
 from tidelog.evaluation.spark.session import session
-from tidelog.evaluation.spark.shipping import cores, is_local, prepare
+from tidelog.evaluation.spark.shipping import cores, prepare
 from tidelog.evaluation.spark.sources import Inputs, arrow_struct
 from tidelog.evaluation.spark.splits import TASK_ROWS, Reader, Split, whole_files
 from tidelog.evaluation.spark.stages import FiniteJob
@@ -153,12 +154,9 @@ def _answer_rows(
     split = needed.stages(given.large)
     if not split.stages or endless:
         return _in_process(question, name, given, facts)
-    in_files = facts.rows is None
-    by_threads = in_files and is_local(spark) and all(s.by_threads for s in facts.splits)
-    together = facts.few or by_threads
-    count = partitions or (1 if together else cores(spark))
+    count = partitions or (cores(spark) if facts.threads is None else 1)
     catalyst = any(stage.kind is StageKind.CATALYST for stage in split.stages)
-    alone = count == 1 and in_files and not catalyst
+    alone = count == 1 and facts.rows is None and not catalyst
     deps = needed.planned if alone else split.deps
     known = {p.name: data.get(p.base, EMPTY) for p in deps.core.inputs if p.temporal}
     asked = Range(low, high)
@@ -171,9 +169,8 @@ def _answer_rows(
     names = tuple(given.program.output_columns(name))
     ticks = question.ticks if question.timestamps else None
     if alone:
-        threads = cores(spark) if by_threads and not facts.few else 1
         files = tuple(whole_files(facts.splits))
-        task = OneTask(facts.reader, files, layout, given.rigid, memory, threads)
+        task = OneTask(facts.reader, files, layout, given.rigid, memory, facts.threads or 1)
         return _PackedAnswers(task.frame(spark), layout.answers[name], names, ticks)
     job = FiniteJob(layout if layout.is_keyed_alike else Layout(made, split.stages))
     sent = {n: table for n, table in given.rigid.items() if n in job.layout.rigid}
@@ -324,9 +321,12 @@ class _Facts:
         self._expected, self._query = needed - missing, query
 
     @property
-    def few(self) -> bool:
-        """Whether they are so few that one task does it all."""
-        return self.rows is None and sum(split.rows for split in self.splits) <= TASK_ROWS
+    def threads(self) -> int | None:
+        """How many threads of one task do it all; None where several tasks are better."""
+        if self.rows is not None:
+            return None
+        few = sum(split.rows for split in self.splits) <= TASK_ROWS
+        return 1 if few else threads_for(self.spark, self.splits)
 
     def ranges(self) -> dict[str, Range]:
         """First and last tick of each input; DataError for rows that no fact can be."""

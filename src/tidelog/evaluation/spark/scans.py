@@ -30,8 +30,8 @@ from tidelog.evaluation.spark.splits import (
     Reader,
     Split,
     in_tasks,
+    joined,
     reading,
-    whole_files,
 )
 from tidelog.evaluation.sql import Writer
 from tidelog.language.program import TIME_MAX
@@ -51,6 +51,15 @@ IS_WRONG = "problem NOT LIKE 'no value in column%' AND problem NOT LIKE 'NaN in 
 def tasks_of(spark: SparkSession, splits: Sequence[Split]) -> list[list[Split]]:
     """The splits that each task reads."""
     return in_tasks(splits, TASKS * cores(spark))
+
+
+def threads_for(spark: SparkSession, splits: Iterable[Split]) -> int | None:
+    """How many threads read files as fast as tasks do, in one process; None if tasks are better.
+
+    Tasks of other machines are, and tasks that read lines of JSON, which takes Python.
+    """
+    by_duckdb = all(split.format in ("parquet", "csv") for split in splits)
+    return cores(spark) if is_local(spark) and by_duckdb else None
 
 
 def in_each(
@@ -227,12 +236,10 @@ def measured(spark: SparkSession, reader: Reader, splits: Sequence[Split]) -> Me
         else:
             measures.of(split.name).add(split.range, split.range, 0)
     rows = sum(split.rows for split in unknown)
-    look = Measurer(reader)
-    by_threads = is_local(spark) and all(split.by_threads for split in unknown)
-    if by_threads:
-        look, unknown = Measurer(reader, cores(spark)), whole_files(unknown)
-    if rows <= FEW or by_threads:
-        batches = look(0, unknown) if unknown else iter(())
+    threads = threads_for(spark, unknown)
+    look = Measurer(reader, threads or 1)
+    if rows <= FEW or threads is not None:
+        batches = look(0, list(joined(unknown))) if unknown else iter(())
         told = [text for batch in batches for text in batch.column(0).to_pylist()]
     else:
         frame = in_each(spark, tasks_of(spark, unknown), look, "told STRING")

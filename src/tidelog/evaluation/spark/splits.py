@@ -83,11 +83,6 @@ class Split:
     range: Range | None = None
 
     @property
-    def by_threads(self) -> bool:
-        """Whether threads of one process read it together; lines of JSON are read in Python."""
-        return self.format in ("parquet", "csv")
-
-    @property
     def shown(self) -> str:
         """The file for people: of a copy, what it is a copy of."""
         return without_secrets(as_addressed(self.path))
@@ -179,15 +174,15 @@ def in_tasks(splits: Iterable[Split], tasks: int) -> list[list[Split]]:
             rows = 0
         groups[-1].append(split)
         rows += split.rows
-    return [list(_joined(group)) for group in groups]
+    return [list(joined(group)) for group in groups]
 
 
 def whole_files(splits: Iterable[Split]) -> list[Split]:
     """All parts of some files, as one split for each file."""
-    return [replace(split, part=None) for split in _joined(splits)]
+    return [replace(split, part=None) for split in joined(splits)]
 
 
-def _joined(splits: Iterable[Split]) -> Iterator[Split]:
+def joined(splits: Iterable[Split]) -> Iterator[Split]:
     """Parts that follow each other in a file, as one."""
     before: Split | None = None
     for split in splits:
