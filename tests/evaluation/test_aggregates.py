@@ -11,12 +11,13 @@ from oracle import naive
 from oracle.aggregates import programs_with_aggregates
 from oracle.generate import Case
 from oracle.keyed import keyed
-from support.batch import agree
+from support.batch import agree, wanted
 from support.deep import examples
 
 from tidelog.evaluation import gathers
 from tidelog.evaluation.density import Density
-from tidelog.language.program import Interval, Measure, TimeOffset, TimePoint
+from tidelog.language.checks import check
+from tidelog.language.program import Interval, Measure, TimeOffset, TimePoint, Value
 
 
 @given(programs_with_aggregates())
@@ -77,3 +78,13 @@ def test_generated_programs_are_worth_running() -> None:
         answers = naive.evaluate(case.program, case.facts, asked, case.low, case.high)
         answered += any(answers.values())
     assert answered > len(seen) / 4
+
+
+def test_a_count_that_is_also_calculated_with_stays_a_count() -> None:
+    rules = "input E(x: text) @ t. P(D) @ T :- E(X) @ T, N = count(E(X) @ [T-9, T]), N >= 2"
+    facts: dict[str, list[tuple[Value, ...]]] = {"E": [("a", 0), ("a", 2), ("a", 3)]}
+    for more in ("D = N + 1", "D = N * 2, D > N"):
+        text = f"{rules}, {more}."
+        case = Case(text, check(text).accepted(), facts, ("P",), 0, 3)
+        assert len(wanted(case)["P"]) == 2
+        agree(case)

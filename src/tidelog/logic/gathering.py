@@ -26,6 +26,7 @@ from tidelog.language.program import (
     Type,
     Variable,
     substituted,
+    terms_of,
 )
 from tidelog.logic.clause import (
     AT_HEAD,
@@ -216,8 +217,9 @@ def _uses(clause: Clause, value: Term) -> int:
     """How often a value is used beside the aggregate that gives it."""
     args = [term for part in (clause.head, *clause.premises) for term in part.args]
     others = [p.gathers.value for p in clause.premises if p.gathers is not None]
-    sides = [side for test in clause.tests for side in (test.left, test.right)]
-    return args.count(value) + others.count(value) - 1 + sides.count(value)
+    sides = (side for test in clause.tests for side in (test.left, test.right))
+    terms = [term for side in sides for term in terms_of(side)]
+    return args.count(value) + others.count(value) - 1 + terms.count(value)
 
 
 def _threshold(test: Comparison, value: Term) -> tuple[int, Sign]:
