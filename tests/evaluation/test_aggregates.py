@@ -88,3 +88,20 @@ def test_a_count_that_is_also_calculated_with_stays_a_count() -> None:
         case = Case(text, check(text).accepted(), facts, ("P",), 0, 3)
         assert len(wanted(case)["P"]) == 2
         agree(case)
+
+
+@pytest.mark.parametrize("test", [">= 1", "= 0"])
+def test_values_that_must_be_equal_are_not_any_values(test: str) -> None:
+    """Two windows of the same facts, one of which asks for equal values."""
+    text = f"""
+        input E(x: text) @ t. input F(x: text, y: int, z: int) @ t.
+        R(X) @ T :- E(X) @ T, count(F(X, _, _) @ [T, T+1]) {test}.
+        Q(X) @ T :- E(X) @ T, count(F(X, Y, Y) @ [T, T+1]) {test}."""
+    facts: dict[str, list[tuple[Value, ...]]] = {
+        "E": [("a", 0), ("b", 0)],
+        "F": [("a", 1, 2, 0), ("b", 2, 2, 1)],
+    }
+    case = Case(text, check(text).accepted(), facts, ("Q", "R"), 0, 1)
+    answers = wanted(case)
+    assert answers["Q"] != answers["R"]
+    agree(case)

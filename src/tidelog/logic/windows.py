@@ -246,10 +246,7 @@ class Windows:
         plain = [isinstance(t, Variable) and not t.anonymous for t in atom.args]
         if over == ONE_TICK and all(plain) and len(names) == len(atom.args):
             return below
-        numbers = {variable: i for i, variable in enumerate(names)}
-        pattern = ",".join(
-            f"#{numbers[term]}" if term in numbers else print_term(term) for term in atom.args
-        )
+        pattern = ",".join(_place(term, atom, names) for term in atom.args)
         types = {t: below.types[i] for i, t in enumerate(atom.args)}
         label = f"{over.least} of {over.ticks}"
         if not all(plain) or len(names) < len(atom.args):
@@ -291,6 +288,14 @@ class Windows:
             return Premise(window.name, names, Offset(-before))
 
         return [tuple(part(*each) for each in parts) or (atom,) for parts in _parts(over)]
+
+
+def _place(term: Term, atom: Premise, names: tuple[Variable, ...]) -> str:
+    """What an argument is in the name of a window; `_` that must be equal have a number."""
+    if term in names:
+        return f"#{names.index(term)}"
+    same = isinstance(term, Variable) and atom.args.count(term) > 1
+    return f"_{atom.args.index(term)}" if same else print_term(term)
 
 
 def names_of(atom: Premise) -> tuple[Variable, ...]:
