@@ -9,16 +9,16 @@ cells of a stream: both say here what they hold.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Protocol, TypeAlias
 
 from tidelog.analysis.containment import Ground
 from tidelog.analysis.definitive import Awaited, Counted, Pending
 from tidelog.analysis.possible import Open, Possible, PossibleClause, all_args, narrow
-from tidelog.language.program import Constant, Row, Term, Value
+from tidelog.language.program import Constant, Row, Term, Value, Variable
 from tidelog.logic.clause import Premise, Sign
-from tidelog.logic.core import Role
+from tidelog.logic.core import Core, Role
 from tidelog.logic.match import VALUES, JoinOrder, RowSource, constant_value, matches, term_values
 from tidelog.logic.windows import pattern as window_pattern
 
@@ -208,8 +208,12 @@ class PossibleDerivations:
         self, name: str, args: PossibleArgs, tick: int | None, waits: list[Awaited]
     ) -> dict[Counted, None]:
         """At how many ticks a window has a fact of an input, where it waits for more of them."""
-        asked, values = window_pattern(self.possible.deps.core, name, args)
-        predicate = self.possible.deps.core.predicates[asked.predicate]
+        core = self.possible.deps.core
+        asked, values = window_pattern(core, name, args)
+        selects = core.predicates[asked.predicate].role is Role.STEP
+        if selects:
+            asked, values = _selected_from(core, asked, values)
+        predicate = core.predicates[asked.predicate]
         own = all(w.predicate == predicate.base and w.args == values for w in waits)
         if not waits or not own or not predicate.input or tick is None or asked.over is None:
             return {}
@@ -219,7 +223,7 @@ class PossibleDerivations:
         places = {i: value for i, value in enumerate(values) if value is not None}
         there = (
             0
-            if None in args
+            if None in args or selects  # one that is there would do, and be waited for no more
             else sum(  # what was never seen is nowhere so far
                 any(self.facts.rows(asked, t, tuple(places), tuple(places.values())))
                 for t in range(first, tick + 1)
@@ -283,6 +287,15 @@ class PossibleDerivations:
         leaves = _Leaves()
         if self._rests(match, leaves, above):
             yield leaves
+
+
+def _selected_from(core: Core, asked: Premise, args: PossibleArgs) -> tuple[Premise, PossibleArgs]:
+    """What a window asks for whose facts a step selects, as it asks for those it selects from."""
+    (step,) = core.clauses_for[asked.predicate]
+    (premise,) = step.premises
+    known = dict(zip(step.head.args, args, strict=True))
+    values = (known.get(t) if isinstance(t, Variable) else t.value for t in premise.args)
+    return replace(premise, over=asked.over), tuple(values)
 
 
 def _order(awaited: Awaited) -> tuple[int, str, str]:
