@@ -8,7 +8,7 @@ from random import Random
 from hypothesis import event, given
 from hypothesis import strategies as st
 from oracle import naive
-from oracle.aggregates import programs_with_aggregates
+from oracle.aggregates import programs_with_aggregates, programs_with_reached_values
 from oracle.generate import Case
 from oracle.horizon import Answers, temporal_predicates
 from support.deep import examples
@@ -24,6 +24,10 @@ from tidelog.language.program import Value
 Facts = dict[str, list[tuple[Value, ...]]]
 randoms = st.randoms(use_true_random=False)
 plain = programs_with_aggregates(connected=True, explicit_times=False, recursive=False)
+either = st.one_of(
+    programs_with_aggregates(connected=True, recursive=False),
+    programs_with_reached_values(connected=True, recursive=False),
+)
 
 
 def between(case: Case, low: float, high: float) -> Facts:
@@ -79,7 +83,7 @@ def test_nothing_after_the_delay_and_before_the_window_counts(case: Case, random
 
 
 @examples(5, deep=400)
-@given(programs_with_aggregates(connected=True, recursive=False), randoms, st.integers(0, 4))
+@given(either, randoms, st.integers(0, 4))
 def test_what_is_final_does_not_change(case: Case, random: Random, later: int) -> None:
     question = asked(case, random)
     if question is None:

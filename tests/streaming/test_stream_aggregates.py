@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
-from oracle.aggregates import programs_with_aggregates
+from oracle.aggregates import programs_with_aggregates, programs_with_reached_values
 from oracle.generate import Case
 from support.deep import examples
 from support.streams import streams_what_is_evaluated
@@ -38,6 +38,12 @@ randoms = st.randoms(use_true_random=False)
 )
 def test_every_way(case: Case, late: int, random: Random, how: dict[str, object]) -> None:
     event("compared" if streams_what_is_evaluated(case, late, random, **how) else "refused")
+
+
+@examples(4, deep=500)
+@given(programs_with_reached_values(connected=True), randoms, st.sampled_from(WAYS))
+def test_every_way_to_reach_a_value(case: Case, random: Random, how: dict[str, object]) -> None:
+    event("compared" if streams_what_is_evaluated(case, 1, random, **how) else "refused")
 
 
 @examples(3, deep=400)
