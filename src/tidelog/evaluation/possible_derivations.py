@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Protocol, TypeAlias
 
 from tidelog.analysis.containment import Ground
+from tidelog.analysis.counted import count_of
 from tidelog.analysis.definitive import Awaited, Counted, Pending
 from tidelog.analysis.possible import Open, Possible, PossibleClause, all_args, narrow
 from tidelog.language.program import Constant, Row, Term, Value, Variable
@@ -71,6 +72,12 @@ class _Leaves:
     def wait(self, awaited: Iterable[Awaited]) -> bool:
         self.waits.update(dict.fromkeys(awaited))
         return self.may_wait
+
+    def wait_for_all(self, parts: Iterable[Awaited], whole: Awaited) -> None:
+        """Wait for what some are part of, if there are any."""
+        for part in parts:
+            del self.waits[part]
+            self.waits[whole] = None
 
 
 @dataclass(frozen=True)
@@ -193,10 +200,13 @@ class PossibleDerivations:
         if not stands:
             before = set(leaves.waits)
             if self._derive(premise.predicate, args, tick, leaves, above):
-                head = self.possible.deps.core.predicates[match.rule.head.predicate]
-                if predicate.role is Role.WINDOW and head.role is not Role.WINDOW:
-                    waits = [w for w in leaves.waits if w not in before]
-                    leaves.windows |= self._counted(whole.predicate, args, tick, waits)
+                core, above_it = self.possible.deps.core, match.rule.head.predicate
+                waits = [w for w in leaves.waits if w not in before]
+                if predicate.role is Role.WINDOW:
+                    if core.predicates[above_it].role is not Role.WINDOW:
+                        leaves.windows |= self._counted(whole.predicate, args, tick, waits)
+                elif count_of(core, whole.predicate) and not count_of(core, above_it):
+                    leaves.wait_for_all(waits, Awaited(whole.predicate, args, tick or 0))
                 return True
             stands = is_fact and self.facts.is_settled(whole.predicate, tick)
         if stands and is_fact and predicate.role not in (Role.WINDOW, Role.BEGUN):

@@ -97,7 +97,7 @@ class Gatherings:
         none = gathers.value in (Constant.of(0), Constant.of(0.0))
         if gathers.measure is Measure.COUNT and none:
             return self._of_nothing(clause, number, groups)
-        made = self._made(premise, groups)
+        made = self.predicate(premise, groups)
         args = (*_named(premise, groups), gathers.value)
         asked = Premise(made.name, args, premise.when, origin=premise.origin)
         ways = [_with(clause, number, asked, clause.tests)]
@@ -125,11 +125,11 @@ class Gatherings:
             return replace(_quantified(premise, groups, 1), sign=Sign.NEGATIVE)
         any_ = Variable(f"_#n{number}")
         counted = replace(premise, gathers=Gathering(Measure.COUNT, None, any_))
-        made = self._made(counted, groups)
+        made = self.predicate(counted, groups)
         args = (*_named(premise, groups), any_)
         return Premise(made.name, args, premise.when, Sign.NEGATIVE, premise.origin)
 
-    def _made(self, premise: Premise, groups: set[str]) -> Predicate:
+    def predicate(self, premise: Premise, groups: set[str]) -> Predicate:
         """The predicate of an aggregate, with its clause; many ask for the same."""
         gathers = premise.gathers
         assert gathers is not None, "what is gathered is made something of"
@@ -204,7 +204,7 @@ def _counted(
     if len(tests) != 1 or _uses(clause, gathers.value) > 1:
         return None
     test = tests[0]
-    least, sign = _threshold(test, gathers.value)
+    least, sign = threshold(test, gathers.value)
     ticks = (premise.over or ONE_TICK).ticks
     one_a_tick = all(v.name in groups for v in premise.variables)
     if not 1 <= least <= (ticks if one_a_tick else 1):
@@ -274,7 +274,7 @@ def _uses(clause: Clause, value: Term) -> int:
     return args.count(value) + others.count(value) - 1 + terms.count(value)
 
 
-def _threshold(test: Comparison, value: Term) -> tuple[int, Sign]:
+def threshold(test: Comparison, value: Term) -> tuple[int, Sign]:
     """What a test says of a count: at least so many, or (negative) fewer; 0 if neither."""
     operator, other = _told(test, value)
     if not isinstance(other, Constant) or not isinstance(other.value, int):
