@@ -64,7 +64,9 @@ class _Counts:
                 continue
             least, sign = threshold(test, premise.args[-1])
             ticks = (gathered.over or ONE_TICK).ticks
-            if least < 1 or sign is not Sign.POSITIVE or _clauses(ticks, least) > MOST_CLAUSES:
+            if ticks == 1 or least < 1 or sign is not Sign.POSITIVE:
+                continue
+            if _clauses(ticks, least) > MOST_CLAUSES:
                 continue
             stretch = self._stretch(gathered, self._groups(premise), ticks, least)
             asked = replace(premise, predicate=stretch.name, args=premise.args[:-1])
