@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from random import Random
 
+import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 from oracle import naive
-from oracle.aggregates import programs_with_aggregates
+from oracle.aggregates import programs_with_aggregates, programs_with_reached_values
 from oracle.generate import Case
 from oracle.horizon import Answers, temporal_predicates
 from support.deep import examples
@@ -19,11 +20,16 @@ from tidelog.errors import NoAnswer
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.live_facts import LiveFacts
 from tidelog.evaluation.open_answers import OpenAnswers
+from tidelog.language.printer import print_literal
 from tidelog.language.program import Value
 
 Facts = dict[str, list[tuple[Value, ...]]]
 randoms = st.randoms(use_true_random=False)
 plain = programs_with_aggregates(connected=True, explicit_times=False, recursive=False)
+either = st.one_of(
+    programs_with_aggregates(connected=True, recursive=False),
+    programs_with_reached_values(connected=True, recursive=False),
+)
 
 
 def between(case: Case, low: float, high: float) -> Facts:
@@ -79,7 +85,7 @@ def test_nothing_after_the_delay_and_before_the_window_counts(case: Case, random
 
 
 @examples(5, deep=400)
-@given(programs_with_aggregates(connected=True, recursive=False), randoms, st.integers(0, 4))
+@given(either, randoms, st.integers(0, 4))
 def test_what_is_final_does_not_change(case: Case, random: Random, later: int) -> None:
     question = asked(case, random)
     if question is None:
@@ -126,6 +132,87 @@ def test_an_answer_waits_for_its_aggregate_only_while_it_may_come() -> None:
     assert [str(p) for p in verdict.pending] == [f"Settles(a, _) @ 2 waits for {awaited}"]
     assert verdict.reason
     assert not verdict.exact
+
+
+EARLY = """
+    input E(x: text) @ t.
+    input F(x: text, v: int) @ t.
+    Rises(X) @ T :- E(X) @ T, max(V : F(X, V) @ [T, T+9]) >= 5.
+    Falls(X) @ T :- E(X) @ T, 3 > min(V : F(X, V) @ [T+1, T+9]).
+    Many(X) @ T :- E(X) @ T, count(F(X, _) @ [T, T+9]) >= 3.
+    Calm(X) @ T :- E(X) @ T, max(V : F(X, V) @ [T, T+9]) < 5.
+    Few(X) @ T :- E(X) @ T, count(F(X, _) @ [T, T+9]) < 2.
+    Best(X, M) @ T :- E(X) @ T, M = max(V : F(X, V) @ [T, T+9]), M >= 5.
+    Over(X) @ T :- E(X) @ T, F(X, W) @ T, max(V : F(X, V) @ [T, T+9]) >= W.
+"""
+COMING: Facts = {"E": [("a", 0)], "F": [("a", 4, 0), ("a", 1, 2), ("a", 6, 4), ("a", 2, 7)]}
+
+
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [("Rises", 4), ("Falls", 2), ("Many", 4), ("Calm", 9), ("Few", 9), ("Best", 9), ("Over", 9)],
+)
+def test_what_few_facts_decide_is_final_once_they_are_there(query: str, first: int) -> None:
+    program = tidelog.parse(EARLY)
+    final = [tidelog.definitive(program, query, COMING, tin, 0).holds for tin in range(11)]
+    assert final == [tin >= first for tin in range(11)]
+    stream = tidelog.Stream(program, [query], mode="online")
+    for tin in range(11):
+        new = {n: [r[:-1] for r in rows if r[-1] == tin] for n, rows in COMING.items()}
+        step = stream.push(tin, new)
+        assert (step.tout is not None and step.tout >= 0) is (tin >= first)
+        assert bool(stream.pending()) is (tin < first)
+
+
+@pytest.mark.parametrize(
+    ("query", "pending"),
+    [
+        ("Rises", "Rises(a) @ 0 may still come: one F(a, _) by 9 would do"),
+        ("Many", "Many(a) @ 0 waits for count(F(a, _) @ [0, 9])"),
+        ("Calm", "Calm(a) @ 0 waits for max(V : F(a, V) @ [0, 9])"),
+    ],
+)
+def test_pending_says_what_would_decide(query: str, pending: str) -> None:
+    program = tidelog.parse(EARLY)
+    assert [str(p) for p in tidelog.definitive(program, query, COMING, 2, 0).pending] == [pending]
+    stream = tidelog.Stream(program, [query], mode="online")
+    for tin in range(3):
+        new = {n: [r[:-1] for r in rows if r[-1] == tin] for n, rows in COMING.items()}
+        stream.push(tin, new)
+    assert [str(p) for p in stream.pending()] == [pending]
+
+
+@pytest.mark.parametrize("query", ["Rises", "Falls"])
+def test_a_value_that_is_reached_is_as_wide_as_its_window_exactly(query: str) -> None:
+    program = tidelog.parse(EARLY)
+    for measure in (tidelog.delay(program, query), tidelog.window(program, query)):
+        assert (measure.upper, measure.exact) == (9, True)
+
+
+def test_a_proof_has_the_fact_that_reaches_a_value() -> None:
+    (proof,) = tidelog.parse(EARLY).why("Rises(a) @ 0", COMING).proofs
+    assert {(f.predicate, f.args, f.time) for f in proof.facts} == {
+        ("E", ("a",), 0),
+        ("F", ("a", 6), 4),
+    }
+    ((comparison, left, right),) = proof.steps[0].comparisons
+    assert (print_literal(comparison), left, right) == ("V >= 5", 6, 5)
+
+
+def test_a_miss_says_how_near_the_values_come() -> None:
+    facts: Facts = {"E": [("a", 0)], "F": [("a", 1, 0), ("a", 4, 3), ("a", 2, 5)]}
+    (unmet,) = tidelog.parse(EARLY).why("Rises(a) @ 0", facts).misses[0].unmet
+    assert (unmet.left, unmet.right) == (4, 5)
+
+
+def test_values_of_two_aggregates_have_names_of_their_own() -> None:
+    """Each has its own V; one fact need not be both."""
+    program = tidelog.parse(
+        "input F(x: text, v: int) @ t. P(X) @ T :- F(X, V_) @ T, V_ > 0,"
+        " max(V : F(X, V) @ [T, T+9]) >= 5, min(V : F(X, V) @ [T, T+9]) <= 1."
+    )
+    facts: Facts = {"F": [("a", 6, 0), ("a", 1, 2), ("b", 6, 0), ("b", 3, 2)]}
+    assert program.query("P", facts).to_pylist() == [{"x": "a", "time": 0}]
 
 
 RULES = """

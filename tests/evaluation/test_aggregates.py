@@ -8,7 +8,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from oracle import naive
-from oracle.aggregates import programs_with_aggregates
+from oracle.aggregates import programs_with_aggregates, programs_with_reached_values
 from oracle.generate import Case
 from oracle.keyed import keyed
 from support.batch import agree, wanted
@@ -29,6 +29,12 @@ def test_any_program(case: Case) -> None:
 @given(programs_with_aggregates(connected=True, negation=False))
 @examples(9, deep=800)
 def test_connected_programs(case: Case) -> None:
+    agree(case)
+
+
+@given(programs_with_reached_values())
+@examples(10, deep=1000)
+def test_values_that_are_reached(case: Case) -> None:
     agree(case)
 
 

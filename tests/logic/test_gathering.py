@@ -41,7 +41,25 @@ def bodies(rule: str) -> list[str]:
             "count(E(X, _) @ [T-4, T]) >= 2",
             ["E(count of 5 ticks: #1, _2)(X, Count) @ T, Count >= 2"],
         ),
-        ("max(V : E(X, V) @ T) > 3", ["E(max: #1, V2)(X, Max) @ T, Max > 3"]),
+        ("max(V : E(X, V) @ T) > 3", ["E(X, V) @ T, V > 3"]),
+        ("max(V : E(_, V) @ T) > 3", ["E[at 1 of 1 (_,#0) ticks](V) @ T, V > 3"]),
+        ("4 >= min(V : E(X, V) @ [T, T+4])", ["E[at 1 of 5 ticks](X, V) @ T+4, 4 >= V"]),
+        ("M = min(V : E(X, V) @ T), M < 4, M <= 9", ["E(X, V) @ T, V < 4, V <= 9"]),
+        (
+            "M = max(V : E(X, V) @ T), M > 4, M < 9",
+            ["E(max: #1, V2)(X, M) @ T, M > 4, M < 9"],
+        ),
+        (
+            "E(_, W) @ T, max(V : E(X, V) @ T) >= W",
+            ["E(_, W) @ T, E(max: #1, V2)(X, Max) @ T, Max >= W"],
+        ),
+        (
+            "max(V : E(X, V) @ T) >= 3, min(V : E(X, V) @ T) <= 1",
+            ["E(X, V_) @ T, E(X, V) @ T, V_ >= 3, V <= 1"],
+        ),
+        ("max(V : E(X, V) @ T) <= 3", ["E(max: #1, V2)(X, Max) @ T, Max <= 3"]),
+        ("min(V : E(X, V) @ T) > 3", ["E(min: #1, V2)(X, Min) @ T, Min > 3"]),
+        ("max(Y : R(X, Y)) > b", ["R(max: #1, V2)(X, Max), Max > b"]),
         ("max(V : E(X, V) @ T) = 3", ["E(max: #1, V2)(X, 3) @ T"]),
         (
             "sum(V : E(X, V) @ T) < 3",

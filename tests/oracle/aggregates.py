@@ -113,6 +113,14 @@ def programs_with_aggregates(
     return _cases(shape, negation)
 
 
+def programs_with_reached_values(
+    *, recursive: bool = True, connected: bool = False
+) -> st.SearchStrategy[Case]:
+    """As `programs_with_aggregates`, most of them least and greatest values that are compared."""
+    shape = Shape(recursive, connected, True, huge=False, rigid=True, max_rules=4)
+    return _reached(shape, True)
+
+
 def programs_with_cycles(
     *,
     connected: bool = False,
@@ -132,11 +140,18 @@ def _cases(draw: st.DrawFn, shape: Shape, negation: bool) -> Case:
 
 
 @st.composite
+def _reached(draw: st.DrawFn, shape: Shape, negation: bool) -> Case:
+    return _WithReachedValues(draw, shape, negation).case()
+
+
+@st.composite
 def _cycles(draw: st.DrawFn, shape: Shape, negation: bool) -> Case:
     return _WithCycles(draw, shape, negation).case()
 
 
 class _WithAggregates(WithNumbers):
+    measures = tuple(Measure)
+
     def checked(self, text: str) -> Program:
         report = check(text)
         refused = {Code.NOT_STRATIFIED, Code.NUMBER, Code.MADE_AROUND_A_CYCLE}
@@ -173,7 +188,7 @@ class _WithAggregates(WithNumbers):
             return None
         args = [self.gathered_term(type_, bound) for type_ in p.types]
         places = [i for i, type_ in enumerate(p.types) if type_ is not Type.BOOL]
-        measure = self.one_of(tuple(Measure)) if places else Measure.COUNT
+        measure = self.one_of(self.measures) if places else Measure.COUNT
         of, type_ = None, Type.INT
         if measure is not Measure.COUNT:
             place = self.one_of(places)
@@ -257,6 +272,44 @@ class _WithAggregates(WithNumbers):
                     row = (*args, self.center + self.number(-7, 7)) if p.temporal else args
                     rows.setdefault(p.name, []).append(row)
         return rows
+
+
+class _WithReachedValues(_WithAggregates):
+    """`max(V : P(X, V) @ [T, T+9]) >= 5`, also with the value named and in several tests."""
+
+    measures = (Measure.MIN, Measure.MAX)
+
+    def compared(
+        self, aggregate: Aggregate, type_: Type, bound: dict[Type, list[str]], number: int
+    ) -> Aggregated:
+        if self.chance(1, 4):
+            return super().compared(aggregate, type_, bound, number)
+        if self.chance(1, 4):
+            return Aggregated(aggregate, Operator.EQ, Variable(f"N{number}"))
+        leads = self.chance(1, 2)
+        operator = self.order((aggregate.measure is Measure.MAX) is leads)
+        return Aggregated(aggregate, operator, self.constant(type_), leads=leads)
+
+    def order(self, high: bool) -> Operator:
+        """Most often one that a high value meets, or a low one."""
+        high = high is not self.chance(1, 5)
+        return self.one_of((Operator.GE, Operator.GT) if high else (Operator.LE, Operator.LT))
+
+    def shown(self, rule: Rule, literal: Aggregated, bound: dict[Type, list[str]]) -> Rule:
+        """The rule with an aggregate; a value with a name of its own is only compared."""
+        rule = super().shown(rule, literal, bound)
+        value = literal.value
+        if not isinstance(value, Variable) or not value.name.startswith("N"):
+            return rule
+        tests = [
+            Comparison(
+                value,
+                self.order(literal.aggregate.measure is Measure.MAX),
+                self.constant(self.type_of(literal)),
+            )
+            for _ in range(1 + self.chance(1, 2))
+        ]
+        return replace(rule, body=(*rule.body, *tests))
 
 
 class _WithCycles(_WithAggregates):

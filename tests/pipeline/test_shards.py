@@ -23,7 +23,7 @@ from tidelog.data.packed import pack
 from tidelog.data.schema import resolve, schemas
 from tidelog.evaluation.rows import NEW, as_rows, home, partition
 from tidelog.language.checks import check
-from tidelog.language.program import Type
+from tidelog.language.program import Type, Value
 from tidelog.logic.normalise import core
 from tidelog.pipeline.shards import Shards
 from tidelog.streaming.clock import ShardReport, Turn
@@ -162,6 +162,21 @@ def test_one_shard_has_all_of_an_aggregate(case: Case, eager: bool, random: Rand
     event("whole" if driver.shards.whole else "in two parts")
     assert driver.partitions == 1
     check_at_some_ticks(driver, case, random)
+
+
+@pytest.mark.parametrize("eager", [True, False])
+def test_one_shard_has_all_of_a_count_that_looks_ahead(eager: bool) -> None:
+    text = """input E(x: text) @ t. input F(x: text, v: int) @ t.
+        P(X) @ T :- E(X) @ T, count(F(X, _) @ [T, T+4]) >= 3."""
+    random = Random(1)
+    facts: dict[str, list[tuple[Value, ...]]] = {
+        "E": [(x, t) for t in range(0, 20, 2) for x in "ab"],
+        "F": [(random.choice("ab"), random.randrange(9), t) for t in range(20)],
+    }
+    case = Case(text, check(text).accepted(), facts, ("P",), 0, 20)
+    driver = Driver(case, 4, eager)
+    assert driver.shards.settled is not None
+    check_against_one_stream(driver, case, list(range(20)), 0)
 
 
 def check_at_some_ticks(driver: Driver, case: Case, random: Random) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
 import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
-from oracle.aggregates import programs_with_aggregates
+from oracle.aggregates import programs_with_aggregates, programs_with_reached_values
 from oracle.generate import Case
 from support.deep import examples
 from support.streams import streams_what_is_evaluated
@@ -40,6 +41,12 @@ def test_every_way(case: Case, late: int, random: Random, how: dict[str, object]
     event("compared" if streams_what_is_evaluated(case, late, random, **how) else "refused")
 
 
+@examples(4, deep=500)
+@given(programs_with_reached_values(connected=True), randoms, st.sampled_from(WAYS))
+def test_every_way_to_reach_a_value(case: Case, random: Random, how: dict[str, object]) -> None:
+    event("compared" if streams_what_is_evaluated(case, 1, random, **how) else "refused")
+
+
 @examples(3, deep=400)
 @given(programs_with_aggregates(connected=True), randoms, st.sampled_from(WAYS))
 def test_every_way_with_words(case: Case, random: Random, how: dict[str, object]) -> None:
@@ -55,6 +62,68 @@ def test_across_snapshots(
 ) -> None:
     file: Path = tmp_path_factory.mktemp("kept") / "snapshot"
     streams_what_is_evaluated(case, 1, random, file, **how)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """`Q(X) @ T :- E(X) @ T, count(P(X, _) @ [T+low, T+high]) >= 3.`, or a value to be reached."""
+
+    measure: str
+    low: int
+    high: int
+    least: int
+
+    @property
+    def text(self) -> str:
+        at = f"[T{self.low:+}, T{self.high:+}]" if self.low < self.high else f"T{self.low:+}"
+        counts = self.measure == "count"
+        of, value = ("", "_") if counts else ("V : ", "V")
+        operator = "<=" if self.measure == "min" else ">="
+        asked = f"{self.measure}({of}P(X, {value}) @ {at}) {operator} {self.least}"
+        return f"input E(x: text) @ t. input P(x: text, v: int) @ t. Q(X) @ T :- E(X) @ T, {asked}."
+
+    def holds(self, known: set[tuple[str, int, int]], x: str, tick: int) -> bool:
+        values = [v for y, v, t in known if y == x and self.low <= t - tick <= self.high]
+        if self.measure == "count":
+            return len(values) >= self.least
+        if self.measure == "min":
+            return any(v <= self.least for v in values)
+        return any(v >= self.least for v in values)
+
+
+@examples(6, deep=300)
+@given(
+    st.builds(
+        lambda measure, low, more, least: Asked(measure, low, low + more, least),
+        st.sampled_from(("count", "max", "min")),
+        st.integers(-3, 3),
+        st.sampled_from((0, 1, 2, 4, 7, 9)),
+        st.integers(1, 4),
+    ),
+    randoms,
+    st.sampled_from((0.05, 0.2, 0.6)),
+)
+def test_online_each_tick_is_answered_as_soon_as_it_is_decided(
+    asked: Asked, pick: Random, share: float
+) -> None:
+    stream = tidelog.Stream(tidelog.parse(asked.text), ["Q"], mode="online", from_=0)
+    known: set[tuple[str, int, int]] = set()
+    begun: dict[int, set[str]] = {}
+    due = 0
+    for tin in range(25):
+        begun[tin] = {x for x in "ab" if pick.random() < 0.3}
+        new = {(x, v, tin) for x in "ab" for v in range(6) if pick.random() < share}
+        known |= new
+        facts = {"E": [(x,) for x in begun[tin]], "P": [(x, v) for x, v, _ in new]}
+        step = stream.push(tin, facts)
+        first = due
+        while due <= tin and (
+            tin >= due + asked.high or all(asked.holds(known, x, due) for x in begun[due])
+        ):
+            due += 1
+        assert step.tout == due - 1
+        want = {(x, t) for t in range(first, due) for x in begun[t] if asked.holds(known, x, t)}
+        assert {(row["x"], row["time"]) for row in step.answers["Q"].to_pylist()} == want
 
 
 RULES = """

@@ -4,7 +4,7 @@
     brief         the same with very long counts only named                       logic/normalise
     dependencies  reach: what the queries need, its class, phi, keep and key         dependencies
     reduced       reduce: without redundant clauses and premises                       redundancy
-    lean          the dependencies of what is left, which is what runs               dependencies
+    lean          what is left, windows over what they select: this is what runs         selected
     planned       the same with very long counts only named, for plans                    passes
     sliced        the same for streams that keep slices: long windows named, blocks        sliced
     stages        split: what workers do on their own, and what they exchange              stages
@@ -26,6 +26,7 @@ from tidelog.analysis.containment import Budget
 from tidelog.analysis.dependencies import Dependencies, dependencies
 from tidelog.analysis.possible import Possible, possible
 from tidelog.analysis.redundancy import Redundant, reduced
+from tidelog.analysis.selected import selected
 from tidelog.analysis.sliced import sliced
 from tidelog.analysis.stages import Staged, staged
 from tidelog.language.program import Input, Interval, Origin, Program, Statement
@@ -72,7 +73,7 @@ class Passes:
 
     @cached_property
     def lean(self) -> Dependencies:
-        return dependencies(self.reduced, self.queries)
+        return selected(dependencies(self.reduced, self.queries))
 
     @cached_property
     def brief(self) -> Core:
@@ -104,7 +105,8 @@ class Passes:
         asked = [*self.queries, *(name for name in counted if not brief.predicates[name].input)]
         left, _ = reduced(self.around_counts, dict.fromkeys(asked), _budget())
         windows = (clause for clause in brief.clauses if clause.head.predicate in self.counts)
-        return dependencies(replace(brief, clauses=(*left.clauses, *windows)), self.queries)
+        planned = replace(brief, clauses=(*left.clauses, *windows))
+        return selected(dependencies(planned, self.queries))
 
     @cached_property
     def around_counts(self) -> Core:

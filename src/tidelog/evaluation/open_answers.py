@@ -11,6 +11,7 @@ from itertools import combinations, islice
 from typing import TypeAlias
 
 from tidelog.analysis.containment import Ground
+from tidelog.analysis.counted import counted
 from tidelog.analysis.definitive import Awaited, Definitive, Pending, TwoUpdates
 from tidelog.analysis.differences import constants_of
 from tidelog.analysis.possible import FUTURE, Pattern, Possible, possible
@@ -58,7 +59,7 @@ class OpenAnswers(QueryOverData):
     @cached_property
     def parts(self) -> Settled | None:
         """The rules up to aggregates and from them on, where they can be taken apart."""
-        parts = Settled(self.deps)
+        parts = Settled(counted(self.deps))
         return parts if not self.blocking and parts.splits else None
 
     @cached_property

@@ -9,16 +9,17 @@ cells of a stream: both say here what they hold.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Protocol, TypeAlias
 
 from tidelog.analysis.containment import Ground
+from tidelog.analysis.counted import count_of
 from tidelog.analysis.definitive import Awaited, Counted, Pending
 from tidelog.analysis.possible import Open, Possible, PossibleClause, all_args, narrow
-from tidelog.language.program import Constant, Row, Term, Value
+from tidelog.language.program import Constant, Row, Term, Value, Variable
 from tidelog.logic.clause import Premise, Sign
-from tidelog.logic.core import Role
+from tidelog.logic.core import Core, Role
 from tidelog.logic.match import VALUES, JoinOrder, RowSource, constant_value, matches, term_values
 from tidelog.logic.windows import pattern as window_pattern
 
@@ -71,6 +72,12 @@ class _Leaves:
     def wait(self, awaited: Iterable[Awaited]) -> bool:
         self.waits.update(dict.fromkeys(awaited))
         return self.may_wait
+
+    def wait_for_all(self, parts: Iterable[Awaited], whole: Awaited) -> None:
+        """Wait for what some are part of, if there are any."""
+        for part in parts:
+            del self.waits[part]
+            self.waits[whole] = None
 
 
 @dataclass(frozen=True)
@@ -193,10 +200,13 @@ class PossibleDerivations:
         if not stands:
             before = set(leaves.waits)
             if self._derive(premise.predicate, args, tick, leaves, above):
-                head = self.possible.deps.core.predicates[match.rule.head.predicate]
-                if predicate.role is Role.WINDOW and head.role is not Role.WINDOW:
-                    waits = [w for w in leaves.waits if w not in before]
-                    leaves.windows |= self._counted(whole.predicate, args, tick, waits)
+                core, above_it = self.possible.deps.core, match.rule.head.predicate
+                waits = [w for w in leaves.waits if w not in before]
+                if predicate.role is Role.WINDOW:
+                    if core.predicates[above_it].role is not Role.WINDOW:
+                        leaves.windows |= self._counted(whole.predicate, args, tick, waits)
+                elif count_of(core, whole.predicate) and not count_of(core, above_it):
+                    leaves.wait_for_all(waits, Awaited(whole.predicate, args, tick or 0))
                 return True
             stands = is_fact and self.facts.is_settled(whole.predicate, tick)
         if stands and is_fact and predicate.role not in (Role.WINDOW, Role.BEGUN):
@@ -208,8 +218,12 @@ class PossibleDerivations:
         self, name: str, args: PossibleArgs, tick: int | None, waits: list[Awaited]
     ) -> dict[Counted, None]:
         """At how many ticks a window has a fact of an input, where it waits for more of them."""
-        asked, values = window_pattern(self.possible.deps.core, name, args)
-        predicate = self.possible.deps.core.predicates[asked.predicate]
+        core = self.possible.deps.core
+        asked, values = window_pattern(core, name, args)
+        selects = core.predicates[asked.predicate].role is Role.STEP
+        if selects:
+            asked, values = _selected_from(core, asked, values)
+        predicate = core.predicates[asked.predicate]
         own = all(w.predicate == predicate.base and w.args == values for w in waits)
         if not waits or not own or not predicate.input or tick is None or asked.over is None:
             return {}
@@ -219,7 +233,7 @@ class PossibleDerivations:
         places = {i: value for i, value in enumerate(values) if value is not None}
         there = (
             0
-            if None in args
+            if None in args or selects  # one that is there would do, and be waited for no more
             else sum(  # what was never seen is nowhere so far
                 any(self.facts.rows(asked, t, tuple(places), tuple(places.values())))
                 for t in range(first, tick + 1)
@@ -283,6 +297,15 @@ class PossibleDerivations:
         leaves = _Leaves()
         if self._rests(match, leaves, above):
             yield leaves
+
+
+def _selected_from(core: Core, asked: Premise, args: PossibleArgs) -> tuple[Premise, PossibleArgs]:
+    """What a window asks for whose facts a step selects, as it asks for those it selects from."""
+    (step,) = core.clauses_for[asked.predicate]
+    (premise,) = step.premises
+    known = dict(zip(step.head.args, args, strict=True))
+    values = (known.get(t) if isinstance(t, Variable) else t.value for t in premise.args)
+    return replace(premise, over=asked.over), tuple(values)
 
 
 def _order(awaited: Awaited) -> tuple[int, str, str]:

@@ -173,7 +173,9 @@ def absence_text(absence: Absence, ticks: Ticks | None = None) -> str:
 
 
 def _over(atom: str, over: Over, time: int | None, ticks: Ticks | None) -> str:
-    """`always Hot(a) @ [1, 5]`"""
+    """`always Hot(a) @ [1, 5]`; at one tick `Hot(a) @ 5`."""
+    if over.ticks == 1 and time is not None:
+        return _timed(atom, time, ticks)
     first = None if time is None else time - over.ticks + 1
     return f"{quantified(over)} {atom} @ {_interval(first, time, ticks)}"
 

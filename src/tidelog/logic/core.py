@@ -23,7 +23,7 @@ class Role(Enum):
     DERIVED = "derived"
     GIVEN = "given"  # the input of a predicate that also has rules, or is an output
     SENT = "sent"  # what a clause derives for another stage to receive
-    STEP = "step"  # what is known after some premises of a long clause
+    STEP = "step"  # what is known after some premises of a long clause, or selected for a window
     POSSIBLE = "possible"  # what may come to hold, some arguments being arbitrary
     LOOSE = "loose"  # what may come to hold if nothing had to be absent
     USED = "used"  # what a possible answer rests on

@@ -5,8 +5,9 @@ with T; it does not hold where there is none. Its one clause has a premise that 
 all that engines and analyses have to know of aggregates. Over nothing a count and a sum are 0: a
 clause that asks for them becomes two, one for what is gathered, one for the absence of all of it.
 
-Where a count says no more than a window does, it is one: `count(Trip(X) @ [T-59, T]) >= 3` is `at
-least 3 Trip(X) @ [T-59, T]`.
+Where an aggregate says no more than a window does, it is one: `count(Trip(X) @ [T-59, T]) >= 3` is
+`at least 3 Trip(X) @ [T-59, T]`, and `max(V : Temp(X, V) @ [T, T+9]) >= 80` is `some Temp(X, V) @
+[T, T+9], V >= 80`. That is certain as soon as enough facts are there; an aggregate, once all are.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from tidelog.language.program import (
     Expression,
     Measure,
     Operator,
+    Origin,
     Term,
     Type,
     Variable,
@@ -89,13 +91,13 @@ class Gatherings:
         gathers = premise.gathers
         assert gathers is not None, "what is gathered is made something of"
         groups = {v.name for p in clause.positive for v in p.variables}
-        as_window = _as_window(clause, premise, groups)
+        as_window = _counted(clause, premise, groups) or _reached(clause, premise, groups)
         if as_window is not None:
             return [_with(clause, number, *as_window)]
         none = gathers.value in (Constant.of(0), Constant.of(0.0))
         if gathers.measure is Measure.COUNT and none:
             return self._of_nothing(clause, number, groups)
-        made = self._made(premise, groups)
+        made = self.predicate(premise, groups)
         args = (*_named(premise, groups), gathers.value)
         asked = Premise(made.name, args, premise.when, origin=premise.origin)
         ways = [_with(clause, number, asked, clause.tests)]
@@ -123,11 +125,11 @@ class Gatherings:
             return replace(_quantified(premise, groups, 1), sign=Sign.NEGATIVE)
         any_ = Variable(f"_#n{number}")
         counted = replace(premise, gathers=Gathering(Measure.COUNT, None, any_))
-        made = self._made(counted, groups)
+        made = self.predicate(counted, groups)
         args = (*_named(premise, groups), any_)
         return Premise(made.name, args, premise.when, Sign.NEGATIVE, premise.origin)
 
-    def _made(self, premise: Premise, groups: set[str]) -> Predicate:
+    def predicate(self, premise: Premise, groups: set[str]) -> Predicate:
         """The predicate of an aggregate, with its clause; many ask for the same."""
         gathers = premise.gathers
         assert gathers is not None, "what is gathered is made something of"
@@ -191,7 +193,7 @@ def _quantified(premise: Premise, groups: set[str], least: int) -> Premise:
     return replace(premise, args=args, sign=Sign.POSITIVE, over=over, gathers=None)
 
 
-def _as_window(
+def _counted(
     clause: Clause, premise: Premise, groups: set[str]
 ) -> tuple[Premise, tuple[Comparison, ...]] | None:
     """A count that is compared with a constant as a window, and the other tests."""
@@ -202,7 +204,7 @@ def _as_window(
     if len(tests) != 1 or _uses(clause, gathers.value) > 1:
         return None
     test = tests[0]
-    least, sign = _threshold(test, gathers.value)
+    least, sign = threshold(test, gathers.value)
     ticks = (premise.over or ONE_TICK).ticks
     one_a_tick = all(v.name in groups for v in premise.variables)
     if not 1 <= least <= (ticks if one_a_tick else 1):
@@ -211,6 +213,56 @@ def _as_window(
         return None  # a count is made in one step
     rest = tuple(t for t in clause.tests if t is not test)
     return replace(_quantified(premise, groups, least), sign=sign), rest
+
+
+# How a greatest and a least value are compared where one fact is enough to tell.
+_REACHED = {
+    Measure.MAX: (Operator.GE, Operator.GT),
+    Measure.MIN: (Operator.LE, Operator.LT),
+}
+
+
+def _reached(
+    clause: Clause, premise: Premise, groups: set[str]
+) -> tuple[Premise, tuple[Comparison, ...]] | None:
+    """A greatest value of some number or more as one fact with such a value; a least one too.
+
+    With a number only: the values of other facts are then not needed to tell which are enough.
+    """
+    gathers = premise.gathers
+    if gathers is None or gathers.of is None or not premise.temporal:
+        return None
+    value, of = gathers.value, gathers.of
+    if not isinstance(value, Variable) or {value.name, of.name} & groups:
+        return None
+    told = [_told(t, value) for t in clause.tests if value in (t.left, t.right)]
+    if not told or len(told) != _uses(clause, value):
+        return None
+    wanted = _REACHED.get(gathers.measure, ())
+    if not all(how in wanted and isinstance(other, Constant) for how, other in told):
+        return None
+    own = _own_name(clause, premise, of)
+    tests = tuple(_of_one(test, value, own, premise.origin) for test in clause.tests)
+    asked = _quantified(premise, {*groups, of.name}, 1)
+    return replace(asked, args=tuple(own if arg == of else arg for arg in asked.args)), tests
+
+
+def _own_name(clause: Clause, premise: Premise, of: Variable) -> Variable:
+    """A name for an aggregate's own variable that nothing else in the clause has."""
+    others = tuple(p for p in clause.premises if p is not premise)
+    taken = {t.name for t in replace(clause, premises=others).terms if isinstance(t, Variable)}
+    name = of.name
+    while name in taken:
+        name += "_"
+    return replace(of, name=name)
+
+
+def _of_one(test: Comparison, value: Variable, own: Variable, origin: Origin) -> Comparison:
+    """The test, if it is of an aggregate, of one of the values that this is made of."""
+    if value not in (test.left, test.right):
+        return test
+    left, right = (own if side == value else side for side in (test.left, test.right))
+    return replace(test, left=left, right=right, origin=origin)
 
 
 def _uses(clause: Clause, value: Term) -> int:
@@ -222,14 +274,13 @@ def _uses(clause: Clause, value: Term) -> int:
     return args.count(value) + others.count(value) - 1 + terms.count(value)
 
 
-def _threshold(test: Comparison, value: Term) -> tuple[int, Sign]:
+def threshold(test: Comparison, value: Term) -> tuple[int, Sign]:
     """What a test says of a count: at least so many, or (negative) fewer; 0 if neither."""
-    turned = test.right == value
-    other: Expression = test.left if turned else test.right
+    operator, other = _told(test, value)
     if not isinstance(other, Constant) or not isinstance(other.value, int):
         return 0, Sign.POSITIVE
     number = other.value
-    match _TURNED[test.operator] if turned else test.operator:
+    match operator:
         case Operator.GE:
             return number, Sign.POSITIVE
         case Operator.GT:
@@ -241,7 +292,14 @@ def _threshold(test: Comparison, value: Term) -> tuple[int, Sign]:
         case Operator.EQ | Operator.NE:
             return 0, Sign.POSITIVE
         case _:
-            assert_never(test.operator)
+            assert_never(operator)
+
+
+def _told(test: Comparison, value: Term) -> tuple[Operator, Expression]:
+    """How a value is compared, and with what, whichever side it stands on."""
+    if test.right == value:
+        return _TURNED[test.operator], test.left
+    return test.operator, test.right
 
 
 def _with(clause: Clause, number: int, premise: Premise, tests: tuple[Comparison, ...]) -> Clause:

@@ -100,7 +100,7 @@ def _intact(core: Core, name: str, asked: Premise, seen: set[str]) -> bool:
         return False
     for part in {p.predicate for way in ways for p in way} - seen - {asked.predicate}:
         below = _said(core, part)
-        if below is None or below.predicate != asked.predicate or below.args != asked.args:
+        if below is None or _asks(below) != _asks(asked):
             return False
         if not _intact(core, part, below, seen):
             return False
@@ -246,7 +246,7 @@ class Windows:
         plain = [isinstance(t, Variable) and not t.anonymous for t in atom.args]
         if over == ONE_TICK and all(plain) and len(names) == len(atom.args):
             return below
-        pattern = ",".join(_place(term, atom, names) for term in atom.args)
+        pattern = _asks(atom)[1]
         types = {t: below.types[i] for i, t in enumerate(atom.args)}
         label = f"{over.least} of {over.ticks}"
         if not all(plain) or len(names) < len(atom.args):
@@ -288,6 +288,12 @@ class Windows:
             return Premise(window.name, names, Offset(-before))
 
         return [tuple(part(*each) for each in parts) or (atom,) for parts in _parts(over)]
+
+
+def _asks(atom: Premise) -> tuple[str, str]:
+    """What the windows of an atom are of, whatever its variables are called."""
+    names = names_of(atom)
+    return atom.predicate, ",".join(_place(term, atom, names) for term in atom.args)
 
 
 def _place(term: Term, atom: Premise, names: tuple[Variable, ...]) -> str:

@@ -31,6 +31,7 @@ from tidelog.evaluation.rows import (
     row_schema,
 )
 from tidelog.language.program import Program, Row, Type, Value
+from tidelog.logic.core import Predicate
 from tidelog.streaming.aggregates_first import AggregatesFirst, in_two_parts
 from tidelog.streaming.algorithm import AnswerRows, RowsByTime
 from tidelog.streaming.blocking import BlockingAlgorithm
@@ -123,15 +124,20 @@ class Shards:
         first = len(self.tables) + 2 * len(self.given)
         return {first + i: q for i, q in enumerate(self.deps.queries)}
 
+    @property
+    def _predicates(self) -> dict[str, Predicate]:
+        """Those of the rules in two parts have counts of a tick among them."""
+        return (self.deps if self.settled is None else self.settled.given).core.predicates
+
     def _relation(self, name: str, number: int) -> Relation:
-        predicate = self.deps.core.predicates[name]
+        predicate = self._predicates[name]
         types = tuple(t or Type.TEXT for t in predicate.types)
         return Relation(number, name, types, slots_of(types), predicate.temporal)
 
     @cached_property
     def places(self) -> dict[int, tuple[str, str]]:
         """By table kept the predicate it is of: an input, derived, or known answers."""
-        predicates = self.deps.core.predicates
+        predicates = self._predicates
         places = {r.number: (predicates[n].base, "input") for n, r in self.inputs.items()}
         derived = {**self.carried, **self.aggregates}
         places |= {r.number: (predicates[n].base, "derived") for n, r in derived.items()}

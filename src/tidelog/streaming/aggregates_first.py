@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tidelog.analysis.counted import counted
 from tidelog.analysis.definitive import Pending
 from tidelog.analysis.dependencies import Class, Dependencies
 from tidelog.analysis.passes import Passes
@@ -33,7 +34,7 @@ def in_two_parts(deps: Dependencies) -> Settled | None:
     That is where an aggregate is not final so many ticks after its own, where it hangs on earlier
     facts of its own, and where the rest looks too far ahead.
     """
-    parts = Settled(deps)
+    parts = Settled(counted(deps))
     splits = deps.cls is not Class.BLOCKING and parts.splits and fits(parts.rest)
     return parts if splits else None
 

@@ -18,7 +18,7 @@ from tidelog.pipeline.plan import OfflineWork, OnlineWork, PipelinePlan, pipelin
 from tidelog.streaming.options import StreamMode, StreamOptions
 from tidelog.streaming.schedule import Blocking, Schedule
 
-_SHOWN_BY_NAME = (Role.WINDOW, Role.GATHERED, Role.BLOCK)
+_SHOWN_BY_NAME = (Role.WINDOW, Role.GATHERED, Role.BLOCK, Role.STEP)
 # Who reads facts and packs them, and why.
 READ = {
     "files": "by DuckDB in the tasks, which give packed rows",

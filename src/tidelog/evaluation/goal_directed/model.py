@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tidelog.analysis.containment import Ground
+from tidelog.analysis.counted import count_of
 from tidelog.analysis.definitive import Awaited, AwaitedAggregate, Pending
 from tidelog.analysis.settled import Settled
 from tidelog.data.packed import COUNT, columns, holds_at_sql, ticks_of
@@ -82,12 +83,23 @@ def with_aggregates_as_written(parts: Settled, pending: Pending) -> Pending:
 def _as_written(parts: Settled, awaited: Awaited) -> Awaited:
     wait = parts.waits.get(awaited.predicate)
     if wait is None:
-        return awaited
+        return _as_count(parts.given.core, awaited)
     time = awaited.time - wait
     known = gathered(parts.given.core, awaited.predicate, awaited.args, time)
     return AwaitedAggregate(
         known.predicate, known.pattern, time, known.measure, known.of, known.over.ticks
     )
+
+
+def _as_count(core: Core, awaited: Awaited) -> Awaited:
+    """A stretch that is to have so many facts, as the count of them."""
+    counts = count_of(core, awaited.predicate)
+    if counts is None or counts.over is None:
+        return awaited
+    clause, base = core.clauses_for[awaited.predicate][0], core.predicates[awaited.predicate].base
+    known = dict(zip(clause.head.args, awaited.args, strict=True))
+    args = tuple(known.get(t) if isinstance(t, Variable) else t.value for t in counts.args)
+    return AwaitedAggregate(base, args, awaited.time, Measure.COUNT, None, counts.over.ticks)
 
 
 def named(core: Core, fact: Ground) -> Ground:

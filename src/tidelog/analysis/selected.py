@@ -1,0 +1,121 @@
+"""Windows over the facts that are asked for: what is compared with constants is selected first.
+
+`some Temp(X, V) @ [T-59, T], V >= 80` asks for a fact with any such value. As it stands, a window
+is made for each value, and a rule meets as many of them as there are. Here it is one over a step
+that selects: `Temp(X, V) @ T, V >= 80`, whatever V is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TypeAlias
+
+from tidelog.analysis.dependencies import Dependencies, dependencies
+from tidelog.language.printer import print_literal, print_term
+from tidelog.language.program import Comparison, Variable, substituted
+from tidelog.logic.clause import AT_HEAD, Clause, Head, Premise, Sign
+from tidelog.logic.core import Core, Predicate, Role
+from tidelog.logic.windows import Windows, names_of, window_of
+
+Tests: TypeAlias = tuple[Comparison, ...]
+
+
+def selected(deps: Dependencies) -> Dependencies:
+    """The dependencies with windows over steps that select.
+
+    A window that hangs on itself in a cycle of rules is left as it is.
+
+    >>> from tidelog.logic.normalise import core
+    >>> from tidelog.language.checks import check
+    >>> rules = "input E(x: text, v: int) @ t. P(X) @ T :- some E(X, V) @ [T-9, T], V >= 5."
+    >>> made = selected(dependencies(core(check(rules).program), ["P"])).core
+    >>> [p.predicate for p in made.clauses_for["P"][0].premises]
+    ['E[X1, X2; X2 >= 5][at 1 of 10 ticks]']
+    """
+    selecting = _Selecting(deps)
+    clauses = [selecting.clause(clause) for clause in deps.core.clauses]
+    if not selecting.steps:
+        return deps
+    windows = selecting.windows
+    made = (*clauses, *windows.clauses, *selecting.steps)
+    return dependencies(Core(deps.core.program, made, windows.predicates), deps.queries)
+
+
+class _Selecting:
+    """The steps that select, and the windows over them, each made once."""
+
+    def __init__(self, deps: Dependencies) -> None:
+        self.deps = deps
+        self.windows = Windows(dict(deps.core.predicates))
+        self.steps: list[Clause] = []
+
+    def clause(self, clause: Clause) -> Clause:
+        """A clause that asks for windows over what it selects."""
+        for number, premise in enumerate(clause.premises):
+            window = self._window(premise)
+            tests = () if window is None else _selecting(clause, premise)
+            if window is not None and tests:
+                asked = self._asked(premise, window, tests)
+                premises = (*clause.premises[:number], asked, *clause.premises[number + 1 :])
+                rest = tuple(test for test in clause.tests if test not in tests)
+                clause = replace(clause, premises=premises, tests=rest)
+        return clause
+
+    def _window(self, premise: Premise) -> Premise | None:
+        """What a premise asks for, if that is a fact at any of some ticks."""
+        core, name = self.deps.core, premise.predicate
+        if premise.sign is not Sign.POSITIVE or core.predicates[name].role is not Role.WINDOW:
+            return None
+        asked = None if name in self.deps.recursive else window_of(core, name)
+        return asked if asked is not None and asked.over and asked.over.least == 1 else None
+
+    def _asked(self, premise: Premise, window: Premise, tests: Tests) -> Premise:
+        """The premise, of the window over the facts that some tests select."""
+        gone = {variable for test in tests for variable in test.variables}
+        given = dict(zip(names_of(window), premise.args, strict=True))
+        kept = tuple(own for own, term in given.items() if term not in gone)
+        own = {term.name: own for own, term in given.items() if isinstance(term, Variable)}
+        step = self._step(window, kept, _renamed(tests, own))
+        asked = replace(window, predicate=step.name, args=kept)
+        (over,) = self.windows.without(Clause(Head(step.name), (asked,))).premises
+        return replace(premise, predicate=over.predicate, args=tuple(given[v] for v in kept))
+
+    def _step(self, window: Premise, kept: tuple[Variable, ...], tests: Tests) -> Predicate:
+        """The predicate of the facts that some tests select; many ask for the same."""
+        below = self.windows.predicates[window.predicate]
+        variables = enumerate(dict.fromkeys(window.variables), 1)
+        names = {v.name: Variable(f"{'_' if v.anonymous else 'X'}{i}") for i, v in variables}
+        args = tuple(names[t.name] if isinstance(t, Variable) else t for t in window.args)
+        tests = tuple(sorted(_renamed(tests, names), key=print_literal))
+        label = f"{', '.join(map(print_term, args))}; {', '.join(map(print_literal, tests))}"
+        types = dict(zip(window.args, below.types, strict=True))
+        step = below.made(Role.STEP, label, tuple(types[v] for v in kept))
+        if step.name not in self.windows.predicates:
+            self.windows.predicates[step.name] = step
+            head = Head(step.name, tuple(names[v.name] for v in kept), AT_HEAD)
+            premise = Premise(below.name, args, AT_HEAD, origin=window.origin)
+            self.steps.append(Clause(head, (premise,), tests, window.origin, made=True))
+        return step
+
+
+def _selecting(clause: Clause, premise: Premise) -> Tests:
+    """The tests of values of a premise that nothing else in its clause looks at."""
+    chosen: list[Comparison] = []
+    others = replace(clause, tests=()).terms
+    for variable in dict.fromkeys(premise.variables):
+        tests = [test for test in clause.tests if variable in test.variables]
+        alone = all({*test.variables} == {variable} for test in tests)
+        if alone and others.count(variable) == 1:
+            chosen += tests
+    return tuple(chosen)
+
+
+def _renamed(tests: Tests, names: Mapping[str, Variable]) -> Tests:
+    return tuple(
+        replace(t, left=substituted(t.left, names), right=substituted(t.right, names))
+        for t in tests
+    )
+
+
+__all__ = ["selected"]
