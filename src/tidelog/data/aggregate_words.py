@@ -25,6 +25,8 @@ from tidelog.data.packed import (
 
 # Values that are added up one by one; sums of so many are then added up in turn.
 _BLOCK = 8
+# The letter of the first place of a chunk; those of the others follow in the order of letters.
+_LETTER = ord("0")
 
 
 def in_words(gathered: Gathered) -> bool:
@@ -44,20 +46,26 @@ def counted_words_sql(gathered: Gathered, packed: str, within: tuple[int, int]) 
     )
 
 
-def valued_words_sql(gathered: Gathered, facts: str, within: tuple[int, int]) -> str:
+def valued_words_sql(
+    gathered: Gathered, facts: str, within: tuple[int, int], *, below_zero: bool = True
+) -> str:
     """The words of groups and their values in order, of facts with ticks t."""
     low, high = gathered.seen(within)
     columns = ", ".join([*gathered.groups, f"{gathered.value} AS x", "t"])
     rows = (
-        f"SELECT {columns}, {place_sql()} AS i FROM {facts} AS f WHERE t BETWEEN {low} AND {high}"
+        f"SELECT {columns}, {place_sql(below_zero=below_zero)} AS i FROM {facts} AS f"
+        f" WHERE t BETWEEN {low} AND {high}"
     )
     keys = ", ".join([*gathered.groups, "t - i"])
+    # A text of letters, one for each place, is made and looked at faster than a list of numbers.
     words = (
         f"SELECT {keys} AS c, bit_or({bit_sql('i')}) AS b, count(*) AS k, list(x) AS x,"
-        f" list(CAST(i AS UTINYINT)) AS y FROM ({rows}) AS r GROUP BY {keys}"
+        f" string_agg(chr(CAST({_LETTER} + i AS INT)), '') AS y FROM ({rows}) AS r GROUP BY {keys}"
     )
     # Most facts come in the order of time; only other lists are sorted.
-    sorted_ = "CASE WHEN list_sort(y) = y THEN x ELSE list_select(x, list_grade_up(y)) END"
+    in_order = "".join(f"\\x{_LETTER + i:x}?" for i in range(CHUNK))
+    by_place = "list_select(x, list_grade_up(string_split(y, '')))"
+    sorted_ = f"CASE WHEN regexp_full_match(y, '{in_order}') THEN x ELSE {by_place} END"
     kept = ", ".join([*gathered.groups, "c", "b", "k"])
     return f"SELECT {kept}, {sorted_} AS x FROM ({words}) AS w"
 

@@ -92,11 +92,12 @@ def exponents_sql(value: str, rows: str, facts_a_row: int = 1) -> str:
     """Of a column of floats: the least and the greatest exponent, how many facts there are at
     most, and how many infinite values.
     """
-    finite = f"{value} <> 0 AND abs({value}) < {_INFINITE}"
-    exponent = f"CASE WHEN {finite} THEN {exponent_sql(value)} END"
+    size = f"abs({value})"
+    finite = f"CASE WHEN {size} < {_INFINITE} THEN nullif({size}, 0) END"
+    least, greatest = exponent_sql(f"min({finite})"), exponent_sql(f"max({finite})")
     return (
-        f"SELECT min({exponent}), max({exponent}), count(*) * {facts_a_row},"
-        f" count(*) FILTER (abs({value}) = {_INFINITE}) FROM {rows} AS e"
+        f"SELECT {least}, {greatest}, count(*) * {facts_a_row},"
+        f" count(*) FILTER ({size} = {_INFINITE}) FROM {rows} AS e"
     )
 
 

@@ -224,6 +224,10 @@ def _lowest(bits: str) -> str:
     return f"bit_count(({bits} & -{bits}) - 1)"
 
 
+# The first tick at which a packed row holds.
+FIRST_TICK = f"c + {_lowest('b')}"
+
+
 def holds_at_sql(tick: int, table: str = "") -> str:
     """The condition that a packed row holds at a tick.
 

@@ -15,7 +15,7 @@ from tidelog.evaluation.sql import Writer
 # facts that are looked at first.
 _DENSE = 1.25
 _WORTH_A_LOOK = 12
-_SAMPLE = 50_000
+_SAMPLE = 20_000
 
 
 @dataclass(frozen=True)

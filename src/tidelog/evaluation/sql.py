@@ -21,7 +21,7 @@ from tidelog.data.aggregate_words import (
     in_words,
     valued_words_sql,
 )
-from tidelog.data.aggregates import Gathered, Limbs, exponents_sql, part_sizes_sql
+from tidelog.data.aggregates import WHOLE, Gathered, Limbs, exponents_sql, part_sizes_sql
 from tidelog.data.packed import (
     CHUNK,
     COUNT,
@@ -77,6 +77,9 @@ from tidelog.logic.core import Predicate
 # By the variable that a time hangs on (None: the head's time): the chunk and the bits of a match.
 _Times: TypeAlias = Mapping[str | None, tuple[str, str]]
 
+# An input, of which some columns are kept.
+Projection: TypeAlias = tuple[str, tuple[int, ...]]
+
 # Text constants that cannot stand in a SQL text of either engine: `tidelog_text(i, v)`.
 TEXTS = "tidelog_text"
 
@@ -92,9 +95,11 @@ class Writer:
             if isinstance(c.value, str) and not _plain(c.value)
         ]
         self.texts: dict[str, int] = {value: i for i, value in enumerate(awkward)}
-        self.unpacked: set[str] = set()  # scans whose rows hold one bit each
+        self.unpacked: set[str] = set()  # tables whose rows hold one bit each, with its tick t
         self.unmerged: set[str] = set()  # other tables that may have several rows for a chunk
         self.copied: dict[str, str] = {}  # views that rename a table, and which
+        self.extents: dict[str, tuple[int | float, int | float]] = {}  # of tables' last arguments
+        self.packed: dict[Projection, str] = {}  # selects of what was packed on the way already
         # Where work is split: every partition can derive what rests on no temporal facts; this
         # makes of a select of such facts one that keeps those of a single partition.
         self.own: Callable[[Predicate, str], str] | None = None
@@ -156,6 +161,10 @@ class Writer:
             below_zero=range_.low < 0,
             merged=scan.name not in self.unpacked,
         )
+
+    def selects_all(self, scan: Scan) -> bool:
+        """Whether a scan takes every fact of its input that the rules look at."""
+        return scan.predicate.temporal and [] in self._conditions(scan)
 
     def scan_group(self, group: ScanGroup) -> str:
         """Scans packed together; if they are `unpacked`, a row per fact is left."""
@@ -268,6 +277,15 @@ class Writer:
             return WordSums(gathered, words, _ends(clip)).packed()
         return gathered.temporal(self._facts_of(step, once=not gathered.compares), _ends(clip))
 
+    def gathers_all(self, step: Gather) -> bool:
+        """Whether an aggregate is of facts of all ticks that the rules look at."""
+        clip, read = self._new(step.predicate), step.join.operands[0].premise.predicate
+        needed = self.plan.ranges[read] & self.plan.data.get(read, self.plan.ranges[read])
+        if clip is None or clip.empty or needed.empty:
+            return False
+        low, high = _gathered(step, WHOLE).seen(_ends(clip))
+        return low <= needed.low and needed.high <= high
+
     def _is_gathered(self, step: Gather) -> bool:
         """Whether there are ticks at which an aggregate is asked for and may have facts."""
         clip = self._new(step.predicate)
@@ -283,7 +301,9 @@ class Writer:
         if not self._is_gathered(step):
             return None
         if gathered.adds:
-            return valued_words_sql(gathered, self._facts_of(step, once=False), _ends(clip))
+            facts = self._facts_of(step, once=False)
+            low = self.plan.ranges[step.join.operands[0].premise.predicate].low
+            return valued_words_sql(gathered, facts, _ends(clip), below_zero=low < 0)
         return counted_words_sql(gathered, step.join.operands[0].table, _ends(clip))
 
     def _gathered_rows(self, step: Gather) -> str:
@@ -374,6 +394,7 @@ class Writer:
             shift = 0 if i in as_they_are else _shift(join, operand, by_time)
             tables.append(f"{self.shifted(read[i], len(operand.args), shift)} AS x{i}")
             where += self._matched(operand, f"x{i}", bound)
+        where += self._in_extents(join, read)
         where += meeting
         where += [self._test(test, bound) for test in join.tests]
         from_ = f"\nFROM {', '.join(tables)}" if tables else ""
@@ -504,6 +525,24 @@ class Writer:
                 bound[term.name] = column
         tick = operand.premise.point
         return where if tick is None else [*where, holds_at_sql(tick, alias)]
+
+    def _in_extents(self, join: Join, read: Sequence[str]) -> Iterator[str]:
+        """Conditions by which facts are left out that no value of a table can be equal to.
+
+        They follow from the join. Said on their own they are tested while a file is read.
+        """
+        values = {
+            operand.args[-1]: self.extents[table]
+            for operand, table in zip(join.operands, read, strict=True)
+            if table in self.extents
+        }
+        for i, operand in enumerate(join.operands):
+            if read[i] not in self.unpacked or read[i] in self.extents:
+                continue
+            for name, term in zip(columns(len(operand.args)), operand.args, strict=True):
+                if isinstance(term, Variable) and term in values:
+                    low, high = (self.constant(Constant.of(end)) for end in values[term])
+                    yield f"x{i}.{name} BETWEEN {low} AND {high}"
 
     def facts(self, predicate: Predicate, facts: Sequence[Join]) -> str:
         names = self.names(predicate)

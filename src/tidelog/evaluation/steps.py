@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
+from tidelog.data.packed import FIRST_TICK
 from tidelog.evaluation.engine import SqlEngine
-from tidelog.evaluation.gathers import gathered
+from tidelog.evaluation.gathers import extent, gathered, is_small
 from tidelog.evaluation.one_pass import ScanGroup, scan_groups
 from tidelog.evaluation.plan import (
     Derive,
@@ -113,13 +114,25 @@ class StepRunner:
         nothing = step.predicate.temporal and writer.plan.ranges[step.predicate.name].empty
         if nothing:
             return writer.scan(step)
-        if step is scans[0] and self.whole and self.sparse(writer, scans):
+        there = writer.packed.get((step.predicate.name, step.columns))
+        if there is not None and group is None and writer.selects_all(step):
+            return there
+        if step is scans[0] and self.whole and self._is_unpacked(writer, scans):
             writer.unpacked |= {scan.name for scan in scans}
         if group is None:
             return writer.scan(step)
         if step is scans[0]:
             self.engine.table(group.table, writer.scan_group(group))
         return writer.scan_of_group(step, group)
+
+    def _is_unpacked(self, writer: Writer, scans: Sequence[Scan]) -> bool:
+        """Whether facts are left as they are: an aggregate looks at each, or they are sparse."""
+        plan, scan = writer.plan, scans[0]
+        alone = len(scans) == 1 and scan.predicate.temporal and uses(plan, scan.name) <= 2
+        gathers = (s for s in plan.steps if isinstance(s, Gather) and is_small(s))
+        if alone and any(g.join.operands[0].table == scan.name for g in gathers):
+            return True
+        return self.sparse(writer, scans)
 
     def _derive(self, step: Derive, writer: Writer, state: Mapping[str, str]) -> None:
         self.progress(f"deriving {step.predicate.name}")
@@ -142,7 +155,11 @@ class StepRunner:
     def _gather(self, step: Gather, writer: Writer, state: Mapping[str, str]) -> None:
         self.progress(f"gathering {step.predicate.name}")
         made = gathered(self.engine, step, writer)
-        if self.whole and step.predicate.temporal and read_as_it_is(writer.plan, step.table):
+        if self.whole and is_small(step):
+            self.engine.table(step.table, f"SELECT *, {FIRST_TICK} AS t FROM ({made}) AS m")
+            writer.unpacked.add(step.table)
+            writer.extents |= extent(self.engine, step)
+        elif self.whole and step.predicate.temporal and read_as_it_is(writer.plan, step.table):
             # What reads it tells which of it is needed.
             self.engine.view(step.table, made)
         else:
