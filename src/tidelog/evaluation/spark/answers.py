@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import cache
 
 import duckdb
 import pyarrow as pa
@@ -36,7 +37,7 @@ def unpacked(
             return packed.select(F.lit(True).alias("holds"))
         return packed.select(*relation.slots).toDF(*names)
     time = _time(F.col("c") + F.col("i"), ticks)
-    plain = packed.select(*relation.slots, "c", F.explode(_places()).alias("i"))
+    plain = packed.select(*relation.slots, "c", F.explode(F.expr(_places_sql())).alias("i"))
     return plain.select(*relation.slots, time.alias("t")).toDF(*names, TIME_COLUMN)
 
 
@@ -70,15 +71,15 @@ def stretches_frame(
     return rows.select(*relation.slots, *ends).toDF(*names, *end_columns(names))
 
 
-def _places() -> Column:
+@cache
+def _places_sql() -> str:
     """The places of the bits in b that are set: looked up, so that no place is tried in vain."""
-    parts: list[Column] = []
+    parts: list[str] = []
     for first in range(0, CHUNK, _BITS):
-        table = [list(ticks_of(first, bits)) for bits in range(1 << _BITS)]
-        places = F.from_json(F.lit(json.dumps(table)), "array<array<int>>")
-        bits = F.shiftright("b", first).bitwiseAND(F.lit((1 << _BITS) - 1)).cast("int")
-        parts.append(places[bits])
-    return F.flatten(F.array(*parts))
+        table = json.dumps([list(ticks_of(first, bits)) for bits in range(1 << _BITS)])
+        bits = f"CAST(shiftright(b, {first}) & {(1 << _BITS) - 1} AS INT)"
+        parts.append(f"from_json('{table}', 'array<array<int>>')[{bits}]")
+    return f"flatten(array({', '.join(parts)}))"
 
 
 def unpacked_table(

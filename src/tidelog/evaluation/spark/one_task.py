@@ -6,7 +6,7 @@ of one DuckDB share memory, and tasks would have to pass their rows through the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import duckdb
@@ -19,7 +19,7 @@ from tidelog.evaluation.density import Density
 from tidelog.evaluation.layout import Layout
 from tidelog.evaluation.recursion import TOO_FAR
 from tidelog.evaluation.rows import DONE, as_rows, row_schema
-from tidelog.evaluation.spark.scans import fact_views
+from tidelog.evaluation.spark.scans import fact_views, in_each
 from tidelog.evaluation.spark.sources import arrow_struct
 from tidelog.evaluation.spark.splits import Reader, Split, reading
 from tidelog.evaluation.sql import Writer
@@ -38,15 +38,15 @@ class OneTask:
     threads: int
 
     def frame(self, spark: SparkSession) -> DataFrame:
-        return spark.range(0, 1, 1, 1).mapInArrow(self, arrow_struct(self.schema))
+        return in_each(spark, [self.splits], self, arrow_struct(self.schema))
 
     @property
     def schema(self) -> pa.Schema:
         return row_schema(self.layout.answers.values())
 
-    def __call__(self, _: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, _: int, splits: Sequence[Split]) -> Iterator[pa.RecordBatch]:
         with reading(self.memory, self.threads) as connection:
-            there = self.reader.open(connection, self.splits)
+            there = self.reader.open(connection, splits)
             with there.readable(connection):
                 wanted = {p.base for p in self.layout.plan.deps.core.inputs if p.temporal}
                 facts = fact_views(connection, self.reader, there, wanted)

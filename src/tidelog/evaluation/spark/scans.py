@@ -75,7 +75,10 @@ def in_each(
 
 @dataclass(frozen=True)
 class _Task:
-    """Work as Spark calls it: the one row of a partition is its number."""
+    """Work as Spark calls it: the one row of a partition is its number.
+
+    All rows are read: a worker that leaves some is not used again, and a new one takes long.
+    """
 
     tasks: tuple[tuple[Split, ...], ...]
     work: Callable[[int, Sequence[Split]], Iterator[pa.RecordBatch]]
