@@ -39,20 +39,28 @@ class Packing:
     def packed(self, facts: DataFrame, scans: Iterable[str], part: int = NEW) -> DataFrame:
         """Facts packed for every scan of some that wants them, in one pass."""
         schema = self.layout.schema
-        wanted = [
-            self._wanted(step)
+        taken = [
+            step
             for step in self.layout.plan.steps
             if isinstance(step, Scan)
             and step.name in set(scans)
             and step.predicate.base in self.inputs.schemas  # a clock has no rows
         ]
+        wanted = [self._wanted(scan) for scan in taken]
         if not wanted:
             return facts.sparkSession.createDataFrame([], arrow_struct(schema))
         chosen = facts.where(reduce(Column.__or__, (condition for condition, _ in wanted)))
         names = [f.name for f in schema if f.name not in ("part", "c", "b")]
         alike = len({str([row[name] for name in names if name != "tab"]) for _, row in wanted}) == 1
-        rows = _grouped_once(chosen, wanted, names) if alike else _a_row_each(chosen, wanted, names)
+        place = place_sql(below_zero=self._may_be_below_zero(taken))
+        way = _grouped_once if alike else _a_row_each
+        rows = way(chosen, wanted, names, place)
         return rows.withColumn("part", F.lit(part)).select(*schema.names)
+
+    def _may_be_below_zero(self, scans: Iterable[Scan]) -> bool:
+        """Whether ticks may be; of facts that are not all there yet this is not known."""
+        ranges = (self.layout.plan.ranges.get(scan.predicate.name) for scan in scans)
+        return any(range_ is None or range_.low < 0 for range_ in ranges)
 
     def _wanted(self, scan: Scan) -> Wanted:
         """When a row is one for a scan, and what the scan makes of it."""
@@ -102,17 +110,20 @@ def _selected(selection: Selection, slots: list[str]) -> Column:
     return condition
 
 
-def _grouped_once(rows: DataFrame, wanted: list[Wanted], names: list[str]) -> DataFrame:
-    """Facts packed for scans that keep the same columns: bits of each, by one grouping."""
+def _grouped_once(rows: DataFrame, wanted: list[Wanted], names: list[str], place: str) -> DataFrame:
+    """Facts packed for scans that keep the same columns: bits of each, by one grouping.
+
+    A `place` is where in its chunk a tick lies.
+    """
     kept = [name for name in names if name != "tab"]
     first = wanted[0][1]
     ways = [condition.alias(f"way{i}") for i, (condition, _) in enumerate(wanted)]
     plain = rows.select("t", *(first[name].alias(name) for name in kept), *ways)
     bits = [
-        F.expr(f"bit_or(CASE WHEN way{i} THEN {bit_sql(place_sql())} END) AS b{i}")
+        F.expr(f"bit_or(CASE WHEN way{i} THEN {bit_sql(place)} END) AS b{i}")
         for i in range(len(wanted))
     ]
-    packed = plain.groupBy(*kept, F.expr(f"t - {place_sql()} AS c")).agg(*bits)
+    packed = plain.groupBy(*kept, F.expr(f"t - {place} AS c")).agg(*bits)
     each = [
         F.struct(row["tab"].alias("tab"), F.col(f"b{i}").alias("b"))
         for i, (_, row) in enumerate(wanted)
@@ -122,7 +133,7 @@ def _grouped_once(rows: DataFrame, wanted: list[Wanted], names: list[str]) -> Da
     return packed.select(*kept, "c", F.inline(F.array(*each))).where("b IS NOT NULL")
 
 
-def _a_row_each(rows: DataFrame, wanted: list[Wanted], names: list[str]) -> DataFrame:
+def _a_row_each(rows: DataFrame, wanted: list[Wanted], names: list[str], place: str) -> DataFrame:
     """Facts packed for scans that keep different columns: a row for each scan that wants it."""
     conditions, made = zip(*wanted, strict=True)
     numbers = F.array(*(F.lit(i) for i in range(len(wanted))))  # lambdas would not be compiled
@@ -130,8 +141,8 @@ def _a_row_each(rows: DataFrame, wanted: list[Wanted], names: list[str]) -> Data
     which = F.col("scan")
     chosen = chosen.where(_chosen(which, list(conditions)))
     values = [_chosen(which, [row[name] for row in made]).alias(name) for name in names]
-    bits = F.expr(f"bit_or({bit_sql(place_sql())}) AS b")
-    chunk = F.expr(f"t - {place_sql()} AS c")
+    bits = F.expr(f"bit_or({bit_sql(place)}) AS b")
+    chunk = F.expr(f"t - {place} AS c")
     return chosen.select("t", *values).groupBy(*names, chunk).agg(bits)
 
 
