@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from tidelog.evaluation.spark.scans import (
     PackedScans,
     Packer,
     Runs,
+    SplitTask,
     TakeIn,
 )
 from tidelog.evaluation.spark.sources import Inputs
@@ -316,7 +318,7 @@ def test_one_task_does_it_all(tmp_path: Path, query: str, threads: int) -> None:
     files = tuple(whole_files(there))
     assert [file.part for file in files] == [None]
     task = OneTask(Reader(TURBINES, inputs), files, layout, rigid, "1GB", threads)
-    done = pa.Table.from_batches(list(task(iter(()))), task.schema)
+    done = pa.Table.from_batches(list(task(0, files)), task.schema)
     relation = layout.answers[query]
     mine = f"(SELECT * FROM done WHERE tab = {relation.number} AND part = {DONE}) AS q"
     with duckdb.connect() as connection:
@@ -324,3 +326,17 @@ def test_one_task_does_it_all(tmp_path: Path, query: str, threads: int) -> None:
         names = TURBINES.output_columns(query)
         got = unpacked_table(connection, mine, relation, names, None)
     assert got.to_pylist() == want.to_pylist()
+
+
+def test_a_task_reads_all_rows_that_it_is_given() -> None:
+    """Spark does not use a Python worker again that has left some."""
+    given = iter([pa.record_batch({"id": [0]}), pa.record_batch({"id": [1]})])
+    done: list[int] = []
+
+    def work(number: int, _: object) -> Iterator[pa.RecordBatch]:
+        done.append(number)
+        yield from ()
+
+    assert list(SplitTask(((), ()), work)(given)) == []
+    assert done == [0, 1]
+    assert next(given, None) is None

@@ -27,7 +27,7 @@ WAYS: tuple[dict[str, object], ...] = (
 randoms = st.randoms(use_true_random=False)
 
 
-@examples(3, deep=800)
+@examples(2, deep=800)
 @given(programs_with_cycles(connected=True), st.integers(0, 3), randoms, st.sampled_from(WAYS))
 def test_every_way(case: Case, late: int, random: Random, how: dict[str, object]) -> None:
     event("compared" if streams_what_is_evaluated(case, late, random, **how) else "refused")

@@ -70,11 +70,13 @@ def in_each(
 ) -> DataFrame:
     """A DataFrame with a partition for each task: what the work makes of its splits."""
     count = max(len(tasks), 1)
-    return spark.range(0, count, 1, count).mapInArrow(_Task(tuple(map(tuple, tasks)), work), struct)
+    return spark.range(0, count, 1, count).mapInArrow(
+        SplitTask(tuple(map(tuple, tasks)), work), struct
+    )
 
 
 @dataclass(frozen=True)
-class _Task:
+class SplitTask:
     """Work as Spark calls it: the one row of a partition is its number.
 
     All rows are read: a worker that leaves some is not used again, and a new one takes long.
