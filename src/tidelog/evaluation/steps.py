@@ -115,7 +115,7 @@ class StepRunner:
         if nothing:
             return writer.scan(step)
         there = writer.packed.get((step.predicate.name, step.columns))
-        if there is not None and group is None and writer.selects_all(step):
+        if self.whole and there is not None and group is None and writer.selects_all(step):
             return there
         if step is scans[0] and self.whole and self._is_unpacked(writer, scans):
             writer.unpacked |= {scan.name for scan in scans}
