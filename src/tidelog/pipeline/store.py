@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +29,7 @@ class Store:
     def __init__(self, spark: SparkSession, root: str) -> None:
         assert spark._jvm is not None
         self._jvm = spark._jvm  # the way to Hadoop
+        self._hadoop_path: Any = self._jvm.org.apache.hadoop.fs.Path  # to look it up takes longest
         conf = spark._jsc.hadoopConfiguration()
         try:
             path: Any = self._rooted(root)
@@ -51,7 +53,7 @@ class Store:
 
     def _rooted(self, root: str) -> Any:
         """An address such as hdfs://name/folder, or a path, in which a colon is just a colon."""
-        path = self._jvm.org.apache.hadoop.fs.Path
+        path = self._hadoop_path
         return path(root) if re.match(r"[A-Za-z][\w+.-]*:/", root) else path(None, None, root)
 
     def path(self, *parts: str) -> str:
@@ -66,9 +68,11 @@ class Store:
         return None if self.local is None else os.path.join(self.local, *parts)
 
     def _path(self, *parts: str) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(self.path(*parts))
+        return self._hadoop_path(self.path(*parts))
 
     def exists(self, *parts: str) -> bool:
+        if self.local is not None:
+            return os.path.exists(os.path.join(self.local, *parts))
         try:
             return bool(self._fs.exists(self._path(*parts)))
         except Py4JJavaError as error:
@@ -76,13 +80,15 @@ class Store:
 
     def entries(self, *parts: str) -> list[Entry]:
         """What a folder holds, by name; nothing when it is not there."""
-        path = self._path(*parts)
-        if not self._fs.exists(path):
+        if not self.exists(*parts):
             return []
-        entries = [
-            Entry(status.getPath().getName(), bool(status.isDirectory()), int(status.getLen()))
-            for status in self._fs.listStatus(path)
-        ]
+        if self.local is not None:  # as for `read`
+            entries = _entries_here(os.path.join(self.local, *parts))
+        else:
+            entries = [
+                Entry(status.getPath().getName(), bool(status.isDirectory()), int(status.getLen()))
+                for status in self._fs.listStatus(self._path(*parts))
+            ]
         return sorted(entries, key=lambda entry: entry.name)
 
     def read(self, *parts: str) -> bytes:
@@ -152,6 +158,15 @@ class Store:
 
     def delete(self, *parts: str) -> None:
         self._fs.delete(self._path(*parts), True)
+
+
+def _entries_here(folder: str) -> list[Entry]:
+    entries: list[Entry] = []
+    with os.scandir(folder) as there:
+        for entry in there:
+            with suppress(FileNotFoundError):  # it has gone in the meantime
+                entries.append(Entry(entry.name, entry.is_dir(), entry.stat().st_size))
+    return entries
 
 
 def _unreachable(place: str, error: Py4JJavaError) -> DataError:
