@@ -248,6 +248,18 @@ def stream_of(text: str = "P(X) @ T :- E(X) @ T, F(X) @ T+1.", **options: Any) -
     return Stream(tidelog.parse(text), ["P"], **{"mode": "online", **options})
 
 
+def test_recursive_rules_keep_no_fact_longer_than_a_restored_stream(tmp_path: Path) -> None:
+    """With no E at 6 nothing can follow from E at 0, though P is carried on for ever."""
+    rules = "input E @ t. P @ T+2 :- E @ T-5, E @ T+1. P @ T+1 :- P @ T."
+    stream = Stream(tidelog.parse(rules), "P", mode="online")
+    for tick in range(7):
+        stream.push(tick, {"E": [()] if tick == 0 else []})
+        stream.snapshot(tmp_path / "kept")
+        restored = Stream(tidelog.parse(rules), "P", mode="online")
+        restored.restore(tmp_path / "kept")
+        assert stream.history == restored.history == (1 if tick < 6 else 0)
+
+
 def test_a_damaged_snapshot_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "snapshot"
     stream = stream_of()

@@ -30,7 +30,7 @@ def set_wakes(deps: Dependencies, components: Iterable[Component]) -> None:
             phases[name] = _over_window(window.over, phases[window.base])
             continue
         _add_phases(deps, component, phases)
-        if not component.input and not component.carrying:
+        if not component.input:
             component.wakes = _wakes(deps, component, phases)
 
 
