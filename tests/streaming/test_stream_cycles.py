@@ -1,4 +1,4 @@
-"""Streams of programs with cycles through aggregates: what is streamed is what is evaluated."""
+"""Streams with cycles through aggregates and absent windows: what is streamed is evaluated."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from oracle.aggregates import programs_with_cycles
 from oracle.generate import Case
 from support.deep import examples
-from support.streams import streams_what_is_evaluated
+from support.streams import rows, streams_what_is_evaluated
 
 import tidelog
+from tidelog.streaming import offline
 from tidelog.streaming.options import StreamMode
 
 WAYS: tuple[dict[str, object], ...] = (
@@ -58,3 +59,46 @@ def test_what_looks_ahead(mode: StreamMode) -> None:
     rows = [row for step in (*steps, stream.close()) for row in step.answers["Grant"].to_pylist()]
     # 6 at 1 and 1 at 5 would make 21, nobody asks after 3 and 7; at 6 no more than 5 is spent.
     assert [(row["v"], row["time"]) for row in rows] == [(15, 0), (5, 2), (14, 6)]
+
+
+COOLED = "input Hot(x: text) @ time. Alert(X) @ T :- Hot(X) @ T, not {} Alert(X) @ [T-{}, T-{}]."
+
+
+def cooled(hot: set[tuple[str, int]], least: int, back: int, gap: int) -> set[tuple[str, int]]:
+    """The alerts, tick by tick: none where there are enough of them in the window before."""
+    alerts: set[tuple[str, int]] = set()
+    for x, tick in sorted(hot, key=lambda fact: fact[1]):
+        window = range(tick - back, tick - gap + 1)
+        if sum((x, before) in alerts for before in window) < least:
+            alerts.add((x, tick))
+    return alerts
+
+
+@examples(20, deep=300)
+@given(
+    st.sets(st.tuples(st.sampled_from("ab"), st.integers(0, 40)), min_size=1, max_size=40),
+    st.integers(1, 3),
+    st.integers(0, 11),
+    st.integers(1, 4),
+    randoms,
+)
+def test_from_ticks_to_waves_and_back(
+    hot: set[tuple[str, int]], least: int, more: int, gap: int, random: Random
+) -> None:
+    """What is kept of a window that must not hold is the same, tick by tick and in a wave."""
+    least = min(least, more + 1)
+    word = "some" if least == 1 else f"at least {least}"
+    program = tidelog.parse(COOLED.format(word, gap + more, gap))
+    stream = tidelog.Stream(program, "Alert")
+    alerts: list[tuple[str, int]] = []
+    tick = 0
+    while tick <= 40:
+        until = tick + random.choice((1, 1, 1, 3, 20))
+        facts = [fact for fact in hot if tick <= fact[1] < until]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(offline, "MOST_FACTS", random.choice((0, 100)))
+            alerts += rows(stream.push(until - 1, {"Hot": facts}).answers["Alert"])
+        tick = until
+    alerts += rows(stream.close().answers["Alert"])
+    assert len(alerts) == len(set(alerts))
+    assert set(alerts) == cooled(hot, least, gap + more, gap)

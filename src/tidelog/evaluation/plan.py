@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias, assert_never
 
 from tidelog.analysis.dependencies import Dependencies, refuse_blocking_cycles
+from tidelog.analysis.sliced import absent_windows
 from tidelog.data.ticks import ALWAYS, EMPTY, Range
 from tidelog.evaluation.ranges import ranges
 from tidelog.language.program import (
@@ -298,29 +299,11 @@ def _windows(deps: Dependencies) -> dict[str, Premise | None]:
     return {name: asked.get(name) for name in parts}
 
 
-def _absent_windows(deps: Dependencies, component: tuple[str, ...]) -> dict[str, Premise | None]:
-    """Windows of a cycle that rules there ask for only where they do not hold, as `_windows`."""
-    roles = {name: deps.core.predicates[name].role for name in component}
-    parts = {name for name, role in roles.items() if role is Role.WINDOW}
-    asks = [e for e in deps.edges if e.head in roles and e.head not in parts]
-    todo = [e.body for e in asks if e.body in parts and e.sign is Sign.POSITIVE]
-    while todo:  # derived with the others, and so is what it is made of
-        name = todo.pop()
-        if name in parts:
-            parts.remove(name)
-            todo += [e.body for e in deps.edges if e.head == name]
-    used = {e.body for e in deps.edges if e.head not in parts and e.body in parts}
-    asked = {name: window_of(deps.core, name) for name in used}
-    if None in asked.values():
-        return {}  # a pass has changed their clauses: these are what is done
-    return {name: asked.get(name) for name in component if name in parts}
-
-
 def stream_plan(deps: Dependencies) -> Plan:
     """The steps of the queries without any range: a stream sets them as time goes on.
 
-    Windows that are only named are done in a step each, and what they count is kept. Of others what
-    they are written out in is.
+    Windows that are only named are done in a step each, and what they count is kept, and so are
+    those of a cycle that must not hold. Of others what they are written out in is kept.
     """
     return _Planner(deps, {}, {}, EMPTY, named_windows(deps.core)).plan()
 
@@ -461,7 +444,7 @@ class _Planner:
         steps: list[Gather | Derive] = []
         steps += (self.gather(c, c.gathered) for c in clauses if c.gathered is not None)
         if self.windows_at_once:
-            for name, window in _absent_windows(self.deps, component).items():
+            for name, window in absent_windows(self.deps, component).items():
                 if window is None:
                     del self.tables[name]
                 else:
