@@ -1,4 +1,4 @@
-"""Files through Hadoop's FileSystem: checkpoints and sinks work wherever Spark can write."""
+"""Files wherever Spark can write: through Hadoop's FileSystem, and on this machine directly."""
 
 from __future__ import annotations
 
@@ -125,6 +125,9 @@ class Store:
         """
         *folders, name = parts
         temporary = parts if self.copies else (*folders, f".{name}.tmp")
+        if self.local is not None:  # as for `read`
+            self._write_here(data, os.path.join(self.local, *temporary), parts)
+            return
         try:
             stream = self._fs.create(self._path(*temporary), True)
             try:
@@ -140,6 +143,19 @@ class Store:
             raise DataError(f"{self.shown(*parts)} cannot be written: {said(error)}") from None
         if temporary != parts:
             self.rename(temporary, parts)
+
+    def _write_here(self, data: bytes, temporary: str, parts: tuple[str, ...]) -> None:
+        assert self.local is not None
+        try:
+            os.makedirs(os.path.dirname(temporary), exist_ok=True)
+            with open(temporary, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, os.path.join(self.local, *parts))
+        except OSError as error:
+            reason = error.strerror or error
+            raise DataError(f"{self.shown(*parts)} cannot be written: {reason}") from None
 
     def rename(self, source: tuple[str, ...], target: tuple[str, ...]) -> None:
         if not self._fs.rename(self._path(*source), self._path(*target)):
