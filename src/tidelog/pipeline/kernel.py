@@ -88,8 +88,8 @@ class WaveJob:
 class WaveWorker:
     """The kernel of an offline stream in the driver: whole waves."""
 
-    def __init__(self, kernel: Kernel[Span], job: WaveJob) -> None:
-        self.worker = Worker(kernel)
+    def __init__(self, kernel: Kernel[Span], job: WaveJob, threads: int) -> None:
+        self.worker = Worker(kernel, threads)
         self.job = job
         self.layout = job.layout
 

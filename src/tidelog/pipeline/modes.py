@@ -118,6 +118,7 @@ class OfflineMode:
     kernel: Kernel[Span]
     rigid: dict[str, pa.Table]
     clocks: tuple[str, ...] = ()
+    threads: int = 1  # that this process may use
     only_in_driver = False
 
     @cached_property
@@ -128,7 +129,7 @@ class OfflineMode:
     def worker(self) -> WaveWorker:
         """The kernel in this process."""
         kernel = replace(self.kernel, partitions=1, rigid=packed_tables(self.rigid))
-        return WaveWorker(kernel, self.work.job)
+        return WaveWorker(kernel, self.work.job, self.threads)
 
     def close(self) -> None:
         if "worker" in self.__dict__:

@@ -25,9 +25,9 @@ from tidelog.evaluation.rows import Relation
 from tidelog.evaluation.spark.answers import unpacked, unpacked_table
 from tidelog.evaluation.spark.files import FileBatch
 from tidelog.evaluation.spark.scans import Letters, Packs, Runs, TakeIn, in_each, tasks_of
-from tidelog.evaluation.spark.shipping import cores, is_local
+from tidelog.evaluation.spark.shipping import threads_here
 from tidelog.evaluation.spark.sources import BEAT, Inputs, arrow_struct
-from tidelog.evaluation.spark.splits import Opened, reading
+from tidelog.evaluation.spark.splits import Opened, reading, whole_files
 from tidelog.language.program import TIME_MAX
 from tidelog.pipeline.plan import PipelinePlan
 from tidelog.pipeline.store import Store
@@ -287,11 +287,11 @@ class Driver:
         self.has_facts = False
         self.counts: dict[int, Count] = {}
         self.held = ExitStack()
-        threads = cores(spark) if is_local(spark) else 1
-        self.connection = self.held.enter_context(reading(None, threads, in_order=True))
+        connecting = reading(None, threads_here(spark), in_order=True)
+        self.connection = self.held.enter_context(connecting)
         self.files: Opened | None = None
         if isinstance(rows, FileBatch):
-            self.files = rows.reader.open(self.connection, rows.splits)
+            self.files = rows.reader.open(self.connection, whole_files(rows.splits))
             select = rows.reader.rows(self.files)
             self.connection.execute(f"CREATE TEMP VIEW arriving AS {select}")
         elif rows is not None:

@@ -20,7 +20,7 @@ from tidelog.evaluation.spark.files import DeltaFiles, Files, RemoteFiles
 from tidelog.evaluation.spark.given import Given
 from tidelog.evaluation.spark.kafka import Messages, is_messages, open_topics
 from tidelog.evaluation.spark.kernel import Kernel
-from tidelog.evaluation.spark.shipping import check_shared, cores, prepare
+from tidelog.evaluation.spark.shipping import check_shared, cores, prepare, threads_here
 from tidelog.evaluation.spark.sources import Frames, Inputs, TimeLimits
 from tidelog.language.program import Row
 from tidelog.pipeline.commit import Checkpoint, Commit
@@ -174,7 +174,10 @@ def start(
         case OfflineWork() as work:
             sent = {n: table for n, table in given.rigid.items() if n in work.layout.rigid}
             kernel = Kernel.of(point.id, work.job, sent, count, memory)
-            offline = OfflineMode(work, plan.pace, inputs, state, kernel, given.rigid, plan.clocks)
+            clocks, threads = plan.clocks, threads_here(spark)
+            offline = OfflineMode(
+                work, plan.pace, inputs, state, kernel, given.rigid, clocks, threads
+            )
             return Pipeline(spark, plan, offline, *rest)
         case OnlineWork(shards=shards) as work:
             needed = {predicate.name for predicate in work.core.inputs}

@@ -47,11 +47,9 @@ class StateFiles:
     # Reading
 
     def tables(self, parts: Iterable[StatePart], wanted: Chunks) -> list[pa.Table]:
-        """The files that may hold any of some chunks, in this process."""
-        return [
-            pq.read_table(pa.BufferReader(self.store.read(*file)))
-            for file in self._files(parts, wanted)
-        ]
+        """What may hold any of some chunks, in this process."""
+        files = (self.store.read(*file) for file in self._files(parts, wanted))
+        return [_rows_about(pq.ParquetFile(pa.BufferReader(file)), wanted) for file in files]
 
     def frame(
         self, spark: SparkSession, parts: Iterable[StatePart], wanted: Chunks
@@ -109,6 +107,26 @@ class StateFiles:
         counts = {tab: place.counts[tab] for tab in tabs}
         tables = {tab: (count.first, count.last, count.rows) for tab, count in counts.items()}
         return written(self.store, folder, tables)
+
+
+def _rows_about(file: pq.ParquetFile, wanted: Chunks) -> pa.Table:
+    """The rows of those row groups that may hold any of some chunks; they are sorted by these."""
+    groups, metadata = range(file.num_row_groups), file.metadata
+    if len(groups) == 1:
+        return file.read()
+    tab, c = (metadata.schema.names.index(name) for name in ("tab", "c"))
+
+    def may_hold(group: int) -> bool:
+        tabs, chunks = (metadata.row_group(group).column(i).statistics for i in (tab, c))
+        if tabs is None or chunks is None:
+            return True
+        return any(
+            tabs.min <= number <= tabs.max and low <= chunks.max and chunks.min <= high
+            for number, some in wanted.items()
+            for low, high in some
+        )
+
+    return file.read_row_groups([group for group in groups if may_hold(group)])
 
 
 def _overlaps(part: StatePart, wanted: Chunks) -> bool:

@@ -59,14 +59,14 @@ class Kernel(Generic[A]):
 class Worker(Generic[A]):
     """A DuckDB connection with the rigid facts of a kernel on it."""
 
-    def __init__(self, kernel: Kernel[A]) -> None:
+    def __init__(self, kernel: Kernel[A], threads: int = 1) -> None:
         self.kernel = kernel
         self.job: Job[A] = pickle.loads(kernel.job)
         self.layout = self.job.layout
         self._spill = tempfile.TemporaryDirectory(prefix="tidelog-")
         self.connection = duckdb.connect(
             config={
-                "threads": 1,
+                "threads": threads,
                 "memory_limit": kernel.memory,
                 "temp_directory": os.path.join(self._spill.name, "spill"),
                 **NO_EXTENSIONS,

@@ -76,6 +76,11 @@ def cores(spark: SparkSession) -> int:
     return spark.sparkContext.defaultParallelism
 
 
+def threads_here(spark: SparkSession) -> int:
+    """How many threads this process may use: all cores where the executors are in it."""
+    return cores(spark) if is_local(spark) else 1
+
+
 def version() -> str:
     """Of this package, which is above all its layers and so not imported by name."""
     return str(import_module("tidelog").__version__)

@@ -12,6 +12,9 @@ import pyarrow.parquet as pq
 
 from tidelog.data.writers import csv_lines, json_lines
 
+# Rows that are read at a time: of a large state, a batch needs some only.
+GROUP_ROWS = 32_768
+
 
 class Named(Protocol):
     """An entry of a folder."""
@@ -70,7 +73,7 @@ class LocalAnswers:
     def save(self, format_: str, store: FileStore, place: tuple[str, ...]) -> None:
         if format_ == "parquet":
             buffer = pa.BufferOutputStream()
-            pq.write_table(self.rows, buffer, compression="zstd")
+            pq.write_table(self.rows, buffer, row_group_size=GROUP_ROWS, compression="zstd")
             data = bytes(buffer.getvalue())
         else:
             lines = csv_lines(self.rows) if format_ == "csv" else json_lines(None, self.rows)
