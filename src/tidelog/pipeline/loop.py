@@ -8,10 +8,12 @@ it had written before is removed first.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Generic, TypeVar, assert_never
 
+import duckdb
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -21,8 +23,9 @@ from tidelog.data.letters import letter_text, refuse_useless, warn_useless
 from tidelog.data.ticks import time_text
 from tidelog.errors import DataError
 from tidelog.evaluation.spark.files import FileBatch
-from tidelog.evaluation.spark.shipping import is_local
+from tidelog.evaluation.spark.shipping import is_local, threads_here
 from tidelog.evaluation.spark.sources import NO_PATTERNS, Inputs, TimeLimits
+from tidelog.evaluation.spark.splits import reading
 from tidelog.pipeline.commit import Checkpoint, Commit, Decision, StatePart
 from tidelog.pipeline.modes import EVER, Derived, Mode
 from tidelog.pipeline.places import (
@@ -70,6 +73,7 @@ class Pipeline(Generic[S]):
     silence: Silence
     lenient: bool = False  # rows that cannot be used are others', from the first one on
     useless: set[str] = field(default_factory=set)  # inputs that are warned of at the moment
+    _held: ExitStack = field(default_factory=ExitStack)  # what is open between batches
     _listening: bool = False  # whether silence counts: a batch was done
 
     def of_spark(self, rows: Arriving, number: int) -> None:
@@ -260,7 +264,13 @@ class Pipeline(Generic[S]):
         return sum(part.rows for part in parts) > self._little or self.mode.is_long(step)
 
     def _driver(self, rows: pa.Table | FileBatch | None) -> Driver:
-        return Driver(self.plan, self.inputs, self.checkpoint.store, rows, self.spark)
+        store = self.checkpoint.store
+        return Driver(self.plan, self.inputs, store, rows, self.spark, self._database)
+
+    @cached_property
+    def _database(self) -> duckdb.DuckDBPyConnection:
+        """For the batches done in this process: to open one takes longer than a small batch."""
+        return self._held.enter_context(reading(None, threads_here(self.spark), in_order=True))
 
     def _executors(self, spark: SparkSession, rows: Arriving | None) -> Executors:
         return Executors(self.plan, self.inputs, self.checkpoint.store, rows, spark, self.mode)
@@ -433,6 +443,7 @@ class Pipeline(Generic[S]):
 
     def close(self) -> None:
         """No more batches will come from this process."""
+        self._held.close()
         self.checkpoint.release()
         self.mode.close()
         self.sink.close()

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
+import duckdb
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
@@ -25,9 +26,8 @@ from tidelog.evaluation.rows import Relation
 from tidelog.evaluation.spark.answers import unpacked, unpacked_table
 from tidelog.evaluation.spark.files import FileBatch
 from tidelog.evaluation.spark.scans import Letters, Packs, Runs, TakeIn, in_each, tasks_of
-from tidelog.evaluation.spark.shipping import threads_here
 from tidelog.evaluation.spark.sources import BEAT, Inputs, arrow_struct
-from tidelog.evaluation.spark.splits import Opened, reading, whole_files
+from tidelog.evaluation.spark.splits import Opened, session_of, whole_files
 from tidelog.language.program import TIME_MAX
 from tidelog.pipeline.plan import PipelinePlan
 from tidelog.pipeline.store import Store
@@ -281,14 +281,13 @@ class Driver:
         store: Store,
         rows: pa.Table | FileBatch | None,
         spark: SparkSession,
+        database: duckdb.DuckDBPyConnection,
     ) -> None:
         self.plan, self.inputs, self.store, self.rows = plan, inputs, store, rows
         self.spark = spark
         self.has_facts = False
         self.counts: dict[int, Count] = {}
-        self.held = ExitStack()
-        connecting = reading(None, threads_here(spark), in_order=True)
-        self.connection = self.held.enter_context(connecting)
+        self.connection = session_of(database)  # what is made there goes with it
         self.files: Opened | None = None
         if isinstance(rows, FileBatch):
             self.files = rows.reader.open(self.connection, whole_files(rows.splits))
@@ -390,7 +389,7 @@ class Driver:
 
     def release(self) -> None:
         """Nothing of it is needed any more."""
-        self.held.close()
+        self.connection.close()
 
 
 class HowToPack(Protocol):

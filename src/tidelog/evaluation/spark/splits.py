@@ -307,11 +307,23 @@ def reading(
                 ((each,),) = connection.execute("SELECT current_setting('memory_limit')").fetchall()
                 amount, unit = each.split()
                 connection.execute(f"SET memory_limit = '{threads * float(amount)}{unit}'")
-            connection.execute("SET TimeZone = 'UTC'")
-            connection.execute("SET enable_progress_bar = false")
+            _settle(connection)
             if not in_order:
                 connection.execute("SET preserve_insertion_order = false")
             yield connection
+
+
+def session_of(database: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
+    """Another connection to the same database, with tables of its own; to be closed."""
+    session = database.cursor()
+    _settle(session)
+    return session
+
+
+def _settle(connection: duckdb.DuckDBPyConnection) -> None:
+    """What each connection is told for itself."""
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("SET enable_progress_bar = false")
 
 
 @dataclass(frozen=True)
