@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from random import Random
+from typing import TypeAlias
 
 import pytest
 from hypothesis import event, given
@@ -61,44 +62,56 @@ def test_what_looks_ahead(mode: StreamMode) -> None:
     assert [(row["v"], row["time"]) for row in rows] == [(15, 0), (5, 2), (14, 6)]
 
 
-COOLED = "input Hot(x: text) @ time. Alert(X) @ T :- Hot(X) @ T, not {} Alert(X) @ [T-{}, T-{}]."
+COOLED = (
+    "input Hot(x: text, v: int) @ time.\n"
+    "Alert(X, V) @ T :- Hot(X, V) @ T, not {} Alert(X, {}) @ [T-{}, T-{}].\n"
+)
+Hot: TypeAlias = tuple[str, int, int]
 
 
-def cooled(hot: set[tuple[str, int]], least: int, back: int, gap: int) -> set[tuple[str, int]]:
-    """The alerts, tick by tick: none where there are enough of them in the window before."""
-    alerts: set[tuple[str, int]] = set()
-    for x, tick in sorted(hot, key=lambda fact: fact[1]):
+def cooled(hot: set[Hot], least: int, other: bool, back: int, gap: int) -> set[Hot]:
+    """The alerts, tick by tick: none where enough ticks of the window before have one of the
+    object, with the same value or with any.
+    """
+    alerts: set[Hot] = set()
+    for x, v, tick in sorted(hot, key=lambda fact: fact[-1]):
         window = range(tick - back, tick - gap + 1)
-        if sum((x, before) in alerts for before in window) < least:
-            alerts.add((x, tick))
+        values = (0, 1) if other else (v,)
+        if sum(any((x, w, before) in alerts for w in values) for before in window) < least:
+            alerts.add((x, v, tick))
     return alerts
 
 
 @examples(20, deep=300)
 @given(
-    st.sets(st.tuples(st.sampled_from("ab"), st.integers(0, 40)), min_size=1, max_size=40),
+    st.sets(
+        st.tuples(st.sampled_from("ab"), st.integers(0, 1), st.integers(0, 40)),
+        min_size=1,
+        max_size=60,
+    ),
     st.integers(1, 3),
+    st.booleans(),
     st.integers(0, 11),
     st.integers(1, 4),
     randoms,
 )
 def test_from_ticks_to_waves_and_back(
-    hot: set[tuple[str, int]], least: int, more: int, gap: int, random: Random
+    hot: set[Hot], least: int, other: bool, more: int, gap: int, random: Random
 ) -> None:
     """What is kept of a window that must not hold is the same, tick by tick and in a wave."""
     least = min(least, more + 1)
     word = "some" if least == 1 else f"at least {least}"
-    program = tidelog.parse(COOLED.format(word, gap + more, gap))
+    program = tidelog.parse(COOLED.format(word, "_" if other else "V", gap + more, gap))
     stream = tidelog.Stream(program, "Alert")
-    alerts: list[tuple[str, int]] = []
+    alerts: list[tuple[object, ...]] = []
     tick = 0
     while tick <= 40:
         until = tick + random.choice((1, 1, 1, 3, 20))
-        facts = [fact for fact in hot if tick <= fact[1] < until]
+        facts = [fact for fact in hot if tick <= fact[-1] < until]
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(offline, "MOST_FACTS", random.choice((0, 100)))
             alerts += rows(stream.push(until - 1, {"Hot": facts}).answers["Alert"])
         tick = until
     alerts += rows(stream.close().answers["Alert"])
     assert len(alerts) == len(set(alerts))
-    assert set(alerts) == cooled(hot, least, gap + more, gap)
+    assert set(alerts) == cooled(hot, least, other, gap + more, gap)

@@ -61,15 +61,13 @@ def _long_windows(deps: Dependencies) -> dict[str, Premise]:
 
 
 def _windows_of_cycles(deps: Dependencies) -> dict[str, Premise]:
-    """The windows of cycles that are made in one step; of two ticks or fewer there is no shorter
-    way to say them.
-    """
+    """The windows of cycles that are made in one step."""
     of_cycles = (absent_windows(deps, c) for c in deps.components if c[0] in deps.recursive)
     return {
         name: asked
         for windows in of_cycles
         for name, asked in windows.items()
-        if asked is not None and asked.over is not None and asked.over.ticks > 2
+        if asked is not None and asked.over is not None and asked.over.ticks > 1
     }
 
 
@@ -91,6 +89,7 @@ def absent_windows(deps: Dependencies, component: tuple[str, ...]) -> dict[str, 
     asked = {name: window_of(deps.core, name) for name in used}
     if None in asked.values():
         return {}  # a pass has changed their clauses: these are what is done
+    parts -= {window.predicate for window in asked.values() if window is not None}
     return {name: asked.get(name) for name in component if name in parts}
 
 

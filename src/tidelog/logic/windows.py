@@ -268,7 +268,7 @@ class Windows:
         return self._window(atom, names_of(atom), ONE_TICK)
 
     def in_name(self, name: str, asked: Premise) -> list[Clause]:
-        """The clauses of a window that is only named.
+        """The clauses of a window that is only named; one of two ticks is written out in as few.
 
         Where several facts of a tick may be of one object, it is over what says that one is there.
         """
@@ -277,7 +277,9 @@ class Windows:
         if any(v.anonymous for v in asked.variables):
             asked = Premise(self.of_a_tick(asked).name, names, AT_HEAD, over=over)
         head = Head(name, names, AT_HEAD)
-        return [Clause(head, ends, made=True, window=asked) for ends in _ends(asked, over)]
+        short = over.ticks == 2
+        bodies = self.ways(replace(asked, over=None), over) if short else _ends(asked, over)
+        return [Clause(head, body, made=True, window=asked) for body in bodies]
 
     def ways(self, atom: Premise, over: Over) -> list[tuple[Premise, ...]]:
         """The bodies of a window's clauses, over shorter windows."""

@@ -444,6 +444,7 @@ class Pipeline(Generic[S]):
     def close(self) -> None:
         """No more batches will come from this process."""
         self._held.close()
+        self.__dict__.pop("_database", None)
         self.checkpoint.release()
         self.mode.close()
         self.sink.close()
