@@ -49,7 +49,7 @@ class StateFiles:
     def tables(self, parts: Iterable[StatePart], wanted: Chunks) -> list[pa.Table]:
         """What may hold any of some chunks, in this process."""
         files = (self.store.read(*file) for file in self._files(parts, wanted))
-        return [_rows_about(pq.ParquetFile(pa.BufferReader(file)), wanted) for file in files]
+        return [rows_about(pq.ParquetFile(pa.BufferReader(file)), wanted) for file in files]
 
     def frame(
         self, spark: SparkSession, parts: Iterable[StatePart], wanted: Chunks
@@ -109,7 +109,7 @@ class StateFiles:
         return written(self.store, folder, tables)
 
 
-def _rows_about(file: pq.ParquetFile, wanted: Chunks) -> pa.Table:
+def rows_about(file: pq.ParquetFile, wanted: Chunks) -> pa.Table:
     """The rows of those row groups that may hold any of some chunks; they are sorted by these."""
     groups, metadata = range(file.num_row_groups), file.metadata
     if len(groups) == 1:
