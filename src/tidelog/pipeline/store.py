@@ -125,41 +125,41 @@ class Store:
         """
         *folders, name = parts
         temporary = parts if self.copies else (*folders, f".{name}.tmp")
-        if self.local is not None:  # as for `read`
-            self._write_here(data, os.path.join(self.local, *temporary), parts)
-            return
         try:
-            stream = self._fs.create(self._path(*temporary), True)
-            try:
-                stream.write(data)
-                if not self.copies:
-                    stream.hsync()
-            except Py4JJavaError:
-                if not self.copies:  # where half a file would be there
-                    stream.close()
-                raise
-            stream.close()
+            if self.local is not None:  # as for `read`
+                _write_here(data, os.path.join(self.local, *temporary))
+            else:
+                self._write_there(data, temporary)
         except Py4JJavaError as error:
             raise DataError(f"{self.shown(*parts)} cannot be written: {said(error)}") from None
-        if temporary != parts:
-            self.rename(temporary, parts)
-
-    def _write_here(self, data: bytes, temporary: str, parts: tuple[str, ...]) -> None:
-        assert self.local is not None
-        try:
-            os.makedirs(os.path.dirname(temporary), exist_ok=True)
-            with open(temporary, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, os.path.join(self.local, *parts))
         except OSError as error:
             reason = error.strerror or error
             raise DataError(f"{self.shown(*parts)} cannot be written: {reason}") from None
+        if temporary != parts:
+            self.rename(temporary, parts)
+
+    def _write_there(self, data: bytes, parts: tuple[str, ...]) -> None:
+        stream = self._fs.create(self._path(*parts), True)
+        try:
+            stream.write(data)
+            if not self.copies:
+                stream.hsync()
+        except Py4JJavaError:
+            if not self.copies:  # where half a file would be there
+                stream.close()
+            raise
+        stream.close()
 
     def rename(self, source: tuple[str, ...], target: tuple[str, ...]) -> None:
-        if not self._fs.rename(self._path(*source), self._path(*target)):
-            raise DataError(f"{self.shown(*source)} cannot be renamed to {self.shown(*target)}")
+        refused = f"{self.shown(*source)} cannot be renamed to {self.shown(*target)}"
+        if self.local is None:
+            if not self._fs.rename(self._path(*source), self._path(*target)):
+                raise DataError(refused)
+            return
+        try:
+            os.replace(os.path.join(self.local, *source), os.path.join(self.local, *target))
+        except OSError as error:
+            raise DataError(f"{refused}: {error.strerror or error}") from None
 
     def hold(self, *parts: str) -> Any:
         """Have Spark's process lock a file on this machine; what is to be closed in the end.
@@ -174,6 +174,15 @@ class Store:
 
     def delete(self, *parts: str) -> None:
         self._fs.delete(self._path(*parts), True)
+
+
+def _write_here(data: bytes, path: str) -> None:
+    """Write a file, and have it on the disk."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _entries_here(folder: str) -> list[Entry]:
