@@ -33,7 +33,7 @@ def sessions(page: str, language: str = "console") -> list[tuple[int, str]]:
     """The line on which each block of a page in one language starts, and its text."""
     block = re.compile(rf"^```{language}\n(.*?)^```$", re.MULTILINE | re.DOTALL)
     return [
-        (page.count("\n", 0, found.start(1)) + 1, found.group(1)) for found in block.finditer(page)
+        (page.count("\n", 0, match.start(1)) + 1, match.group(1)) for match in block.finditer(page)
     ]
 
 
@@ -76,10 +76,10 @@ PLAIN = re.compile(r"(?:([^|]+) \| )?tidelog ([^|<>;&$`]+)(?: \| (.+))?")
 
 def run_here(command: str) -> str:
     """The same without starting a Python, or a Spark, where the command is plain enough."""
-    found = PLAIN.fullmatch(command)
-    if found is None:
+    match = PLAIN.fullmatch(command)
+    if match is None:
         return run(command)
-    before, words, after = found.groups()
+    before, words, after = match.groups()
     given = b"" if before is None else shell(before)
     result = CliRunner().invoke(cli, shlex.split(words), input=given, catch_exceptions=False)
     if after is None:
@@ -215,8 +215,8 @@ def test_no_block_is_overlooked() -> None:
     for page in PAGES:
         text = page.read_text("utf-8")
         for language in ("console", "python"):
-            found = re.findall(rf"```\s*{language}", text)
-            assert len(sessions(text, language)) == len(found), page
+            starts = re.findall(rf"```\s*{language}", text)
+            assert len(sessions(text, language)) == len(starts), page
 
 
 def test_wrong_python_would_be_found() -> None:

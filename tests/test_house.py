@@ -72,15 +72,15 @@ def link_needs(folder: Path) -> None:
             continue
         seen.add(name)
         try:
-            found = distribution(name)
+            package = distribution(name)
         except PackageNotFoundError:  # for another Python, or another system
             assert ";" in need, need
             continue
-        needs += found.requires or []
-        for top in {file.parts[0] for file in found.files or [] if file.parts[0] != ".."}:
+        needs += package.requires or []
+        for top in {file.parts[0] for file in package.files or [] if file.parts[0] != ".."}:
             link = folder / top
             if not link.exists():
-                link.symlink_to(Path(str(found.locate_file(top))).resolve())
+                link.symlink_to(Path(str(package.locate_file(top))).resolve())
 
 
 @pytest.mark.xdist_group("spark")
@@ -118,8 +118,8 @@ def test_the_wheel_installs_and_runs_in_an_empty_environment(tmp_path: Path) -> 
     rules = tmp_path / "rules.tdl"
     rules.write_text("P(X) @ T :- E(X) @ T+1.\n")
     clean = {"PYTHONPATH": ""}
-    found = run(python, "-c", "import tidelog; print(tidelog.__file__)", env=clean)
-    assert str(empty) in found.stdout
+    imported = run(python, "-c", "import tidelog; print(tidelog.__file__)", env=clean)
+    assert str(empty) in imported.stdout
     checked = run(
         empty / "bin" / "tidelog", "check", rules, env={"PYTHONPATH": clean["PYTHONPATH"]}
     )
@@ -156,9 +156,9 @@ def machine(tmp_path: Path) -> Path:
     folder = tmp_path / "bin"
     folder.mkdir()
     for tool in ("sh", "sed", "head"):
-        found = shutil.which(tool)
-        assert found is not None
-        (folder / tool).symlink_to(found)
+        path = shutil.which(tool)
+        assert path is not None
+        (folder / tool).symlink_to(path)
     return folder
 
 

@@ -54,8 +54,8 @@ def fact(name: str, row: tuple[Value, ...], temporal: set[str]) -> Ground:
 def some_goals(case: Case, data: st.DataObject) -> list[tuple[Ground, bool]]:
     """Facts that hold and facts that do not, with which is which."""
     temporal = set(temporal_predicates(case.program))
-    found = model(case)
-    true = [(n, row) for n, rows in found.items() for row in sorted(rows)]
+    holding = model(case)
+    true = [(n, row) for n, rows in holding.items() for row in sorted(rows)]
     types = infer(case.program).columns
     goals = []
     if true:
@@ -68,7 +68,7 @@ def some_goals(case: Case, data: st.DataObject) -> list[tuple[Ground, bool]]:
         middle = [row[-1] for n, rows in case.facts.items() if n in temporal for row in rows]
         near = data.draw(st.sampled_from(middle or [0])) + data.draw(st.integers(-2, 2))  # type: ignore[operator]
         row = (*args, min(max(near, case.low), case.high)) if name in temporal else args
-        goals.append((fact(name, row, temporal), row in found[name]))
+        goals.append((fact(name, row, temporal), row in holding[name]))
     return goals
 
 
@@ -85,13 +85,13 @@ def is_explained(case: Case, goals: list[tuple[Ground, bool]]) -> None:
     facts = checker.given(case.facts, temporal)
     with Engine(case.program, case.facts) as engine:
         for goal, holds in goals:
-            found = explained(engine, goal)
-            assert found.holds == holds, (goal, case.text)
-            assert all(len(line) < 20_000 for line in why_lines(found))
-            told = why_json(found)
+            explanation = explained(engine, goal)
+            assert explanation.holds == holds, (goal, case.text)
+            assert all(len(line) < 20_000 for line in why_lines(explanation))
+            told = why_json(explanation)
             assert told["holds"] == holds
             if holds:
-                assert not found.misses
+                assert not explanation.misses
                 first: Any = told["proofs"]
                 checker.check(case.program, facts, as_tuple(goal), first[0])
             else:
@@ -109,10 +109,10 @@ def is_miss(case: Case, miss: dict[str, Any]) -> None:
     assert miss["missing"] or miss["unmet"]
     assert len(miss["holds"]) + len(miss["missing"]) == len(rule.atoms)
     wide = case._replace(low=case.low - 400, high=case.high + 400)
-    found = model(wide) if not case_is_huge(case) else None
+    holding = model(wide) if not case_is_huge(case) else None
     temporal = set(temporal_predicates(case.program))
-    if found is not None:
-        true = checker.given({n: list(rows) for n, rows in found.items()}, temporal)
+    if holding is not None:
+        true = checker.given({n: list(rows) for n, rows in holding.items()}, temporal)
         assert all(checker.as_fact(f) in true for f in miss["holds"])
         for missing in miss["missing"]:
             assert not any(fits(missing, f) for f in true), missing
@@ -231,12 +231,12 @@ def test_the_first_proof_is_smallest_and_sizes_never_fall(case: Case, data: st.D
     with pytest.MonkeyPatch.context() as patch, Engine(case.program, case.facts) as engine:
         patch.setattr("tidelog.explain.why.FIRST_WINDOW", window)
         for goal in goals:
-            found = explained(engine, goal, 6)
-            told: Any = why_json(found)
+            explanation = explained(engine, goal, 6)
+            told: Any = why_json(explanation)
             sizes = [checker.check(case.program, facts, as_tuple(goal), p) for p in told["proofs"]]
             assert sizes == sorted(sizes)
             assert len({str(p) for p in told["proofs"]}) == len(sizes), "all are different"
-            if found.smallest:
+            if explanation.smallest:
                 assert sizes[0] == checker.smallest(case.program, facts, true, as_tuple(goal))
             one = explained(engine, goal).proofs[0]
             assert one.size == sizes[0]
@@ -249,8 +249,8 @@ def test_what_a_miss_lacks_would_do(case: Case, data: st.DataObject) -> None:
     goals = [goal for goal, holds in some_goals(case, data) if not holds]
     assume(goals)
     with Engine(case.program, case.facts) as engine:
-        found = [(goal, miss) for goal in goals for miss in explained(engine, goal).misses]
-    for goal, miss in found:
+        misses = [(goal, miss) for goal in goals for miss in explained(engine, goal).misses]
+    for goal, miss in misses:
         lacking = list(leaves(miss))
         if any(leaf is None for leaf in lacking):
             continue
@@ -279,16 +279,16 @@ def leaves(miss: Any) -> Any:
 
 def test_recursion_has_no_infinite_proofs() -> None:
     program = tidelog.parse("P(X) @ T :- E(X) @ T. P(X) @ T :- Q(X) @ T. Q(X) @ T :- P(X) @ T.")
-    found = program.why("P(a) @ 0", {"E": [("a", 0)]}, all=50)
-    assert [proof.size for proof in found.proofs] == [2]
-    assert not found.more
+    explanation = program.why("P(a) @ 0", {"E": [("a", 0)]}, all=50)
+    assert [proof.size for proof in explanation.proofs] == [2]
+    assert not explanation.more
 
 
 def test_a_long_chain_is_shown_by_its_ends() -> None:
     program = tidelog.parse("P(X) @ T :- E(X) @ T. P(X) @ T+1 :- P(X) @ T.", "rules.tdl")
-    found = program.why("P(a) @ 3000", {"E": [("a", 0)]})
-    assert found.proofs[0].size == 3002
-    assert str(found).split("\n")[:6] == [
+    explanation = program.why("P(a) @ 3000", {"E": [("a", 0)]})
+    assert explanation.proofs[0].size == 3002
+    assert str(explanation).split("\n")[:6] == [
         "P(a) @ 3000 holds; the smallest proof has 3002 facts",
         "P(a) @ 3000           rules.tdl:1",
         "└─ ... 2998 more steps like this, back to",
@@ -302,8 +302,8 @@ def test_far_proofs_are_not_preferred() -> None:
     """One nearby and long, one far away and short."""
     rules = "P @ T :- A @ T. A @ T :- B @ T. B @ T :- C @ T. C @ T :- E @ T. P @ T :- F @ T-1000."
     program = tidelog.parse(rules)
-    found = program.why("P @ 1000", {"E": [(1000,)], "F": [(0,)]}, all=5)
-    assert [proof.size for proof in found.proofs] == [2, 5]
+    explanation = program.why("P @ 1000", {"E": [(1000,)], "F": [(0,)]}, all=5)
+    assert [proof.size for proof in explanation.proofs] == [2, 5]
 
 
 def test_a_small_proof_further_away_than_a_large_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -347,17 +347,17 @@ def test_many_matches_end() -> None:
     """A cross product of two inputs: one match is as good as another."""
     rows = [(f"n{i}", 0) for i in range(400)]
     program = tidelog.parse("P @ T :- E(_) @ T, F(_) @ T. Q @ T :- P @ T, P @ T+1.")
-    found = program.why("P @ 0", {"E": rows, "F": rows})
-    assert found.proofs[0].size == 3
-    assert not found.smallest
+    explanation = program.why("P @ 0", {"E": rows, "F": rows})
+    assert explanation.proofs[0].size == 3
+    assert not explanation.smallest
     assert len(program.why("P @ 0", {"E": rows, "F": rows}, all=7).proofs) == 7
 
 
 def test_what_a_stream_keeps_is_enough() -> None:
     """Derived slices need no proof; the rest is proved from them."""
     program = tidelog.parse("P(X) @ T :- E(X) @ T. P(X) @ T+1 :- P(X) @ T.", "rules.tdl")
-    found = program.why("P(a) @ 9", {"E": [("b", 9)]}, kept={"P": [("a", 8)]})
-    assert str(found).split("\n")[1:3] == ["P(a) @ 9     rules.tdl:1", "└─ P(a) @ 8  kept"]
+    explanation = program.why("P(a) @ 9", {"E": [("b", 9)]}, kept={"P": [("a", 8)]})
+    assert str(explanation).split("\n")[1:3] == ["P(a) @ 9     rules.tdl:1", "└─ P(a) @ 8  kept"]
     assert "input" in str(program.why("P(b) @ 9", {"E": [("b", 9)]}, kept={"P": [("a", 8)]}))
     assert not program.why("P(b) @ 8", {"E": [("b", 9)]}, kept={"P": [("a", 8)]}).holds
     with pytest.raises(ValueError, match="not derived by a rule"):
@@ -369,9 +369,9 @@ def test_what_a_stream_keeps_is_enough() -> None:
 def test_a_match_among_thousands_of_candidates_is_found() -> None:
     rows = [(f"n{i:04}", 0) for i in range(3000)]
     program = tidelog.parse("P @ T :- E(X) @ T, F(X) @ T.")
-    found = program.why("P @ 0", {"E": rows, "F": [("n2999", 0), *(("x", 0),) * 2]})
-    assert found.holds
-    assert found.smallest
+    explanation = program.why("P @ 0", {"E": rows, "F": [("n2999", 0), *(("x", 0),) * 2]})
+    assert explanation.holds
+    assert explanation.smallest
 
 
 def test_where_matches_are_too_many_there_is_still_a_proof(
@@ -381,11 +381,11 @@ def test_where_matches_are_too_many_there_is_still_a_proof(
     monkeypatch.setattr(proofs, "TRIES", ((1000, 500), (2, 3000), (10**9, 10**12)))
     program = tidelog.parse("P(X, Y) :- E(X, Y). P(X, Y) :- P(X, Z), P(Z, Y).")
     line = {"E": [(i, i + 1) for i in range(30)]}
-    found = program.why("P(0, 30)", line)
-    assert found.proofs[0].size == 3 * 30 - 1
-    assert not found.smallest
+    explanation = program.why("P(0, 30)", line)
+    assert explanation.proofs[0].size == 3 * 30 - 1
+    assert not explanation.smallest
     facts = checker.given(line, set())
-    told: Any = why_json(found)
+    told: Any = why_json(explanation)
     checker.check(program, facts, ("P", (0, 30), None), told["proofs"][0])
 
 

@@ -18,7 +18,7 @@ def codes(text: str) -> list[str]:
     return [d.code.id for d in check(text).diagnostics]
 
 
-def found(text: str, code: Code) -> list[Diagnostic]:
+def diagnostics(text: str, code: Code) -> list[Diagnostic]:
     return [d for d in check(text).diagnostics if d.code is code]
 
 
@@ -154,7 +154,7 @@ def test_a_name_is_not_similar_to_itself() -> None:
 
 def test_undeclared_names_are_reported_once() -> None:
     text = "input Temp(a: text). P(X) :- Tmep(X). Q(X) :- Tmep(X)."
-    assert len(found(text, Code.UNDECLARED)) == 1
+    assert len(diagnostics(text, Code.UNDECLARED)) == 1
 
 
 def test_a_file_without_declarations_may_leave_inputs_undeclared() -> None:
@@ -164,7 +164,7 @@ def test_a_file_without_declarations_may_leave_inputs_undeclared() -> None:
 
 def test_the_suggested_declaration_is_one() -> None:
     text = "input E(a: text). P(X) @ T :- E(X), Wind(X, V, _) @ T, V > 2.5.\n"
-    (diagnostic,) = found(text, Code.UNDECLARED)
+    (diagnostic,) = diagnostics(text, Code.UNDECLARED)
     assert diagnostic.hint is not None
     declaration = diagnostic.hint.split("`")[1]
     assert declaration == "input Wind(arg1: text, arg2: float, arg3) @ time."

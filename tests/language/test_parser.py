@@ -154,8 +154,8 @@ def test_origins() -> None:
 @given(st.lists(rules, min_size=1, max_size=4))
 def test_a_rule_is_found_where_its_origin_says(made: list[Rule]) -> None:
     source = Source("", "\n".join("  " + print_rule(rule) for rule in made))
-    found = parse_source(source).program.rules
-    for rule, read in zip(made, found, strict=True):
+    parsed = parse_source(source).program.rules
+    for rule, read in zip(made, parsed, strict=True):
         o = read.origin
         assert o.line == o.end_line
         assert source.line(o.line)[o.column - 1 : o.end_column - 1] == print_rule(rule)

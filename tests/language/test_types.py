@@ -79,11 +79,11 @@ def test_recursion() -> None:
 )
 def test_two_types_do_not_meet(left: str, right: str, body: str) -> None:
     """An int column and a float column are two types as well; both places are named."""
-    found = clashes(INPUTS + f"P :- {body.format(left, right)}.")
-    assert found
-    said = {note.message for note in found[0].notes}
+    diagnostics = clashes(INPUTS + f"P :- {body.format(left, right)}.")
+    assert diagnostics
+    said = {note.message for note in diagnostics[0].notes}
     assert said == {f"column `v` of `{n}` is {n.lower()}" for n in (left, right)}
-    assert all(note.origin is not None for note in found[0].notes)
+    assert all(note.origin is not None for note in diagnostics[0].notes)
 
 
 @pytest.mark.parametrize("name", ["Text", "Int", "Float"])
@@ -104,8 +104,8 @@ def test_bool_has_equality(operator: str) -> None:
 
 
 def test_bool_found_only_by_a_later_rule_has_no_order_either() -> None:
-    found = clashes("P :- E(X, Y), X < Y. Q(X) :- E(X, _). Q(true).")
-    assert [d.message for d in found] == ["bool has no order in `X < Y`"]
+    diagnostics = clashes("P :- E(X, Y), X < Y. Q(X) :- E(X, _). Q(true).")
+    assert [d.message for d in diagnostics] == ["bool has no order in `X < Y`"]
 
 
 def test_int_constants_widen_to_float() -> None:
@@ -134,16 +134,16 @@ def test_int_constants_stay_int_otherwise() -> None:
 
 
 def test_decimals_do_not_become_int() -> None:
-    (found,) = clashes(INPUTS + "P :- Int(2.0).")
-    assert found.hint == "write a whole number, or declare the column `float`"
+    (diagnostic,) = clashes(INPUTS + "P :- Int(2.0).")
+    assert diagnostic.hint == "write a whole number, or declare the column `float`"
     assert len(clashes(INPUTS + "P :- Int(X), X > 2.0.")) == 1
 
 
 def test_an_integer_that_is_no_float_is_refused() -> None:
     assert clashes(INPUTS + f"P :- Float({2**53}).") == []
     for text in (f"P :- Float({2**53 + 1}).", f"P :- Float(X), X < {-(2**53) - 1}."):
-        (found,) = clashes(INPUTS + text)
-        assert "has no exact float value" in found.message
+        (diagnostic,) = clashes(INPUTS + text)
+        assert "has no exact float value" in diagnostic.message
 
 
 def test_an_integer_that_is_no_float_though_the_float_comes_later() -> None:
@@ -152,8 +152,8 @@ def test_an_integer_that_is_no_float_though_the_float_comes_later() -> None:
 
 @pytest.mark.parametrize("constant", ["1", "1.5", "true"])
 def test_quotes_are_suggested_for_text(constant: str) -> None:
-    (found,) = clashes(INPUTS + f"P :- Text({constant}).")
-    assert found.hint == f'text is written in quotes: `"{constant}"`'
+    (diagnostic,) = clashes(INPUTS + f"P :- Text({constant}).")
+    assert diagnostic.hint == f'text is written in quotes: `"{constant}"`'
 
 
 def test_a_clash_does_not_spread() -> None:
@@ -163,5 +163,5 @@ def test_a_clash_does_not_spread() -> None:
 
 
 def test_the_message_names_the_argument() -> None:
-    (found,) = clashes("input E(a: int, b: text). P :- E(X, X).")
-    assert found.message == "`X` would be both int and text (argument 2 of `E(X, X)`)"
+    (diagnostic,) = clashes("input E(a: int, b: text). P :- E(X, X).")
+    assert diagnostic.message == "`X` would be both int and text (argument 2 of `E(X, X)`)"

@@ -52,8 +52,8 @@ def assumptions(draw: st.DrawFn, type_: Type, most: int = 4) -> list[Assumption]
     return draw(st.lists(one, max_size=most))
 
 
-def value(found: Object, values: dict[Symbol, Value]) -> Value:
-    return found.value if isinstance(found, Constant) else values[found]
+def value(term: Object, values: dict[Symbol, Value]) -> Value:
+    return term.value if isinstance(term, Constant) else values[term]
 
 
 def true(assumption: Assumption, values: dict[Symbol, Value]) -> bool:
@@ -88,12 +88,12 @@ def test_entailment_and_contradiction(type_: Type, data: st.DataObject) -> None:
     assumed = data.draw(assumptions(type_))
     left, op, right = data.draw(assumptions(type_).filter(bool))[0]
     order = Order().assume(*assumed)
-    found = list(models(assumed, type_))
+    all_models = list(models(assumed, type_))
     if order is None:
-        assert not found
+        assert not all_models
         return
     known = order.entails(left, op, right)
-    outcomes = {true((left, op, right), m) for m in found}
+    outcomes = {true((left, op, right), m) for m in all_models}
     if known is not None:
         assert outcomes <= {known}
     if known is None and len(assumed) <= 2 and type_ in (Type.FLOAT, Type.TEXT):
@@ -108,12 +108,12 @@ def test_all_cases_together_are_exact(type_: Type, data: st.DataObject) -> None:
     """Refined until everything is compared, an order is consistent iff it has a model."""
     assumed = data.draw(assumptions(type_))
     order = Order().assume(*assumed)
-    found = list(models(assumed, type_))
+    all_models = list(models(assumed, type_))
     cases = [] if order is None else list(total(order, type_))
-    assert bool(cases) == bool(found)
+    assert bool(cases) == bool(all_models)
     for case in cases:
-        assert any(all(true(a, m) for a in case.assumptions) for m in found)
-    for m in found:
+        assert any(all(true(a, m) for a in case.assumptions) for m in all_models)
+    for m in all_models:
         assert any(all(true(a, m) for a in case.assumptions) for case in cases)
 
 
@@ -135,20 +135,20 @@ def test_models(type_: Type, data: st.DataObject) -> None:
     assumed = data.draw(assumptions(type_))
     avoid = [Constant(v, type_) for v in CONSTANTS[type_]]
     todo = [o for o in [Order().assume(*assumed)] if o is not None]
-    found = None
-    while todo and found is None:
+    model = None
+    while todo and model is None:
         order = todo.pop()
         try:
-            found = order.model(symbols(type_), avoid)
+            model = order.model(symbols(type_), avoid)
         except ValueError:
             open_ = order.unsettled(symbols(type_), avoid)
             todo += [] if open_ is None else splits(order, *open_)
-    assert (found is not None) == any(True for _ in models(assumed, type_))
-    if found is not None:
-        assert all(true(a, found) for a in assumed)
+    assert (model is not None) == any(True for _ in models(assumed, type_))
+    if model is not None:
+        assert all(true(a, model) for a in assumed)
         if type_ is not Type.BOOL:
             for one, other in itertools.combinations([*symbols(type_), *avoid], 2):
-                if value(one, found) == value(other, found):
+                if value(one, model) == value(other, model):
                     assert order.entails(one, Operator.EQ, other) is True
 
 
@@ -216,14 +216,14 @@ def test_differences_of_integers(assumed: list[Assumption], asked: list[Assumpti
     """What is said of differences is true in every model."""
     rows = itertools.product(range(-4, 5), repeat=SYMBOLS)
     all_values = (with_differences(dict(zip(symbols(Type.INT), r, strict=True))) for r in rows)
-    found = [values for values in all_values if all(true(a, values) for a in assumed)]
+    all_models = [values for values in all_values if all(true(a, values) for a in assumed)]
     order = Order().assume(*assumed)
     if order is None:
-        assert not found
+        assert not all_models
         return
     for question in asked:
         known = order.entails(*question)
-        outcomes = {true(question, m) for m in found}
+        outcomes = {true(question, m) for m in all_models}
         assert known is None or outcomes <= {known}
 
 

@@ -35,7 +35,7 @@ class Editor:
         if encodings is not None:
             general = types.GeneralClientCapabilities(position_encodings=encodings)
         snippets = types.ClientCompletionItemOptions(snippet_support=True)
-        found = await self.client.initialize_async(
+        result = await self.client.initialize_async(
             types.InitializeParams(
                 capabilities=types.ClientCapabilities(
                     general=general,
@@ -46,7 +46,7 @@ class Editor:
             )
         )
         self.client.initialized(types.InitializedParams())
-        return found
+        return result
 
     def open(self, text: str) -> None:
         self.text, self.version = text, 1

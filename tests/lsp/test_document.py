@@ -100,8 +100,8 @@ def told(document: Document) -> list[tuple[object, ...]]:
 
 
 def whole(text: str) -> list[tuple[object, ...]]:
-    found = tidelog.check(text, "u").diagnostics
-    return [(d.code, d.message, d.origin, d.notes, d.hint) for d in found]
+    diagnostics = tidelog.check(text, "u").diagnostics
+    return [(d.code, d.message, d.origin, d.notes, d.hint) for d in diagnostics]
 
 
 @examples(60, deep=1500)
@@ -159,10 +159,10 @@ def test_nothing_fails_on_any_text(text: str, at: int, units: Units) -> None:
     with suppress(CannotRename):
         renamed(document, spot, "New")
     server._symbols(document)
-    for found in document.findings():
-        place = server.diagnostic(document, found).range
+    for finding in document.findings():
+        place = server.diagnostic(document, finding).range
         assert (place.start.line, place.start.character) <= (place.end.line, place.end.character)
-        for fix in fixes(document, found):
+        for fix in fixes(document, finding):
             assert 0 <= fix.start <= fix.end <= len(document.text)
 
 
@@ -196,10 +196,10 @@ def test_quantifiers_and_intervals() -> None:
 )
 def test_what_may_follow_a_quantifier(line: str, suggested: list[str]) -> None:
     document = Document.of("u", f"input Hot(unit: text) @ time.\n{line}")
-    found = completions(document, len(document.text)).words
-    assert [word.label for word in found] == suggested
+    words = completions(document, len(document.text)).words
+    assert [word.label for word in words] == suggested
     if line.endswith(("some ", "3 ")):
-        assert found[0].insert == "Hot(${1:Unit}) @ [T-${2:4}, T]"
+        assert words[0].insert == "Hot(${1:Unit}) @ [T-${2:4}, T]"
 
 
 def test_quantifiers_are_explained() -> None:
@@ -242,7 +242,7 @@ def test_positions_stay_within_the_text(text: str, line: int, column: int, units
 )
 def test_following_a_hint_mends_it(text: str, fixed: str) -> None:
     document = Document.of("u", text)
-    fix = next(fix for found in document.findings() for fix in fixes(document, found))
+    fix = next(fix for finding in document.findings() for fix in fixes(document, finding))
     assert fix.preferred
     assert text[: fix.start] + fix.text + text[fix.end :] == fixed
     assert Document.of("u", fixed).findings() == []

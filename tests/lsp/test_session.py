@@ -76,10 +76,10 @@ async def edit(editor: Editor) -> None:
     resolved = await editor.client.code_lens_resolve_async(lenses[0])
     assert resolved.command.title == "delay 2, window 2, class 1"
 
-    found = await editor.client.text_document_definition_async(
+    definitions = await editor.client.text_document_definition_async(
         types.DefinitionParams(**editor.on("Flag(X) @ T+2"))
     )
-    assert [(editor.covered(at.range), at.range.start.line) for at in found] == [("Flag", 5)]
+    assert [(editor.covered(at.range), at.range.start.line) for at in definitions] == [("Flag", 5)]
     context = types.ReferenceContext(include_declaration=True)
     uses = await editor.client.text_document_references_async(
         types.ReferenceParams(**editor.on("Flag(X)"), context=context)
@@ -177,10 +177,10 @@ def test_completion() -> None:
             editor.replace(editor.text, f"{RULES}{line}")
             editor.text = f"{RULES}{line}"
             at = editor.at(len(editor.text))
-            found = await editor.client.text_document_completion_async(
+            completions = await editor.client.text_document_completion_async(
                 types.CompletionParams(types.TextDocumentIdentifier(URI), at)
             )
-            return [item.label for item in found.items]
+            return [item.label for item in completions.items]
 
         assert (await labels(""))[:5] == ["input", "output", "clock", "tick", "Flag"]
         words = ["not", "some", "always", "at least", "count", "sum", "min", "max", "avg"]

@@ -260,15 +260,15 @@ class Generator:
             types = tuple(self.one_of(kinds) for _ in range(arity))
             return GeneratedPredicate(free.pop(0), types, temporal, is_input)
 
-        found = [predicate(True, True) for _ in range(inputs)]
-        found += [predicate(False, True) for _ in range(rigid_inputs)]
+        predicates = [predicate(True, True) for _ in range(inputs)]
+        predicates += [predicate(False, True) for _ in range(rigid_inputs)]
         if shape.wide and shape.rigid and self.chance(1, 3):
             self.never = predicate(False, False)
-            found.append(self.never)
-        found += [
+            predicates.append(self.never)
+        predicates += [
             predicate(not (rigid_derived and i == 0 and derived > 1), False) for i in range(derived)
         ]
-        return tuple(found)
+        return tuple(predicates)
 
     def _names(self) -> list[str]:
         names = list(NAMES)
@@ -299,16 +299,16 @@ class Generator:
 
     def rules(self) -> list[Rule]:
         """A rule for every derived predicate, then more of every kind."""
-        found = [self.rule(p, self.bodies(p)) for p in self.derived]
+        rules = [self.rule(p, self.bodies(p)) for p in self.derived]
         if self.never is not None:
             names = tuple(Variable(f"X{i}") for i in range(1, len(self.never.types) + 1))
-            found.append(Rule(Atom(self.never.name, names), (Atom(self.never.name, names),)))
-        more = self.number(0, self.shape.max_rules - len(found))
+            rules.append(Rule(Atom(self.never.name, names), (Atom(self.never.name, names),)))
+        more = self.number(0, self.shape.max_rules - len(rules))
         while more > 0:
             made = self.one_of(self.kinds())()[:more]
-            found += made
+            rules += made
             more -= max(1, len(made))
-        return found
+        return rules
 
     def kinds(self) -> list[Callable[[], list[Rule]]]:
         kinds = [self.any_rule, self.any_rule, self.there_and_back]
@@ -413,10 +413,10 @@ class Generator:
         # The latest are preferred, so that programs get deep.
         first = self.one_of(below[-3:]) if self.chance(1, 2) else self.one_of(below)
         more = self.draw(st.lists(st.sampled_from(below), max_size=self.one_of((0, 1, 1, 2))))
-        found = [first, *more]
-        if head.temporal and not any(p.temporal for p in found):
-            found.append(self.one_of([p for p in below if p.temporal]))
-        return found
+        chosen = [first, *more]
+        if head.temporal and not any(p.temporal for p in chosen):
+            chosen.append(self.one_of([p for p in below if p.temporal]))
+        return chosen
 
     def rule(
         self,
@@ -469,20 +469,20 @@ class Generator:
         # Without the head's variable a connected rule has no time variable at all.
         only_points = shape.connected and (head_point or not head.temporal)
         anchored = False
-        found: list[Time | None] = []
+        body_times: list[Time | None] = []
         for p in body:
             if not p.temporal:
-                found.append(None)
+                body_times.append(None)
             elif only_points or (anchored and points and self.chance(1, 8)):
-                found.append(TimePoint(self.tick()))
+                body_times.append(TimePoint(self.tick()))
             elif anchored and not shape.connected and self.chance(1, 10):
-                found.append(TimeOffset(Variable("S"), self.offset()))
+                body_times.append(TimeOffset(Variable("S"), self.offset()))
             else:
                 anchored = True
-                found.append(at_offset(self.offset()))
+                body_times.append(at_offset(self.offset()))
         if not head.temporal:
-            return None, found
-        return (TimePoint(self.tick()) if head_point else at_offset(self.offset())), found
+            return None, body_times
+        return (TimePoint(self.tick()) if head_point else at_offset(self.offset())), body_times
 
     def constant(self, type_: Type) -> Constant:
         if type_ is Type.FLOAT and self.chance(1, 3):
@@ -508,20 +508,20 @@ class Generator:
 
     def program_facts(self) -> list[Rule]:
         options = [p for p in self.heads if self.shape.explicit_times or not p.temporal]
-        found = []
+        facts = []
         for p in self.draw(st.lists(st.sampled_from(options), max_size=2)) if options else ():
             time = TimePoint(self.tick()) if p.temporal else None
-            found.append(Rule(Atom(p.name, tuple(self.constant(t) for t in p.types), time)))
-        return found
+            facts.append(Rule(Atom(p.name, tuple(self.constant(t) for t in p.types), time)))
+        return facts
 
     def facts(self) -> dict[str, list[tuple[Value, ...]]]:
-        found: dict[str, list[tuple[Value, ...]]] = {}
+        facts: dict[str, list[tuple[Value, ...]]] = {}
         for p in self.predicates:
             if p.input and not self.chance(1, 20):
                 size = self.one_of((12, 8, 16, 4, 0)) if p.types or p.temporal else 1
                 rows = [self.row(p) for _ in range(size)]
-                found[p.name] = rows + rows[: self.number(0, 1)]
-        return found
+                facts[p.name] = rows + rows[: self.number(0, 1)]
+        return facts
 
     def range(self) -> tuple[int, int]:
         c, reach = self.center, 0

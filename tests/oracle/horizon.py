@@ -45,9 +45,9 @@ SLACK = 120
 
 def temporal_predicates(program: Program) -> set[str]:
     """Names of the predicates that have a time."""
-    found = {name for name, d in program.declarations.items() if d.time is not None}
-    found |= set(program.clocks)
-    return found | {atom.predicate for atom in _atoms(program) if atom.time is not None}
+    names = {name for name, d in program.declarations.items() if d.time is not None}
+    names |= set(program.clocks)
+    return names | {atom.predicate for atom in _atoms(program) if atom.time is not None}
 
 
 def default_margin(program: Program) -> int:
@@ -100,7 +100,7 @@ def _span(rule: Rule) -> int:
         for end in ends(atom.time):
             if isinstance(end, TimeOffset):
                 offsets.setdefault(end.variable.name, []).append(end.offset)
-    return max((max(found) - min(found) for found in offsets.values()), default=0)
+    return max((max(numbers) - min(numbers) for numbers in offsets.values()), default=0)
 
 
 def _recursive(program: Program) -> bool:
@@ -144,7 +144,7 @@ def runs_both_ways(program: Program, queries: Iterable[str]) -> bool:
     forwards = any(_gains(name, steps, 1) for name in below)
     backwards = any(_gains(name, steps, -1) for name in below)
     # A predicate whose time is not tied to its head's is needed at every tick, both ways.
-    untied = any(offset is None for found in steps.values() for _, offset in found)
+    untied = any(offset is None for targets in steps.values() for _, offset in targets)
     return (forwards and backwards) or (untied and (forwards or backwards))
 
 

@@ -384,12 +384,12 @@ def test_generated_programs_are_worth_running() -> None:
     @given(programs_and_facts())
     @examples(200)
     def look(case: Case) -> None:
-        found = dependencies(core(case.program), case.queries)
+        deps = dependencies(core(case.program), case.queries)
         answers = naive.evaluate(case.program, case.facts, case.queries, case.low, case.high)
         seen["all"] += 1
         seen["with answers"] += any(answers.values())
-        seen["recursive"] += bool(found.recursive)
-        seen[found.cls.name] += 1
+        seen["recursive"] += bool(deps.recursive)
+        seen[deps.cls.name] += 1
         seen["huge"] += largest_offset(case) >= 10_000
 
     look()
@@ -445,11 +445,11 @@ def without_not(statement: Statement) -> Statement:
 @given(programs_and_facts(recursive=False, connected=True, huge=False, explicit_times=False))
 @examples(5, deep=500)
 def test_a_restricted_shape(case: Case) -> None:
-    found = dependencies(core(case.program), case.queries)
-    assert found.cls is Class.NONRECURSIVE
-    assert not found.pinned
+    deps = dependencies(core(case.program), case.queries)
+    assert deps.cls is Class.NONRECURSIVE
+    assert not deps.pinned
     assert largest_offset(case) <= 128
-    assert math.isfinite(found.radius or 0)
+    assert math.isfinite(deps.radius or 0)
 
 
 def largest_offset(case: Case) -> int:

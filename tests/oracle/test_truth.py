@@ -65,9 +65,9 @@ def test_a_fact_whose_loss_adds_an_answer() -> None:
 def test_a_cycle_and_a_clock() -> None:
     program = rules("input E(x: text) @ t. clock Tick. Q @ T :- Tick @ T, not Q @ T-1.")
     known = {Fact("E", ("a",), 0)}
-    found = {t: truth.open_rows(program, "Q", known, 2, t, reach=6) for t in range(6)}
-    assert [t for t in found if found[t].certain] == [0, 2, 4]
-    assert all(verdict.definitive for verdict in found.values())
+    verdicts = {t: truth.open_rows(program, "Q", known, 2, t, reach=6) for t in range(6)}
+    assert [t for t in verdicts if verdicts[t].certain] == [0, 2, 4]
+    assert all(verdict.definitive for verdict in verdicts.values())
 
 
 def test_a_clock_starts_with_the_first_fact() -> None:

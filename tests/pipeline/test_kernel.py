@@ -79,12 +79,12 @@ class Emulated:
         self.sql.execute("CREATE OR REPLACE TABLE tidelog_text (i BIGINT, v VARCHAR)")
         for text, i in writer.texts.items():
             self.sql.execute("INSERT INTO tidelog_text VALUES (?, ?)", [i, text])
-        found = [self.layout.schema.empty_table()]
+        tables = [self.layout.schema.empty_table()]
         for step in plan.steps:
             if isinstance(step, Scan) and step.predicate.temporal:
                 table = self.sql.sql(writer.scan(step)).to_arrow_table()
-                found.append(as_rows(self.layout.scans[step.name], table, NEW, self.layout.schema))
-        return pa.concat_tables(found)
+                tables.append(as_rows(self.layout.scans[step.name], table, NEW, self.layout.schema))
+        return pa.concat_tables(tables)
 
     def run(self, new: pa.Table) -> None:
         self.clock, span = self.clock.wave(self.schedule, self.pace, self.emission)
@@ -121,8 +121,8 @@ class Emulated:
         for number, worker in enumerate(workers):
             mine = self.sql.sql(f"SELECT * FROM everything WHERE {home} = {number}")
             batches = mine.to_arrow_table().cast(self.layout.schema).to_batches(max_chunksize=7)
-            found = list(worker.run(index, number, span, iter(batches)))
-            out.append(pa.Table.from_batches(found, self.layout.schema))
+            results = list(worker.run(index, number, span, iter(batches)))
+            out.append(pa.Table.from_batches(results, self.layout.schema))
         return pa.concat_tables(out)
 
 
@@ -139,9 +139,9 @@ def shuffled(case: Case, lateness: int, random: Random) -> list[dict[str, list[t
     layout = schemas(case.program)
     rows = [
         (row[-1] + random.randint(0, lateness), random.random(), name, row)
-        for name, found in case.facts.items()
+        for name, facts in case.facts.items()
         if layout[name].time is not None
-        for row in found
+        for row in facts
     ]
     rows.sort(key=lambda r: r[:2])
     batches: list[dict[str, list[tuple]]] = [{}]

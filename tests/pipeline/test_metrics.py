@@ -37,7 +37,7 @@ Key = tuple[str, tuple[tuple[str, str], ...]]
 
 def parsed(text: str) -> dict[Key, float]:
     """Samples by name and labels; a text that is not the format fails."""
-    found: dict[Key, float] = {}
+    samples: dict[Key, float] = {}
     kinds: dict[str, str] = {}
     helped: set[str] = set()
     assert text.endswith("\n")
@@ -54,16 +54,16 @@ def parsed(text: str) -> dict[Key, float]:
                 (label, re.sub(r"\\(.)", lambda m: "\n" if m[1] == "n" else m[1], said))
                 for label, said in LABEL.findall(labels or "")
             )
-            assert (name, key) not in found
-            found[name, key] = float(value)
-    return found
+            assert (name, key) not in samples
+            samples[name, key] = float(value)
+    return samples
 
 
-def of(found: dict[Key, float], name: str, **labels: str) -> float | None:
+def of(samples: dict[Key, float], name: str, **labels: str) -> float | None:
     """The value of a metric, whatever stream it is of."""
     some = [
         value
-        for (found_name, key), value in found.items()
+        for (found_name, key), value in samples.items()
         if found_name == name and labels.items() <= dict(key).items()
     ]
     assert len(some) <= 1
@@ -109,34 +109,34 @@ def test_a_file_says_what_the_commit_says(spark: SparkSession, tmp_path: Path) -
     running.stop()
     commit = running.committed
     assert commit is not None
-    found = parsed(path.read_text())
-    assert {dict(key)["stream"] for _, key in found} == {running.id}
-    assert of(found, "tidelog_up") == 0
-    assert of(found, "tidelog_failed") == 0
-    assert of(found, "tidelog_batches_total") == commit.batch + 1 == 1
-    assert of(found, "tidelog_facts_total") == commit.totals["facts"] == 140
-    assert of(found, "tidelog_late_total") == commit.totals["late"] == 0
-    assert of(found, "tidelog_dead_letters_total") == commit.totals["dead"] == 1
-    assert of(found, "tidelog_batch_facts") == commit.facts
-    assert of(found, "tidelog_batch_dead_letters") == commit.dead
+    samples = parsed(path.read_text())
+    assert {dict(key)["stream"] for _, key in samples} == {running.id}
+    assert of(samples, "tidelog_up") == 0
+    assert of(samples, "tidelog_failed") == 0
+    assert of(samples, "tidelog_batches_total") == commit.batch + 1 == 1
+    assert of(samples, "tidelog_facts_total") == commit.totals["facts"] == 140
+    assert of(samples, "tidelog_late_total") == commit.totals["late"] == 0
+    assert of(samples, "tidelog_dead_letters_total") == commit.totals["dead"] == 1
+    assert of(samples, "tidelog_batch_facts") == commit.facts
+    assert of(samples, "tidelog_batch_dead_letters") == commit.dead
     for query, n in commit.answers.items():
-        assert of(found, "tidelog_batch_answers", query=query) == n > 0
-        assert of(found, "tidelog_answers_total", query=query) == n
-    assert of(found, "tidelog_tin") == commit.clock.tin == 68
-    assert of(found, "tidelog_tout") == commit.tout
-    assert of(found, "tidelog_seen_tick", input="Temp") == 69
-    assert of(found, "tidelog_lag_ticks") == 69 - commit.tout
-    assert of(found, "tidelog_pending_answers") is None
-    rows = {key: n for (name, key), n in found.items() if name == "tidelog_state_rows"}
+        assert of(samples, "tidelog_batch_answers", query=query) == n > 0
+        assert of(samples, "tidelog_answers_total", query=query) == n
+    assert of(samples, "tidelog_tin") == commit.clock.tin == 68
+    assert of(samples, "tidelog_tout") == commit.tout
+    assert of(samples, "tidelog_seen_tick", input="Temp") == 69
+    assert of(samples, "tidelog_lag_ticks") == 69 - commit.tout
+    assert of(samples, "tidelog_pending_answers") is None
+    rows = {key: n for (name, key), n in samples.items() if name == "tidelog_state_rows"}
     kept = [n for part in commit.state for _, _, n in part.tables.values()]
     assert sum(rows.values()) == sum(kept) > 0
     assert {(dict(k)["predicate"], dict(k)["kind"]) for k in rows} >= {("Temp", "input")}
-    sizes = [n for (name, _), n in found.items() if name == "tidelog_state_bytes"]
+    sizes = [n for (name, _), n in samples.items() if name == "tidelog_state_bytes"]
     assert sum(sizes) == pytest.approx(commit.state_bytes, abs=len(sizes))
-    assert of(found, "tidelog_spark_batch") == 0
-    assert of(found, "tidelog_spark_input_rows") == 141
-    assert of(found, "tidelog_spark_phase_seconds", phase="addBatch") is not None
-    assert of(found, "tidelog_spark_batch_seconds") is not None
+    assert of(samples, "tidelog_spark_batch") == 0
+    assert of(samples, "tidelog_spark_input_rows") == 141
+    assert of(samples, "tidelog_spark_phase_seconds", phase="addBatch") is not None
+    assert of(samples, "tidelog_spark_batch_seconds") is not None
 
 
 def test_times_are_timestamps_where_ticks_have_a_length(
@@ -163,12 +163,12 @@ def test_counters_go_on_after_a_restart(spark: SparkSession, tmp_path: Path) -> 
     again.awaitTermination()
     commit = again.close()
     assert commit is not None
-    found = parsed(path.read_text())
-    assert of(found, "tidelog_batches_total") == 2
-    assert of(found, "tidelog_facts_total") == of(first, "tidelog_facts_total") == 140
+    samples = parsed(path.read_text())
+    assert of(samples, "tidelog_batches_total") == 2
+    assert of(samples, "tidelog_facts_total") == of(first, "tidelog_facts_total") == 140
     hot = of(first, "tidelog_answers_total", query="Hot")
-    assert of(found, "tidelog_answers_total", query="Hot") == hot + commit.answers["Hot"] == 140
-    assert of(found, "tidelog_lag_ticks") == 0
+    assert of(samples, "tidelog_answers_total", query="Hot") == hot + commit.answers["Hot"] == 140
+    assert of(samples, "tidelog_lag_ticks") == 0
 
 
 def served(address: str) -> dict[Key, float]:
@@ -184,9 +184,9 @@ def test_an_endpoint_while_the_stream_runs(spark: SparkSession, tmp_path: Path) 
     try:
         assert address.startswith("http://127.0.0.1:")
         running.query.processAllAvailable()
-        found = served(address)
-        assert of(found, "tidelog_up") == 1
-        assert of(found, "tidelog_facts_total") == 140
+        samples = served(address)
+        assert of(samples, "tidelog_up") == 1
+        assert of(samples, "tidelog_facts_total") == 140
         with pytest.raises(urllib.error.HTTPError, match="404"):
             urllib.request.urlopen(address.replace("/metrics", "/etc"), timeout=10)
         assert set(listeners(spark)) - before
@@ -199,7 +199,7 @@ def test_an_endpoint_while_the_stream_runs(spark: SparkSession, tmp_path: Path) 
 
 def listeners(spark: SparkSession) -> list[int]:
     """The listeners that Spark has, by the hash of each."""
-    return [found.hashCode() for found in spark.streams._jsqm.listListeners()]
+    return [listener.hashCode() for listener in spark.streams._jsqm.listListeners()]
 
 
 def test_a_stream_that_fails_says_so(spark: SparkSession, tmp_path: Path) -> None:
@@ -211,9 +211,9 @@ def test_a_stream_that_fails_says_so(spark: SparkSession, tmp_path: Path) -> Non
     running = start(spark, tmp_path, path, sink=refuse)
     with pytest.raises(DataError, match="no room"):
         running.awaitTermination()
-    found = parsed(path.read_text())
-    assert (of(found, "tidelog_up"), of(found, "tidelog_failed")) == (0, 1)
-    assert of(found, "tidelog_batches_total") is None
+    samples = parsed(path.read_text())
+    assert (of(samples, "tidelog_up"), of(samples, "tidelog_failed")) == (0, 1)
+    assert of(samples, "tidelog_batches_total") is None
     assert set(listeners(spark)) == before
 
 

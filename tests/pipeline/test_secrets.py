@@ -150,7 +150,7 @@ def test_on_the_command_line(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "rules.tdl").write_text("input E(x: text) @ t. P(X) @ T :- E(X) @ T.\n")
     (tmp_path / "E.csv").write_text("x,t\na,1\n")
     words = ("run", str(tmp_path / "rules.tdl"), "--facts", str(tmp_path), "--checkpoint")
-    found = CliRunner().invoke(cli, (*words, "nowhere://me:hidden@box/x"), catch_exceptions=False)
-    assert found.exit_code == 1
-    assert found.stderr.startswith("error: nowhere://***@box/x: Spark cannot reach this place")
-    assert "hidden" not in found.output
+    done = CliRunner().invoke(cli, (*words, "nowhere://me:hidden@box/x"), catch_exceptions=False)
+    assert done.exit_code == 1
+    assert done.stderr.startswith("error: nowhere://***@box/x: Spark cannot reach this place")
+    assert "hidden" not in done.output

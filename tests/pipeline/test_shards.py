@@ -54,7 +54,7 @@ class Driver:
         self.sql = duckdb.connect()
 
     def packed(self, facts: dict[str, list[tuple]]) -> pa.Table:
-        found = [self.shards.schema.empty_table()]
+        tables = [self.shards.schema.empty_table()]
         for name, relation in self.shards.inputs.items():
             source = self.shards.deps.core.predicates[name].base
             times: dict[int, set] = {}
@@ -67,8 +67,8 @@ class Driver:
                 types = [*(schema.field(s).type for s in relation.slots), pa.int64(), pa.int64()]
                 columns = zip(*rows, strict=True)
                 arrays = [pa.array(c, t) for c, t in zip(columns, types, strict=True)]
-                found.append(as_rows(relation, pa.table(arrays, names=names), NEW, schema))
-        return pa.concat_tables(found)
+                tables.append(as_rows(relation, pa.table(arrays, names=names), NEW, schema))
+        return pa.concat_tables(tables)
 
     def turn(self, first: int, to: int, low: int, new: pa.Table, closed: bool) -> dict[str, set]:
         turn = Turn(first, self.tin, to, low, self.due, self.answered, closed)
@@ -81,8 +81,8 @@ class Driver:
         for number in range(self.partitions):
             mine = self.sql.sql(f"SELECT * FROM everything WHERE {home} = {number}")
             table = mine.to_arrow_table().cast(self.shards.schema)
-            found = list(self.shards.run(turn, self.rigid, table, number, self.partitions))
-            out.append(pa.Table.from_batches(found, self.shards.schema))
+            batches = list(self.shards.run(turn, self.rigid, table, number, self.partitions))
+            out.append(pa.Table.from_batches(batches, self.shards.schema))
         everything = pa.concat_tables(out).to_pylist()
         reports: list[ShardReport] = [
             self.shards.report(r["tab"], r["c"], r["b"])
@@ -286,5 +286,5 @@ def test_both_engines_and_python_agree_where_a_key_is_at_home(
     where = partition("k", kinds[type(key)], partitions, spark=False)
     with duckdb.connect() as connection:
         connection.register("given", pa.table({"k": pa.array([key])}))
-        found = connection.execute(f"SELECT {where} FROM given").fetchall()
-    assert found == [(home(key, partitions),)]
+        rows = connection.execute(f"SELECT {where} FROM given").fetchall()
+    assert rows == [(home(key, partitions),)]

@@ -94,8 +94,8 @@ def test_in_local_mode_nothing_is_sent(
 def test_what_an_executor_lacks(
     versions: dict[str, str], failed: dict[str, str], message: str | None
 ) -> None:
-    found = ExecutorCheck("w7", "/py", versions, failed, []).problem()
-    assert found is None if message is None else message in str(found)
+    problem = ExecutorCheck("w7", "/py", versions, failed, []).problem()
+    assert problem is None if message is None else message in str(problem)
 
 
 def test_a_folder_that_executors_do_not_see(

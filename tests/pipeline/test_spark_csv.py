@@ -72,8 +72,8 @@ BAD = {
 def queried(folder: Path) -> tuple[list[str], int]:
     """Facts, and rows that are none, as the engine in process sees them."""
     with Engine(RULES, folder) as engine:
-        found = engine.query(["P"])["P"].to_pylist()
-        return sorted(map(repr, found)), sum(engine.nulls.values())
+        answers = engine.query(["P"])["P"].to_pylist()
+        return sorted(map(repr, answers)), sum(engine.nulls.values())
 
 
 def streamed(spark: SparkSession, folder: Path, checkpoint: Path) -> tuple[list[str], list[Any]]:

@@ -39,12 +39,12 @@ Drawn(X) @ T :- Temp(X, V) @ T, Door(X, true) @ T.
 
 
 def letters(checkpoint: Path) -> list[dict[str, Any]]:
-    found = [
+    dead = [
         json.loads(line)
         for path in sorted(checkpoint.glob("dead_letters/batch=*/*.json"))
         for line in path.read_text().splitlines()
     ]
-    return sorted(found, key=lambda letter: (str(letter["file"]), letter["reason"]))
+    return sorted(dead, key=lambda letter: (str(letter["file"]), letter["reason"]))
 
 
 def run(spark: SparkSession, folder: Path, rules: str = RULES, **options: Any) -> Any:
@@ -172,9 +172,9 @@ def test_formats_columns_and_problems(spark: SparkSession, tmp_path: Path) -> No
     running = run(spark, tmp_path)
     assert rows(running.answers["Hot"]) == [("x", 10.0, 4), ('x, "y"', 10.0, 1), ("z", 20.0, 6)]
     assert rows(running.answers["Drawn"]) == [("z", 5)]
-    found = letters(tmp_path / "checkpoint")
-    assert running.committed.totals["dead"] == len(found) == 14
-    said = [letter["reason"].split(":")[-1].strip() for letter in found]
+    dead = letters(tmp_path / "checkpoint")
+    assert running.committed.totals["dead"] == len(dead) == 14
+    said = [letter["reason"].split(":")[-1].strip() for letter in dead]
     expected = [
         "no value in column `device`",
         "no value in column `level`",
@@ -189,9 +189,9 @@ def test_formats_columns_and_problems(spark: SparkSession, tmp_path: Path) -> No
         "Expecting value",
     ]
     for reason in expected:
-        assert any(reason in text for text in (*said, *(x["reason"] for x in found))), reason
-    assert {Path(letter["file"]).name for letter in found} == {"bad.csv", "more.parquet", "d.jsonl"}
-    assert {letter["predicate"] for letter in found} == {"Temp", "Door"}
+        assert any(reason in text for text in (*said, *(x["reason"] for x in dead))), reason
+    assert {Path(letter["file"]).name for letter in dead} == {"bad.csv", "more.parquet", "d.jsonl"}
+    assert {letter["predicate"] for letter in dead} == {"Temp", "Door"}
 
 
 @pytest.mark.parametrize(

@@ -61,15 +61,15 @@ def test_dead_letters_keep_rows_as_they_came(
     first = stream(spark, program, **words)
     first.awaitTermination()
     first.stop()
-    found = {letter["reason"].split(":")[-1].strip(): letter for letter in letters(checkpoint)}
-    assert len(found) == 5
-    hot = found["`hot` is not float"]
+    by_reason = {letter["reason"].split(":")[-1].strip(): letter for letter in letters(checkpoint)}
+    assert len(by_reason) == 5
+    hot = by_reason["`hot` is not float"]
     wanted = {"host": "b", "cpu": "hot", "note": "x", "time": "2024-05-01T00:01:17Z"}
     assert hot["row"] == wanted
     assert hot["file"].endswith("/metrics/a.csv")
-    assert found["`noon` is not a timestamp"]["row"]["time"] == "noon"
-    assert found["no value in column `cpu`"]["row"] == row
-    assert {letter["text"] for letter in found.values()} == {None, "d", "{oops"}
+    assert by_reason["`noon` is not a timestamp"]["row"]["time"] == "noon"
+    assert by_reason["no value in column `cpu`"]["row"] == row
+    assert {letter["text"] for letter in by_reason.values()} == {None, "d", "{oops"}
     # The second batch is late: it keeps its own timestamps, and so does Parquet.
     (folder / "late.csv").write_text(HEADER + "z,95,,2024-05-01T00:09:00Z\n")
     second = stream(spark, program, **words)

@@ -50,10 +50,10 @@ def run(folder: Path, *words: str, facts: str = "facts", query: str = "P") -> Re
     return CliRunner().invoke(cli, [*command, *named], catch_exceptions=False)
 
 
-def refused(found: Result, *parts: str) -> None:
-    assert found.exit_code == 1
-    assert found.stdout == ""
-    (line,) = found.stderr.splitlines()
+def refused(done: Result, *parts: str) -> None:
+    assert done.exit_code == 1
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
     assert line.startswith("error: ")
     for part in parts:
         assert part in line
@@ -81,9 +81,9 @@ def test_nothing_but_the_sentence_reaches_the_terminal(folder: Path) -> None:
         "input E(x: text) @ time.\nP(X) @ T+1 :- P(X) @ T.\nP(X) @ T :- E(X) @ T.\n"
     )
     (folder / "facts" / "E.csv").write_text("x,time\na,0\na,1000000000000\n")
-    found = started(folder)
-    assert (found.returncode, found.stdout) == (1, "")
-    (line,) = found.stderr.splitlines()
+    done = started(folder)
+    assert (done.returncode, done.stdout) == (1, "")
+    (line,) = done.stderr.splitlines()
     assert line.startswith("error: `P` may hold at each of")
 
 
@@ -150,18 +150,18 @@ def started(folder: Path, *words: str, **environment: str) -> subprocess.Complet
 
 
 def test_a_master_that_is_none(folder: Path) -> None:
-    found = started(folder, "--master", "local[x]")
-    assert (found.returncode, found.stdout) == (1, "")
-    assert found.stderr == (
+    done = started(folder, "--master", "local[x]")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
         "error: Spark does not start with --master local[x]: Could not parse Master URL:"
         " 'local[x]'; a master is local[*], or spark://HOST:PORT of one that runs\n"
     )
 
 
 def test_a_java_that_is_none(folder: Path) -> None:
-    found = started(folder, JAVA_HOME=str(folder / "nowhere"))
-    assert (found.returncode, found.stdout) == (1, "")
-    (line,) = found.stderr.splitlines()
+    done = started(folder, JAVA_HOME=str(folder / "nowhere"))
+    assert (done.returncode, done.stdout) == (1, "")
+    (line,) = done.stderr.splitlines()
     assert "nowhere/bin/java: No such file or directory; set JAVA_HOME to a Java" in line
 
 
@@ -207,17 +207,17 @@ def test_one_file_of_facts(spark: SparkSession, folder: Path) -> None:
     pq.write_table(pa.table({"x": ["a", "b"], "time": [0, 1]}), folder / "E.parquet")
     (folder / "facts.tdl").write_text("E(a) @ 0. R(r).\nE(b) @ 1.\n")
     for name in ("E.csv", "E.jsonl", "all.jsonl", "E.parquet", "facts.tdl"):
-        found = run(folder, facts=name)
-        assert (found.exit_code, found.stdout) == (0, ANSWER), name
+        done = run(folder, facts=name)
+        assert (done.exit_code, done.stdout) == (0, ANSWER), name
     (folder / "Z.csv").write_text("x,time\na,0\n")
     refused(run(folder, facts="Z.csv"), "Z.csv: no input is called `Z`")
     refused(run(folder, facts="file"), "file: facts are a folder, or a .csv, .parquet")
 
 
 def test_an_input_without_files(spark: SparkSession, folder: Path) -> None:
-    found = run(folder, "--query", "Both")
-    assert (found.exit_code, found.stdout) == (0, ANSWER)
-    assert found.stderr == (
+    done = run(folder, "--query", "Both")
+    assert (done.exit_code, done.stdout) == (0, ANSWER)
+    assert done.stderr == (
         "warning: no facts for input `F`, which Both needs\n"
         "2 facts in 2 batches, 1 answer; complete up to 1, answered up to 1\n"
     )
@@ -228,10 +228,10 @@ def test_rigid_answers_need_no_facts_with_a_time(
     engine: str, spark: SparkSession, folder: Path
 ) -> None:
     words = ("--rigid", "{}/rigid", "--query", "Near", "--engine", engine)
-    found = run(folder, *words, facts="empty")
-    assert found.exit_code == 0, found.output
-    assert found.stdout == '{"predicate": "Near", "x": "r"}\n'
-    assert found.stderr == (
+    done = run(folder, *words, facts="empty")
+    assert done.exit_code == 0, done.output
+    assert done.stdout == '{"predicate": "Near", "x": "r"}\n'
+    assert done.stderr == (
         "warning: no facts for input `E`, which P needs\n"
         "0 facts in 1 batch, 1 answer; complete up to nothing yet, answered up to nothing yet\n"
     )

@@ -145,9 +145,9 @@ def test_the_strict_style_keeps_input_facts_only(spark: SparkSession, files: Pat
 def test_a_key_that_does_not_fit_is_named(spark: SparkSession, tmp_path: Path) -> None:
     program = tidelog.parse("input E(x: text, v: int) @ t. P(X, V) @ T :- E(X, V) @ T, X != b.")
     frame = spark.sql("SELECT 'hot' AS x, id AS v, id % 7 AS t FROM range(400000)")
-    found = query(spark, program, "P", {"E": frame}, memory="8MB")
+    answers = query(spark, program, "P", {"E": frame}, memory="8MB")
     with pytest.raises(PySparkException) as raised:
-        found.count()
+        answers.count()
     said = clear(raised.value)
     assert isinstance(said, DataError)
     assert "needs more than 8MB of memory; its largest key is 'hot' with" in str(said)
@@ -165,6 +165,6 @@ def test_facts_in_the_rules_need_no_others(rules: str, spark: SparkSession) -> N
     program = tidelog.parse(f"{INPUTS} {rules}")
     frame = spark.createDataFrame([], "x STRING, t BIGINT")
     want = naive.evaluate(program, {}, ("H",), 0, 9)["H"]
-    found = query(spark, program, "H", {"E": frame}, from_=0, to=9, partitions=3).collect()
-    assert {tuple(row) for row in found} == want
-    assert len(found) == len(want) > 0
+    answers = query(spark, program, "H", {"E": frame}, from_=0, to=9, partitions=3).collect()
+    assert {tuple(row) for row in answers} == want
+    assert len(answers) == len(want) > 0

@@ -51,8 +51,8 @@ def test_compiled_clauses_match_what_the_matcher_does(text: str, data: st.DataOb
     ]
     order = JoinOrder(clause)
     start = order.start(constant_value, {}, 0)
-    found = list(matches(order, Slices(clause, slices), start, VALUES))
-    heads = {order.values(clause.head.args, binding) for binding in found}
+    bindings = list(matches(order, Slices(clause, slices), start, VALUES))
+    heads = {order.values(clause.head.args, binding) for binding in bindings}
     compiled = CompiledClause(clause)
     for first in (None, *range(len(slices))):
         out: set[Row] = set()
@@ -60,7 +60,7 @@ def test_compiled_clauses_match_what_the_matcher_does(text: str, data: st.DataOb
         assert out == heads
     some = set(sorted(heads)[::2])
     used = [
-        {order.values(p.args, b) for b in found if order.values(clause.head.args, b) in some}
+        {order.values(p.args, b) for b in bindings if order.values(clause.head.args, b) in some}
         for p in clause.premises
     ]
     assert compiled.mark(some, slices) == used

@@ -132,8 +132,8 @@ def test_history_stays_flat(query: str) -> None:
     random = Random(7)
     sizes = []
     for tick in range(2_000):
-        found = [(d, random.choice(("high", "low"))) for d in "abcde"]
-        sizes.append(stream.push(tick, {"Temp": found}).history)
+        facts = [(d, random.choice(("high", "low"))) for d in "abcde"]
+        sizes.append(stream.push(tick, {"Temp": facts}).history)
     assert max(sizes) <= 10  # two ticks of five devices
 
 
@@ -149,12 +149,12 @@ def test_large_tables_go_to_a_wave_as_they_are(monkeypatch: pytest.MonkeyPatch) 
     for table, kept in ((True, 0), (True, 1_000), (False, 0), (False, 1_000)):
         monkeypatch.setattr(offline_module, "MOST_KEPT", kept)
         stream = Stream(program, ["Malfunc"], lateness=1)
-        found: list = []
+        told: list = []
         for tick, facts in enumerate(given):
             columns = dict(zip(("device", "level", "time"), zip(*facts, strict=True), strict=True))
             late = pa.table(columns) if table else [f for f in facts if None not in f]
-            found += rows(stream.push(tick + 1, {"Temp": late}).answers["Malfunc"])
-        answers.append(sorted(found + rows(stream.close().answers["Malfunc"])))
+            told += rows(stream.push(tick + 1, {"Temp": late}).answers["Malfunc"])
+        answers.append(sorted(told + rows(stream.close().answers["Malfunc"])))
     assert answers[0] == answers[1] == answers[2] == answers[3] != []
 
 

@@ -57,12 +57,12 @@ def as_early_as_possible(case: Case, facts: Facts) -> None:
     tout = 0
     for tick in range(LAST + 2):
         new = {
-            n: sorted((r for r in found if r[-1] == tick), key=str)
-            for n, found in facts.items()
+            n: sorted((r for r in all_rows if r[-1] == tick), key=str)
+            for n, all_rows in facts.items()
             if shapes.temporal[n]
         }
         step = stream.push(tick, new)
-        known |= {Fact(n, r[:-1], tick) for n, found in new.items() for r in found}
+        known |= {Fact(n, r[:-1], tick) for n, new_rows in new.items() for r in new_rows}
         first = tout
         while tout <= tick and brute.definitive(case.program, case.query, known, tick, tout):
             tout += 1
@@ -123,8 +123,8 @@ def kept(stream: Stream) -> set[Fact]:
     return {
         Fact(name, row, time)
         for name, times in stream.facts().items()
-        for time, found in times.items()
-        for row in found
+        for time, all_rows in times.items()
+        for row in all_rows
     }
 
 
@@ -152,13 +152,13 @@ def as_small_as_possible(case: Case, facts: Facts) -> None:
     arrived: dict[str, list] = {n: rigid.get(n, []) for n in facts}
     for tick in range(LAST + 2):
         new = {
-            n: sorted((r for r in found if r[-1] == tick), key=str)
-            for n, found in facts.items()
+            n: sorted((r for r in all_rows if r[-1] == tick), key=str)
+            for n, all_rows in facts.items()
             if shapes.temporal[n]
         }
         step = stream.push(tick, new)
-        for name, found in new.items():
-            arrived[name] = [*arrived[name], *found]
+        for name, new_rows in new.items():
+            arrived[name] = [*arrived[name], *new_rows]
         assert step.tout is not None
         live = tidelog.live(case.program, case.query, arrived, tick, step.tout + 1)
         want = {Fact(n, r[:-1], r[-1]) for n, table in live.items() for r in rows(table)}
@@ -194,12 +194,12 @@ def nothing_live_can_go(case: Case, facts: Facts) -> None:
     fixed = set(known)
     for tick in range(LAST):
         new = {
-            n: sorted((r for r in found if r[-1] == tick), key=str)
-            for n, found in facts.items()
+            n: sorted((r for r in all_rows if r[-1] == tick), key=str)
+            for n, all_rows in facts.items()
             if shapes.temporal[n]
         }
         step = stream.push(tick, new)
-        known |= {Fact(n, r[:-1], tick) for n, found in new.items() for r in found}
+        known |= {Fact(n, r[:-1], tick) for n, new_rows in new.items() for r in new_rows}
         assert step.tout is not None
         left = kept(stream) | fixed
         try:
@@ -234,8 +234,8 @@ def offline_by_definition(case: Case, facts: Facts, history: Literal["derived", 
     known = brute.history(case.program, facts)
     for tick in range(LAST + 2):
         new = {
-            n: sorted((r for r in found if r[-1] == tick), key=str)
-            for n, found in facts.items()
+            n: sorted((r for r in all_rows if r[-1] == tick), key=str)
+            for n, all_rows in facts.items()
             if shapes.temporal[n]
         }
         step = stream.push(tick, new)

@@ -35,9 +35,9 @@ def streamed(case: Case, lateness: int, random: Random) -> tuple[dict[str, list]
     layout = schemas(case.program)
     rigid = {n: r for n, r in case.facts.items() if layout[n].time is None}
     pushes: dict[int, dict[str, list]] = {}
-    for name, found in case.facts.items():
+    for name, facts in case.facts.items():
         if layout[name].time is not None:
-            for row in found:
+            for row in facts:
                 arrives = row[-1] + random.randint(0, lateness)
                 pushes.setdefault(arrives, {}).setdefault(name, []).append(row)
     stream = Stream(case.program, case.queries, lateness=lateness, rigid=rigid)
@@ -93,8 +93,8 @@ def high(*ticks: int, device: str = "a") -> list[tuple[str, str, int]]:
 
 def test_answers_come_when_they_are_final() -> None:
     stream = Stream(tidelog.parse(TURBINES), ["Malfunc"])
-    found = [rows(stream.push(t, {"Temp": high(t)}).answers["Malfunc"]) for t in range(4)]
-    assert found == [[], [], [("a", 0)], [("a", 1)]]
+    answers = [rows(stream.push(t, {"Temp": high(t)}).answers["Malfunc"]) for t in range(4)]
+    assert answers == [[], [], [("a", 0)], [("a", 1)]]
     step = stream.close()
     assert rows(step.answers["Malfunc"]) == []
     assert (step.tin, step.tout) == (3, 3)
@@ -223,13 +223,13 @@ def test_real_data_in_batches(name: str, shared_data: Path) -> None:
     got: dict[str, list] = {query: [] for query in program.outputs}
     size = 5000
     batches: dict[int, dict[str, list]] = {}
-    for predicate, found in facts.items():
+    for predicate, all_rows in facts.items():
         if predicate not in rigid:
-            for row in found:
+            for row in all_rows:
                 tick = int(row[-1])
                 batches.setdefault(tick // size, {}).setdefault(predicate, []).append(row)
     for number in sorted(batches):
-        latest = max(r[-1] for found in batches[number].values() for r in found)
+        latest = max(r[-1] for some in batches[number].values() for r in some)
         for query, table in stream.push(latest, batches[number]).answers.items():
             got[query] += rows(table)
     for query, table in stream.close().answers.items():

@@ -20,9 +20,9 @@ def test_what_becomes_of_pending_answers(case: Case) -> None:
     layout = schemas(case.program)
     rigid = {n: r for n, r in case.facts.items() if layout[n].time is None}
     ticks: dict[int, dict[str, list[tuple[object, ...]]]] = {}
-    for name, found in case.facts.items():
+    for name, facts in case.facts.items():
         if name not in rigid:
-            for row in found:
+            for row in facts:
                 ticks.setdefault(int(row[-1]), {}).setdefault(name, []).append(row)
     if not ticks or len(ticks) > 12:
         return

@@ -61,12 +61,12 @@ def _runs(folder: Path) -> list[Run]:
     listed = folder / "ways.txt"
     if not listed.exists():
         return [Run(folder, way) for way in USUAL]
-    found = []
+    all_runs = []
     for line in listed.read_text("utf-8").splitlines():
         way, colon, refusal = line.partition(": ")
         assert way in WAYS, f"{listed}: no way is called {way!r}; there are {', '.join(WAYS)}"
-        found.append(Run(folder, way, refusal if colon else None))
-    return found
+        all_runs.append(Run(folder, way, refusal if colon else None))
+    return all_runs
 
 
 def invoke(run: Run, out: Path) -> Result:

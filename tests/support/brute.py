@@ -75,16 +75,16 @@ class Shapes:
 
 def constants(program: Program) -> dict[Type, list[Value]]:
     """The program's constants by type; integers beside floats count as floats."""
-    found: dict[Type, list[Value]] = {t: [] for t in Type}
+    by_type: dict[Type, list[Value]] = {t: [] for t in Type}
     for rule in program.rules:
         terms = [t for a in (rule.head, *rule.atoms) for t in a.args]
         terms += [t for c in rule.comparisons for s in (c.left, c.right) for t in terms_of(s)]
         for term in terms:
             if isinstance(term, Constant):
-                found[term.type].append(term.value)
+                by_type[term.type].append(term.value)
                 if term.type is Type.INT:
-                    found[Type.FLOAT].append(float(term.value))
-    return {t: sorted(set(values)) for t, values in found.items()}
+                    by_type[Type.FLOAT].append(float(term.value))
+    return {t: sorted(set(values)) for t, values in by_type.items()}
 
 
 def domain(
@@ -290,12 +290,12 @@ def offsets(
     dom = domain(program, fresh=fresh)
     rows = {name: every_row(program, name, dom) for name in program.inputs}
     far = radius(program) if reach is None else reach
-    found: set[int] = set()
+    distances: set[int] = set()
     for at in output_times(program, far):
         answers = supports(program, query, at, lambda name, _: rows[name], far)
         times = {f.time for some in answers.values() for s in some for f in s}
-        found |= {t - at for t in times if t is not None}
-    return min(found, default=None), max(found, default=None)
+        distances |= {t - at for t in times if t is not None}
+    return min(distances, default=None), max(distances, default=None)
 
 
 Facts: TypeAlias = dict[str, set[Row]]
@@ -303,11 +303,11 @@ Facts: TypeAlias = dict[str, set[Row]]
 
 def as_facts(program: Program, facts: Iterable[Fact]) -> Facts:
     """Facts as rows with the time last, every input present."""
-    found: Facts = {name: set() for name in program.inputs}
+    rows: Facts = {name: set() for name in program.inputs}
     for fact in facts:
         row = fact.args if fact.time is None else (*fact.args, fact.time)
-        found.setdefault(fact.predicate, set()).add(row)
-    return found
+        rows.setdefault(fact.predicate, set()).add(row)
+    return rows
 
 
 def history(program: Program, facts: Facts) -> set[Fact]:
@@ -322,8 +322,8 @@ def history(program: Program, facts: Facts) -> set[Fact]:
 def answers_at(
     program: Program, query: str, facts: Iterable[Fact], at: int, margin: int | None = None
 ) -> set[Row]:
-    found = evaluate(program, as_facts(program, facts), [query], at, at, margin)
-    return {row[:-1] for row in found[query]}
+    answers = evaluate(program, as_facts(program, facts), [query], at, at, margin)
+    return {row[:-1] for row in answers[query]}
 
 
 def everything_later(

@@ -93,8 +93,8 @@ def alive(pid: int) -> bool:
 
 def below(pid: int) -> list[int]:
     """All processes that a process has started, and these in turn."""
-    found = [pid_ for child in children(pid) for pid_ in (child, *below(child))]
-    return list(dict.fromkeys(found))
+    pids = [pid_ for child in children(pid) for pid_ in (child, *below(child))]
+    return list(dict.fromkeys(pids))
 
 
 def command_of(pid: int) -> str:

@@ -133,12 +133,12 @@ def applies(rule: Rule, head: Fact, premises: Sequence[Fact | Stretch]) -> dict[
 
 def rule_at(program: Program, step: dict[str, Any]) -> Rule:
     """The rule a step names by its text and line."""
-    (found, *_) = [
+    (rule, *_) = [
         r
         for r in program.rules
         if str(r.origin) == f"{step['file']}:{step['line']}" and _text(r) == step["rule"]
     ]
-    return found
+    return rule
 
 
 def _text(rule: Rule) -> str:

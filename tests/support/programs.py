@@ -107,11 +107,11 @@ class _Generator:
 
     def absent(self, below: list[_Predicate]) -> list[_Predicate]:
         """What a rule wants absent; where recursion is allowed, anything, if it looks back."""
-        found: list[_Predicate] = []
-        while len(found) < self.shape.negated and self.chance(2, 3):
+        predicates: list[_Predicate] = []
+        while len(predicates) < self.shape.negated and self.chance(2, 3):
             again = self.shape.recursive and self.chance(1, 4)
-            found.append(self.draw(st.sampled_from(self.derived if again else below)))
-        return found
+            predicates.append(self.draw(st.sampled_from(self.derived if again else below)))
+        return predicates
 
     def negated(self, p: _Predicate, bound: dict[str, list[str]], *, timed: bool) -> str:
         """A literal whose variables have values elsewhere."""
@@ -308,7 +308,7 @@ Facts = dict[str, set[tuple[Value, ...]]]
 @st.composite
 def histories(draw: st.DrawFn, program: tidelog.Program, last: int = 2, most: int = 6) -> Facts:
     """Facts at ticks 0 to last, over the program's constants and one more object."""
-    found: Facts = {name: set() for name in program.inputs}
+    facts: Facts = {name: set() for name in program.inputs}
     for name, declaration in program.declarations.items():
         for _ in range(draw(st.integers(0, most))):
             row: list[Value] = [
@@ -316,8 +316,8 @@ def histories(draw: st.DrawFn, program: tidelog.Program, last: int = 2, most: in
             ]
             if declaration.time is not None:
                 row.append(draw(st.integers(0, last)))
-            found[name].add(tuple(row))
-    return found
+            facts[name].add(tuple(row))
+    return facts
 
 
 _DATA: dict[str, tuple[Value, ...]] = {

@@ -55,18 +55,18 @@ def batches(case: Case, lateness: int, random: Random) -> list[dict[str, list[Ro
     layout = schemas(case.program)
     arriving = [
         (int(row[-1]) + random.randint(0, lateness), random.random(), name, row)
-        for name, found in case.facts.items()
+        for name, facts in case.facts.items()
         if layout[name].time is not None
-        for row in found
+        for row in facts
     ]
     arriving.sort(key=lambda r: r[:2])
     most = 4 if DEEP > 1 else 3
-    found: list[dict[str, list[Row]]] = [{}]
+    parts: list[dict[str, list[Row]]] = [{}]
     for _, _, name, row in arriving:
-        if random.random() < 0.1 and len(found) < most:
-            found.append({})
-        found[-1].setdefault(name, []).append(row)
-    return found
+        if random.random() < 0.1 and len(parts) < most:
+            parts.append({})
+        parts[-1].setdefault(name, []).append(row)
+    return parts
 
 
 def check(

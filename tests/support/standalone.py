@@ -35,7 +35,7 @@ def until(done: Callable[[], bool], what: str, seconds: float = 300) -> None:
 
 def children(pid: int) -> list[int]:
     """The processes that a process has started."""
-    found = []
+    pids = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             try:
@@ -43,8 +43,8 @@ def children(pid: int) -> list[int]:
             except OSError:  # it has just ended
                 continue
             if int(after[1]) == pid and after[0] != "Z":
-                found.append(int(entry.name))
-    return sorted(found)
+                pids.append(int(entry.name))
+    return sorted(pids)
 
 
 class Cluster:
@@ -166,8 +166,8 @@ class Cluster:
 
 
 def worker_python() -> str:
-    found = os.environ.get("TIDELOG_WORKER_PYTHON", str(ROOT / "build/cluster-venv/bin/python"))
-    assert Path(found).exists(), f"{found} is missing: run `make test-cluster`"
-    lacks = subprocess.run([found, "-c", "import tidelog"], capture_output=True, cwd="/", env={})
+    python = os.environ.get("TIDELOG_WORKER_PYTHON", str(ROOT / "build/cluster-venv/bin/python"))
+    assert Path(python).exists(), f"{python} is missing: run `make test-cluster`"
+    lacks = subprocess.run([python, "-c", "import tidelog"], capture_output=True, cwd="/", env={})
     assert b"No module named 'tidelog'" in lacks.stderr, "the workers' Python must not have tidelog"
-    return found
+    return python

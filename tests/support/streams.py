@@ -31,13 +31,13 @@ def rows(table: pa.Table) -> list[tuple[Any, ...]]:
 def arrivals(case: Case, lateness: int, random: Random) -> dict[int, dict[str, list[Row]]]:
     """The temporal facts by the tick they arrive at, each up to `lateness` ticks late."""
     layout = schemas(case.program)
-    found: dict[int, dict[str, list[Row]]] = {}
+    by_tick: dict[int, dict[str, list[Row]]] = {}
     for name, facts in case.facts.items():
         if layout[name].time is not None:
             for row in facts:
                 at = int(row[-1]) + random.randint(0, lateness)
-                found.setdefault(at, {}).setdefault(name, []).append(row)
-    return dict(sorted(found.items()))
+                by_tick.setdefault(at, {}).setdefault(name, []).append(row)
+    return dict(sorted(by_tick.items()))
 
 
 def rigid_facts(case: Case) -> dict[str, list[Row]]:
@@ -100,7 +100,7 @@ def streams_what_is_evaluated(
             touts.append((step.tout, {query: set(some) for query, some in got.items()}))
     except TooHard:
         assume(False)  # the timeline's answers do not come within the budget either
-    times = [int(row[-1]) for facts in pushes.values() for found in facts.values() for row in found]
+    times = [int(row[-1]) for facts in pushes.values() for some in facts.values() for row in some]
     want = naive.evaluate(
         case.program, case.facts, case.queries, min(*times, *pushes), max(*times, *pushes)
     )

@@ -277,13 +277,13 @@ class _Generator:
         return "\n".join([*lines, *rules])
 
     def facts(self) -> Facts:
-        found: Facts = {}
+        facts: Facts = {}
         for p in (*self.inputs, *self.rigid):
-            rows = found[p.name] = set()
+            rows = facts[p.name] = set()
             for _ in range(self.one_of((1, 1, 2, 2, 3, 4, 0))):
                 row: list[Value] = [self.one_of(self.shape.objects) for _ in range(p.arity)]
                 rows.add((*row, self.number(0, self.shape.last)) if p.temporal else tuple(row))
-        return found
+        return facts
 
 
 def _atom(p: _Predicate, args: Sequence[str], time: str) -> str:

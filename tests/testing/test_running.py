@@ -330,10 +330,10 @@ def test_junit_fits_its_schema(rules: Path) -> None:
 
 def test_json(rules: Path) -> None:
     write(ONE)
-    found = json.loads(run("--json", "--coverage").stdout)
-    assert (found["passed"], found["failed"], found["wrong_files"]) == (1, 0, 0)
-    assert found["coverage"]["percent"] == 100
-    assert found["files"][0]["tests"][0]["outcome"] == "passed"
+    report = json.loads(run("--json", "--coverage").stdout)
+    assert (report["passed"], report["failed"], report["wrong_files"]) == (1, 0, 0)
+    assert report["coverage"]["percent"] == 100
+    assert report["files"][0]["tests"][0]["outcome"] == "passed"
 
 
 def test_names_choose(rules: Path) -> None:

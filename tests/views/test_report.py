@@ -212,9 +212,9 @@ def test_wrong_use(args: list[str], code: int, said: str) -> None:
 @given(st.text())
 @examples(40, deep=1000)
 def test_embedded_data_comes_back_and_cannot_end_its_script(text: str) -> None:
-    found = embedded({"x": [text, "</script><!--"]})
-    assert json.loads(found) == {"x": [text, "</script><!--"]}
-    assert not set(found) & set("<>&\u2028\u2029")
+    data = embedded({"x": [text, "</script><!--"]})
+    assert json.loads(data) == {"x": [text, "</script><!--"]}
+    assert not set(data) & set("<>&\u2028\u2029")
 
 
 def test_markup_is_text_without_a_browser(tmp_path: Path) -> None:
@@ -270,25 +270,25 @@ def test_lanes_and_proofs_hold_what_holds(case: Case) -> None:
     names = [*case.program.heads, *case.program.inputs]
     with Engine(case.program, case.facts) as engine:
         try:
-            found = record(engine, case.queries, case.low, case.high, budget=3.0)
+            recording = record(engine, case.queries, case.low, case.high, budget=3.0)
         except TooHard:
             return
     true = naive.evaluate(case.program, case.facts, names, case.low, case.high)
-    predicates = {p.base: p for p in found.deps.core.predicates.values()}
+    predicates = {p.base: p for p in recording.deps.core.predicates.values()}
     wanted = {
-        (name, objects_of(found.keys[predicates[name].name], Ground(name, row[:-1])), row[-1])
+        (name, objects_of(recording.keys[predicates[name].name], Ground(name, row[:-1])), row[-1])
         for name in predicates
         if name in temporal
         for row in true[name]
     }
     shown = [
         (lane.predicate, lane.objects, tick)
-        for lane in found.lanes
+        for lane in recording.lanes
         for first, n in lane.stretches
         for tick in range(first, first + n)
     ]
     assert len(shown) == len(set(shown))
     assert set(shown) == wanted
-    proved = {(f.fact.predicate, (*f.fact.args, f.fact.time)) for f in found.facts}
+    proved = {(f.fact.predicate, (*f.fact.args, f.fact.time)) for f in recording.facts}
     derived = {n for n in predicates if n in temporal and n in case.program.heads}
     assert {(n, row) for n in derived for row in true[n]} <= proved
