@@ -24,9 +24,9 @@ def main(argv: Sequence[str] | None = None, package: ModuleType = benchmarks) ->
 
     results: list[Result] = []
     for name in options.names or known:
-        found = load(package, name)(options.quick)
-        print_table(found)
-        results += found
+        measured = load(package, name)(options.quick)
+        print_table(measured)
+        results += measured
     if options.json:
         write_json(options.json, results, options.quick)
     return 0

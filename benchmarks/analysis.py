@@ -69,11 +69,11 @@ def run(quick: bool) -> list[Result]:
 
     def analyse() -> None:
         for query in program.outputs:
-            found = tidelog.analyze(program, query)
-            assert found.delay is not None
-            assert found.delay.exact
-            assert found.window is not None
-            assert found.window.exact
+            analysis = tidelog.analyze(program, query)
+            assert analysis.delay is not None
+            assert analysis.delay.exact
+            assert analysis.window is not None
+            assert analysis.window.exact
 
     seconds = best_of(1 if quick else 3, analyse)
     name = f"analyze {len(program.rules)} layered rules, {len(program.outputs)} outputs"
@@ -81,8 +81,8 @@ def run(quick: bool) -> list[Result]:
 
     for redundant in (False, True):
         hard = tidelog.parse(choices(40, redundant=redundant))
-        found = tidelog.delay(hard, "Q", budget=10.0)
-        assert found.lower == found.upper == (0 if redundant else 2)
+        delay = tidelog.delay(hard, "Q", budget=10.0)
+        assert delay.lower == delay.upper == (0 if redundant else 2)
         seconds = best_of(3, lambda hard=hard: tidelog.delay(hard, "Q", budget=10.0))
         kind = "redundant" if redundant else "one witness"
         results.append(

@@ -82,7 +82,7 @@ def job(raw: bytes) -> Callable[[], None]:
 
 def run(quick: bool = False) -> list[Result]:
     sizes = QUICK if quick else SIZES
-    found: list[Result] = []
+    results: list[Result] = []
     for kind in KINDS:
         times = best_of_each(3, *(job(kind(n).encode()) for n in sizes))
         smallest = f"check/{kind.__name__}/{sizes[0]}"
@@ -90,7 +90,7 @@ def run(quick: bool = False) -> list[Result]:
             per_thousand = seconds * 1000 / n
             # A quarter more than linear is the noise of a shared machine; quadratic would be 16.
             target = f"<= {1.25 * n / sizes[0]:g}x" if n > sizes[0] and not quick else None
-            found.append(
+            results.append(
                 Result(
                     f"check/{kind.__name__}/{n}",
                     per_thousand,
@@ -100,7 +100,7 @@ def run(quick: bool = False) -> list[Result]:
                     target,
                 )
             )
-    return found
+    return results
 
 
 if __name__ == "__main__":

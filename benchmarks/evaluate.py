@@ -207,7 +207,7 @@ def with_meteor(folder: Path) -> Callable[[], int]:
         coalescing_d(data)
         with contextlib.redirect_stdout(io.StringIO()):  # it reports every round
             materialize(data, rules=program, mode="seminaive", K=100)
-        intervals = (i for found in data["Malfunc"].values() for i in found)
+        intervals = (i for of_device in data["Malfunc"].values() for i in of_device)
         return sum(int(i.right_value - i.left_value) + 1 for i in intervals)
 
     return job
@@ -218,9 +218,9 @@ def with_meteor(folder: Path) -> Callable[[], int]:
 
 def timed(rounds: int, *jobs: Callable[[], int]) -> list[float]:
     """The best time of each job; all must find the same number of answers, and some."""
-    found = [job() for job in jobs]
-    assert found[0] > 0, found
-    assert len(set(found)) == 1, found
+    counts = [job() for job in jobs]
+    assert counts[0] > 0, counts
+    assert len(set(counts)) == 1, counts
     return best_of_each(rounds, *jobs)
 
 
@@ -297,10 +297,10 @@ def growth(sizes: Sizes, target: Target) -> list[Result]:
     jobs = [engine(TURBINES, turbines(n, sizes.ticks), "Malfunc") for n in steps]
     seconds = best_of_each(sizes.rounds, *jobs)
     names = [f"evaluate/{n * sizes.ticks / 1e6:g} M facts" for n in steps]
-    found = [Result(names[0], seconds[0])]
+    results = [Result(names[0], seconds[0])]
     for i, most in ((1, "<= 2.5x"), (2, "<= 5x")):
-        found.append(cost(names[i], seconds[i], names[0], seconds[0], target(most)))
-    return found
+        results.append(cost(names[i], seconds[i], names[0], seconds[0], target(most)))
+    return results
 
 
 def offsets(sizes: Sizes, target: Target) -> list[Result]:
@@ -315,12 +315,12 @@ def offsets(sizes: Sizes, target: Target) -> list[Result]:
 
 def sparse(sizes: Sizes, target: Target) -> list[Result]:
     folder = once(sizes.objects)
-    found = []
+    results = []
     for query, name, sql in (("Next", "alone", NEXT), ("Followed", "joined", FOLLOWED)):
         ours, hand = timed(sizes.rounds, engine(ONCE, folder, query), by_hand(folder, *sql))
         peer = "the same by hand, row by row"
-        found.append(cost(f"evaluate/sparse, {name}", ours, peer, hand, target("<= 1.5x")))
-    return found
+        results.append(cost(f"evaluate/sparse, {name}", ours, peer, hand, target("<= 1.5x")))
+    return results
 
 
 def memory(sizes: Sizes) -> list[Result]:
@@ -351,14 +351,14 @@ def logic_engines(sizes: Sizes) -> list[Result]:
     peers = {"clingo": (with_clingo, sizes.clingo)}
     if find_spec("meteor_reasoner"):
         peers["meteor_reasoner"] = (with_meteor, sizes.meteor)
-    found = []
+    results = []
     for peer, (job, (devices, ticks)) in peers.items():
         folder = turbines(devices, ticks)
         ours = engine(TURBINES, folder, "Malfunc")
         seconds, theirs = timed(1, ours, job(folder))
         name = f"evaluate/malfunc, {devices * ticks / 1e6:g} M facts"
-        found.append(faster(name, seconds, peer, theirs))
-    return found
+        results.append(faster(name, seconds, peer, theirs))
+    return results
 
 
 if __name__ == "__main__":

@@ -63,10 +63,10 @@ Run: TypeAlias = Callable[[bool], list[Result]]
 
 
 def _parse(target: str) -> tuple[Callable[[Any, Any], bool], float, str]:
-    found = _TARGET.fullmatch(target)
-    if found is None:
+    match = _TARGET.fullmatch(target)
+    if match is None:
         raise ValueError(f"a target is written like '>= 3x' or '<= 2 s', not {target!r}")
-    return _COMPARE[found[1]], float(found[2]), found[3]
+    return _COMPARE[match[1]], float(match[2]), match[3]
 
 
 # Timing
@@ -146,7 +146,7 @@ def print_table(results: Iterable[Result]) -> None:
 
 def machine() -> dict[str, str | int | None]:
     """What the numbers depend on, and nothing that says whose machine it is."""
-    found: dict[str, str | int | None] = {
+    details: dict[str, str | int | None] = {
         "system": platform.system(),
         "architecture": platform.machine(),
         "cpus": os.cpu_count(),
@@ -154,10 +154,10 @@ def machine() -> dict[str, str | int | None]:
     }
     for package in ("duckdb", "pyarrow", "pyspark"):
         try:
-            found[package] = metadata.version(package)
+            details[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
-            found[package] = None
-    return found
+            details[package] = None
+    return details
 
 
 def write_json(file: Path, results: Sequence[Result], quick: bool) -> None:

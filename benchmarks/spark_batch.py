@@ -113,14 +113,14 @@ def run(quick: bool = False) -> list[Result]:
         spark.stop()
     peers = {"Spark SQL, self-joins": joins, "Spark SQL, windows": windows}
     best = min(peers, key=lambda name: peers[name])
-    found = [
+    against_sql = [
         faster(
             "spark batch/malfunc", both, peer, seconds, target(">= 3x") if peer == best else None
         )
         for peer, seconds in peers.items()
     ]
     return [
-        *found,
+        *against_sql,
         cost("spark batch/malfunc", read, "a bare scan", scanned, target("<= 1.3x")),
         cost(
             "spark batch/malfunc, cached DataFrame",

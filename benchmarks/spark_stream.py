@@ -71,8 +71,8 @@ def source(spark: SparkSession, folder: Path) -> DataFrame:
 
 def times(query: StreamingQuery) -> list[float]:
     """Seconds of each micro-batch."""
-    found = [p.durationMs for p in query.recentProgress]
-    return [each["triggerExecution"] / 1000 for each in found if "addBatch" in each]
+    durations = [p.durationMs for p in query.recentProgress]
+    return [each["triggerExecution"] / 1000 for each in durations if "addBatch" in each]
 
 
 def ours(
@@ -91,9 +91,9 @@ def ours(
         told=lambda commit: state.append(commit.state_bytes),
     )
     running.awaitTermination()
-    found = times(running.query)
+    seconds = times(running.query)
     running.stop()
-    return found, state
+    return seconds, state
 
 
 def join(spark: SparkSession, folder: Path, out: Path) -> list[float]:
@@ -105,8 +105,8 @@ def join(spark: SparkSession, folder: Path, out: Path) -> list[float]:
     )
     second = "INTERVAL 1 SECOND"
     pairs = a.join(b, F.expr(f"d0 = d1 AND t1 = t0 + {second}")).select("d1", "t1")
-    found = pairs.join(c, F.expr(f"d1 = d2 AND t2 = t1 + {second}"))
-    writer = found.select("d2", "t2").writeStream.format("parquet").outputMode("append")
+    triples = pairs.join(c, F.expr(f"d1 = d2 AND t2 = t1 + {second}"))
+    writer = triples.select("d2", "t2").writeStream.format("parquet").outputMode("append")
     writer = writer.option("checkpointLocation", str(out / "checkpoint"))
     query = writer.trigger(availableNow=True).start(str(out / "answers"))
     query.awaitTermination()
@@ -126,8 +126,8 @@ def empty(spark: SparkSession, folder: Path, out: Path) -> list[float]:
     return times(query)
 
 
-def median(found: list[float]) -> float:
-    return statistics.median(found[min(WARM, len(found) // 2) :])
+def median(seconds: list[float]) -> float:
+    return statistics.median(seconds[min(WARM, len(seconds) // 2) :])
 
 
 # Large batches beside the batch query, and long windows beside short ones
@@ -176,16 +176,16 @@ def windows(spark: SparkSession, root: Path, quick: bool) -> list[Result]:
     """A rule that looks back 10 ticks and one that looks back 10,000, over the same facts."""
     objects, far, batches = (100, 600, 4) if quick else (10_000, 10_000, 14)
     sparse_readings(root / "windows", objects, far, batches)
-    found = {
+    measured = {
         k: ours(spark, root / "windows", root / "ours" / f"window{k}", AGAIN.format(k=k))
         for k in (10, far)
     }
-    near, wide = (median(found[k][0]) for k in (10, far))
+    near, wide = (median(measured[k][0]) for k in (10, far))
     names = [f"spark stream/window of {k:,} ticks, {objects:,} objects" for k in (10, far)]
     return [
         Result(names[0], near),
         cost(names[1], wide, names[0], near, "<= 1.3x"),
-        Result("spark stream/state of the long window", float(found[far][1][-1]), "bytes"),
+        Result("spark stream/state of the long window", float(measured[far][1][-1]), "bytes"),
     ]
 
 
@@ -256,8 +256,8 @@ def in_flink(
     """The least seconds of some runs in one process, and how many answers there were."""
     command = flink_job(python, job, path, out, rounds)
     done = subprocess.run(command, capture_output=True, text=True, timeout=1_800, check=True)
-    found = json.loads(done.stdout.splitlines()[-1])
-    return found["seconds"], found["answers"]
+    report = json.loads(done.stdout.splitlines()[-1])
+    return report["seconds"], report["answers"]
 
 
 def in_one_go(
@@ -353,7 +353,7 @@ def run(quick: bool) -> list[Result]:
         untuned = min(join(spark, root / "few", root / "untuned"))
         spark.conf.set("spark.sql.shuffle.partitions", "2")
         nothing = median(empty(spark, root / "1,000", root / "empty"))
-        found = {
+        measured = {
             name: ours(spark, root / name, root / "ours" / name)
             for name in ("1,000", "50,000", "500,000", "flat")
         }
@@ -366,10 +366,10 @@ def run(quick: bool) -> list[Result]:
     finally:
         spark.stop()
         shutil.rmtree(root, ignore_errors=True)
-    seconds = {name: median(each) for name, (each, _) in found.items()}
+    seconds = {name: median(each) for name, (each, _) in measured.items()}
     middle, large = sizes["50,000"][0], sizes["500,000"][0]
     rate, joined_rate = large / seconds["500,000"], middle / joined
-    every = found["flat"][0][WARM:]
+    every = measured["flat"][0][WARM:]
     part = max(1, len(every) // 4)
     early, late = statistics.median(every[:part]), statistics.median(every[-part:])
     flat = Result(
@@ -396,8 +396,8 @@ def run(quick: bool) -> list[Result]:
             "<= 1.4x",
         ),
         flat,
-        Result("spark stream/state after 200 batches", float(found["flat"][1][-1]), "bytes"),
-        Result("spark stream/state at 500,000 a batch", float(found["500,000"][1][-1]), "bytes"),
+        Result("spark stream/state after 200 batches", float(measured["flat"][1][-1]), "bytes"),
+        Result("spark stream/state at 500,000 a batch", float(measured["500,000"][1][-1]), "bytes"),
         *more,
     ]
 

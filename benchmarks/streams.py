@@ -56,12 +56,12 @@ def readings(facts: int, ticks: int) -> list[Tick]:
     """A reading of every device at every tick, half of them high."""
     random = Random(7)
     devices = [f"device{i:06d}" for i in range(facts)]
-    found = []
+    tables = []
     for tick in range(ticks):
         levels = ["high" if random.random() < 0.5 else "low" for _ in devices]
         columns = {"device": devices, "level": levels, "time": [tick] * facts}
-        found.append((tick, pa.table(columns)))
-    return found
+        tables.append((tick, pa.table(columns)))
+    return tables
 
 
 def borne(ticks: int) -> tuple[tidelog.Program, dict[str, list], list[tuple[int, dict]]]:
@@ -119,7 +119,7 @@ def by_hand(ticks: Sequence[Tick]) -> tuple[list[float], int]:
             connection.execute(
                 "INSERT INTO recent SELECT DISTINCT device, time FROM new WHERE level = 'high'"
             )
-            found = connection.sql(
+            joined = connection.sql(
                 "SELECT a.device, a.time FROM recent a JOIN recent b USING (device)"
                 f" JOIN recent c USING (device) WHERE a.time = {tick - 2} AND b.time = {tick - 1}"
                 f" AND c.time = {tick}"
@@ -127,7 +127,7 @@ def by_hand(ticks: Sequence[Tick]) -> tuple[list[float], int]:
             connection.execute(f"DELETE FROM recent WHERE time <= {tick - 2}")
             connection.unregister("new")
             seconds.append(time.perf_counter() - start)
-            answers += found.num_rows
+            answers += joined.num_rows
     return seconds, answers
 
 
@@ -148,7 +148,7 @@ def with_meteor(ticks: Sequence[Tick]) -> tuple[list[float], int]:
         coalescing_d(data)
         with contextlib.redirect_stdout(io.StringIO()):  # it reports every round
             materialize(data, rules=program, mode="seminaive", K=100)
-        intervals = (i for found in data["Malfunc"].values() for i in found)
+        intervals = (i for of_device in data["Malfunc"].values() for i in of_device)
         answers += sum(i.left_value <= tick - 2 <= i.right_value for i in intervals)
         seconds.append(time.perf_counter() - start)
     return seconds, answers
@@ -168,8 +168,8 @@ def per_tick(sizes: Sizes) -> Iterator[Result]:
         ticks = readings(facts, count)
         hand, answers = by_hand(ticks)
         for mode in ("online", "offline"):
-            seconds, found = pushed(malfunc(mode=mode), ticks)
-            assert found == answers > 0, (mode, found, answers)
+            seconds, answered = pushed(malfunc(mode=mode), ticks)
+            assert answered == answers > 0, (mode, answered, answers)
             name = f"streams/{mode}, {facts:,} facts a tick"
             warm = seconds[1:]
             yield Result(f"{name}, p50", 1000 * percentile(warm, 0.5), "ms")
@@ -184,8 +184,8 @@ def against_meteor(sizes: Sizes) -> Iterator[Result]:
         ticks = readings(10, sizes.meteor)
         theirs, answers = with_meteor(ticks)
         for mode in ("online", "offline"):
-            seconds, found = pushed(malfunc(mode=mode), ticks)
-            assert found == answers > 0, (found, answers)
+            seconds, answered = pushed(malfunc(mode=mode), ticks)
+            assert answered == answers > 0, (answered, answers)
             name = f"streams/{mode}, 10 facts a tick, {sizes.meteor} ticks"
             yield faster(name, sum(seconds), "meteor_reasoner, tick by tick", sum(theirs))
 
@@ -216,7 +216,7 @@ def ages(sizes: Sizes) -> Iterator[Result]:
 def offsets(sizes: Sizes) -> Iterator[Result]:
     """A tick costs the same however far the rules look."""
     for mode in ("online", "offline"):
-        found = []
+        medians = []
         for k in (1, sizes.far):
             stream = tidelog.Stream(tidelog.parse(AGAIN.format(k=k)), ["Again"], mode=mode)
             # One push brings the stream to its full history; single ticks follow.
@@ -231,8 +231,8 @@ def offsets(sizes: Sizes) -> Iterator[Result]:
                 (2 * k + i, table.set_column(2, "time", pa.array([2 * k + i] * 10)))
                 for i, table in readings(10, 100)
             ]
-            found.append(percentile(pushed(stream, ticks)[0][1:], 0.5))
-        near, far = found
+            medians.append(percentile(pushed(stream, ticks)[0][1:], 0.5))
+        near, far = medians
         name = f"streams/{mode}, offset {sizes.far:,}, p50 of a tick"
         yield cost(name, far, "offset 1", near, "<= 1.5x")
 
@@ -244,7 +244,7 @@ def histories(
     make: Callable[..., tidelog.Stream], ticks: list[tuple[int, dict]]
 ) -> dict[str, list[int]]:
     """Facts kept after each tick: online, offline in both styles, and by whole time points."""
-    found: dict[str, list[int]] = {}
+    lines: dict[str, list[int]] = {}
     ways: dict[str, dict[str, str]] = {
         "online": {"mode": "online"},
         "offline, derived": {},
@@ -259,7 +259,7 @@ def histories(
         whole = []
         for tick, facts in ticks:
             step = stream.push(tick, facts)
-            found.setdefault(name, []).append(step.history)
+            lines.setdefault(name, []).append(step.history)
             if name == "online":
                 # The paper forgets time points from the oldest on, each as a whole.
                 sizes[tick] = sum(len(rows) for rows in facts.values())
@@ -268,8 +268,8 @@ def histories(
                 sizes = {t: n for t, n in sizes.items() if t >= first}
                 whole.append(sum(sizes.values()))
         if whole:
-            found["whole time points"] = whole
-    return found
+            lines["whole time points"] = whole
+    return lines
 
 
 def drawn(name: str, lines: dict[str, list[int]]) -> Path:
@@ -315,9 +315,9 @@ def kept(sizes: Sizes) -> Iterator[Result]:
         make = partial(tidelog.Stream, program, ["Onset", "Trip"], rigid=rigid)
         plots.append(("la_haute_borne", make, ticks))
     for name, make, given in plots:
-        found = histories(make, given)
-        drawn(name, found)
-        mean = {label: sum(line) / len(line) for label, line in found.items()}
+        lines = histories(make, given)
+        drawn(name, lines)
+        mean = {label: sum(line) / len(line) for label, line in lines.items()}
         peer = "whole time points"
         for label, value in mean.items():
             ratio = value / mean[peer] if mean[peer] else None

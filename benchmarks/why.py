@@ -49,12 +49,12 @@ def run(quick: bool = False) -> list[Result]:
     jobs = [explain(folder, goal, holds) for goal, holds in asked.values()]
     whole = {q: engine(TURBINES, folder, q) for q in ("Malfunc", "AtRisk")}
     *times, malfunc, at_risk = best_of_each(1 if quick else 3, *jobs, *whole.values())
-    found = []
+    results = []
     for (name, (goal, _)), seconds in zip(asked.items(), times, strict=True):
         query, peer = ("Malfunc", malfunc) if goal.startswith("M") else ("AtRisk", at_risk)
         target = None if quick else "<= 10 s" if name == "nobody" else "<= 3 s"
-        found.append(cost(f"why/{name}", seconds, f"all of {query}", peer, target))
-    return found
+        results.append(cost(f"why/{name}", seconds, f"all of {query}", peer, target))
+    return results
 
 
 if __name__ == "__main__":

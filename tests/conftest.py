@@ -97,6 +97,6 @@ def spark() -> Iterator[SparkSession]:
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     }
-    found = session("local[2]", **options)
-    yield found
-    found.stop()
+    started = session("local[2]", **options)
+    yield started
+    started.stop()

@@ -56,13 +56,13 @@ def test_every_suggestion_can_be_followed() -> None:
     @examples(100)
     def follow(case: Case) -> None:
         for query in case.program.heads:
-            found = advice(case.program, query)
+            suggestions = advice(case.program, query)
             if class_of(case.program, query) is not Class.BLOCKING:
-                assert not found
+                assert not suggestions
                 continue
             count["blocking"] += 1
-            count["helped"] += bool(found)
-            for suggestion in found:
+            count["helped"] += bool(suggestions)
+            for suggestion in suggestions:
                 new = changed(case.program, suggestion)
                 assert class_of(new, query) is suggestion.cls is not Class.BLOCKING
                 assert suggestion.before
@@ -126,8 +126,8 @@ def test_unrelated_times(faults: Rows, starts: Rows) -> None:
     program = tidelog.parse(text)
     (suggestion,) = advice(program, "Again")
     facts = {"Fault": faults, "Start": starts}
-    found = answers(changed(program, suggestion), facts, "Again", 0, 9)
-    assert found == {(x, t) for x, t in starts if any((x, s) in faults for s in range(t + 1))}
+    derived = answers(changed(program, suggestion), facts, "Again", 0, 9)
+    assert derived == {(x, t) for x, t in starts if any((x, s) in faults for s in range(t + 1))}
 
 
 def test_a_head_at_a_fixed_time() -> None:

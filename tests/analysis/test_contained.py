@@ -63,10 +63,10 @@ def counterexample(one: Case, other: Case, fresh: int) -> bool:
     reach = max(brute.radius(one.program), brute.radius(other.program))
     for at in brute.output_times(both, reach):
         try:
-            found = brute.supports(one.program, "Q", at, lambda name, _: rows[name], reach)
+            supported = brute.supports(one.program, "Q", at, lambda name, _: rows[name], reach)
         except brute.TooLargeError:
             assume(False)
-        for answer, reasons in found.items():
+        for answer, reasons in supported.items():
             for support in reasons:
                 if answer not in brute.answers_at(other.program, "Q", support, at):
                     return True
@@ -74,12 +74,12 @@ def counterexample(one: Case, other: Case, fresh: int) -> bool:
 
 
 def agree(one: Case, other: Case, fresh: int = 2) -> None:
-    found = tidelog.contained(one.program, other.program, "Q")
-    assert found.holds is not None
-    if found.holds:
+    verdict = tidelog.contained(one.program, other.program, "Q")
+    assert verdict.holds is not None
+    if verdict.holds:
         assert not counterexample(one, other, fresh)
         return
-    witness = found.witness
+    witness = verdict.witness
     assert witness is not None
     facts = {Fact(f.predicate, f.args, f.time) for f in witness.facts}
     answer = witness.answer
@@ -181,8 +181,8 @@ def holds(one: str, other: str, query: str = "P") -> bool | None:
 )
 def test_by_hand(one: str, other: str, expected: bool | None) -> None:
     if expected is None:
-        found = tidelog.contained(tidelog.parse(one), tidelog.parse(other), "P", budget=0.2)
-        assert found.holds is not False
+        verdict = tidelog.contained(tidelog.parse(one), tidelog.parse(other), "P", budget=0.2)
+        assert verdict.holds is not False
     else:
         assert holds(one, other) is expected
 
@@ -216,10 +216,10 @@ def test_what_cannot_be_compared(one: str, other: str, message: str, tmp_path: P
 
 def without_redundancy(case: Case) -> tuple[Program, int]:
     whole = core(case.program, [case.query])
-    kept, found = reduced(whole, [case.query], Budget(2.0))
+    kept, redundant = reduced(whole, [case.query], Budget(2.0))
     rules = [clause.as_rule for clause in kept.clauses if not clause.copies_input]
     inputs = tuple(case.program.declarations.values())
-    return Program((*inputs, *rules)), len(found)
+    return Program((*inputs, *rules)), len(redundant)
 
 
 def same_answers(case: Case, facts: Facts) -> None:
@@ -262,14 +262,14 @@ def test_what_holds_before_an_explicit_time_need_not_hold_after_it() -> None:
     program = tidelog.parse(
         "Q @ T :- E @ T, R @ 5. R @ T :- F @ T. R @ T+1 :- R @ T. Q @ T :- E @ T, F @ T."
     )
-    kept, found = reduced(core(program, ["Q"]), ["Q"], Budget())
-    assert not found
+    kept, redundant = reduced(core(program, ["Q"]), ["Q"], Budget())
+    assert not redundant
     assert len(kept.clauses) == 4
 
 
 def test_redundant_atoms_go() -> None:
     program = tidelog.parse("Q(X) @ T :- E(X) @ T, E(Y) @ T, A(X) @ T. A(X) @ T :- E(X) @ T.")
-    kept, found = reduced(core(program, ["Q"]), ["Q"], Budget())
+    kept, redundant = reduced(core(program, ["Q"]), ["Q"], Budget())
     (rule,) = (clause.as_rule for clause in kept.clauses_for["Q"])
     assert len(rule.atoms) == 1
-    assert len(found) == 2
+    assert len(redundant) == 2

@@ -75,11 +75,11 @@ def compared(case: Case, facts: Facts, tout: int, *, fresh: int = 1) -> bool:
     """All time points at once, and one of them with its pending answers; whether it was exact."""
     known = brute.history(case.program, facts)
     open_ = tidelog.open_points(case.program, case.query, tables(facts), TIN, -1)
-    found = tidelog.definitive(case.program, case.query, tables(facts), TIN, tout)
-    assert found.holds == (tout not in open_)
-    assert found.holds == (found.count == 0)
-    assert len(found.pending) == min(found.count, 20)
-    assert all(pending.time == tout for pending in found.pending)
+    verdict = tidelog.definitive(case.program, case.query, tables(facts), TIN, tout)
+    assert verdict.holds == (tout not in open_)
+    assert verdict.holds == (verdict.count == 0)
+    assert len(verdict.pending) == min(verdict.count, 20)
+    assert all(pending.time == tout for pending in verdict.pending)
     expected = [
         t
         for t in range(-1, TIN + 1)
@@ -87,11 +87,11 @@ def compared(case: Case, facts: Facts, tout: int, *, fresh: int = 1) -> bool:
     ]
     # Yes is never wrong, and no is right wherever it says that it is exact.
     assert set(expected) <= set(open_)
-    if found.exact and not found.holds:
+    if verdict.exact and not verdict.holds:
         assert open_ == expected
-        for pending in found.pending:
+        for pending in verdict.pending:
             comes(case, known, pending, TIN)
-    return found.exact
+    return verdict.exact
 
 
 tout = st.integers(-1, TIN)
@@ -146,9 +146,9 @@ def test_definitive_with_recursion_and_explicit_times(
 
 def test_what_lies_after_tin_is_waited_for_though_the_data_has_it() -> None:
     program = tidelog.parse("Q(X) @ T :- E(X) @ T, F(X) @ T+2.")
-    found = tidelog.definitive(program, "Q", {"E": [("a", 0)], "F": [("a", 2)]}, 1, 0)
-    assert list(map(str, found.pending)) == ["Q(a) @ 0 waits for F(a) @ 2"]
-    assert [(fact.predicate, fact.time) for fact in found.pending[0].holds] == [("E", 0)]
+    verdict = tidelog.definitive(program, "Q", {"E": [("a", 0)], "F": [("a", 2)]}, 1, 0)
+    assert list(map(str, verdict.pending)) == ["Q(a) @ 0 waits for F(a) @ 2"]
+    assert [(fact.predicate, fact.time) for fact in verdict.pending[0].holds] == [("E", 0)]
 
 
 # Forgetting
@@ -167,11 +167,11 @@ def lost(case: Case, known: set[Fact], kept: set[Fact], tin: int, tout: int) -> 
     raise AssertionError
 
 
-def update_replays(case: Case, known: set[Fact], found: Any, tin: int, tmem: int) -> None:
-    assert found.update is not None
-    update = {Fact(f.predicate, f.args, f.time) for f in found.update.facts}
+def update_replays(case: Case, known: set[Fact], verdict: Any, tin: int, tmem: int) -> None:
+    assert verdict.update is not None
+    update = {Fact(f.predicate, f.args, f.time) for f in verdict.update.facts}
     assert all(f.time is not None and f.time > tin for f in update)
-    answer = found.update.answer
+    answer = verdict.update.answer
     kept = brute.segment(known, tmem)
     assert answer.args in brute.answers_at(case.program, case.query, known | update, answer.time)
     assert answer.args not in brute.answers_at(case.program, case.query, kept | update, answer.time)
@@ -179,18 +179,18 @@ def update_replays(case: Case, known: set[Fact], found: Any, tin: int, tmem: int
 
 def forget(case: Case, facts: Facts, tout: int, tmem: int, *, exact: bool) -> None:
     known = brute.history(case.program, facts)
-    found = tidelog.forgettable(case.program, case.query, tables(facts), TIN, tout, tmem)
+    verdict = tidelog.forgettable(case.program, case.query, tables(facts), TIN, tout, tmem)
     needed = lost(case, known, brute.segment(known, tmem), TIN, tout)
-    assert not (found.holds and needed), "a wrong yes"
+    assert not (verdict.holds and needed), "a wrong yes"
     if exact:
-        assert found.exact
-    if found.exact:
-        assert found.holds != needed
-    if found.exact and not found.holds:
-        assert found.update is not None
-        assert found.update.answer.time is not None
-        assert found.update.answer.time >= tout
-        update_replays(case, known, found, TIN, tmem)
+        assert verdict.exact
+    if verdict.exact:
+        assert verdict.holds != needed
+    if verdict.exact and not verdict.holds:
+        assert verdict.update is not None
+        assert verdict.update.answer.time is not None
+        assert verdict.update.answer.time >= tout
+        update_replays(case, known, verdict, TIN, tmem)
 
 
 times = st.tuples(st.integers(0, TIN + 1), st.integers(0, TIN + 1)).filter(lambda t: t[1] <= t[0])
@@ -212,11 +212,11 @@ def heads_at_points(case: Case) -> bool:
 def test_forgettable_with_comparisons(given_: tuple[Case, Facts], at: tuple[int, int]) -> None:
     case, facts = given_
     known = brute.history(case.program, facts)
-    found = tidelog.forgettable(case.program, case.query, tables(facts), TIN, *at)
+    verdict = tidelog.forgettable(case.program, case.query, tables(facts), TIN, *at)
     needed = lost(case, known, brute.segment(known, at[1]), TIN, at[0])
-    assert not (found.holds and needed), "a wrong yes"
-    if found.update is not None:
-        update_replays(case, known, found, TIN, at[1])
+    assert not (verdict.holds and needed), "a wrong yes"
+    if verdict.update is not None:
+        update_replays(case, known, verdict, TIN, at[1])
 
 
 @examples(3, deep=160)
@@ -230,9 +230,9 @@ def test_forgettable_for_other_classes(given_: tuple[Case, Facts], at: tuple[int
 
 def live_is_enough(case: Case, facts: Facts, tout: int) -> None:
     known = brute.history(case.program, facts)
-    found = tidelog.live(case.program, case.query, tables(facts), TIN, tout)
+    alive = tidelog.live(case.program, case.query, tables(facts), TIN, tout)
     kept = {f for f in known if f.time is None} | {
-        Fact(name, row[:-1], row[-1]) for name, table in found.items() for row in rows(table)
+        Fact(name, row[:-1], row[-1]) for name, table in alive.items() for row in rows(table)
     }
     assert kept <= known
     assert not lost(case, known, kept, TIN, tout)

@@ -46,23 +46,23 @@ def replay(case: Case, witness: Witness | None, cut: Cut) -> None:
     assert answer.args not in brute.answers_at(case.program, case.query, left, answer.time)
 
 
-def bounds_hold(case: Case, found: Measure, needed: int, cut: Cut) -> None:
+def bounds_hold(case: Case, measure: Measure, needed: int, cut: Cut) -> None:
     """What brute force needs is allowed, and one less than the lower bound is shown too little."""
-    assert found.upper is None or needed <= found.upper
-    assert found.exact == (found.upper == found.lower or found.lower is None)
-    if found.lower:
-        replay(case, found.witness, cut)
+    assert measure.upper is None or needed <= measure.upper
+    assert measure.exact == (measure.upper == measure.lower or measure.lower is None)
+    if measure.lower:
+        replay(case, measure.witness, cut)
 
 
 # Exact, needed at least by brute force, and shown minimal by a replay: then it is the least one.
 
 
 def compared(case: Case, low: int, high: int, *, exact: bool, budget: float = 10.0) -> None:
-    found = tidelog.delay(case.program, case.query, budget=budget)
-    bounds_hold(case, found, max(0, high), Cut(high=(found.lower or 0) - 1))
+    delay = tidelog.delay(case.program, case.query, budget=budget)
+    bounds_hold(case, delay, max(0, high), Cut(high=(delay.lower or 0) - 1))
     if exact:
-        assert found.exact
-    for d in {0, 1, found.upper or 0}:
+        assert delay.exact
+    for d in {0, 1, delay.upper or 0}:
         kept = tidelog.window(case.program, case.query, d, budget=budget)
         bounds_hold(case, kept, max(0, d - low), Cut(low=d - (kept.lower or 0) + 1))
         if exact:
@@ -129,11 +129,11 @@ def test_decision_forms(case: Case) -> None:
     low, high = offsets(case)
     whole = deps(case)
 
-    def agrees(found: Verdict, expected: bool, cut: Cut) -> None:
-        assert found.holds is not None
-        assert expected or not found.holds
-        if not found.holds:
-            replay(case, found.witness, cut)
+    def agrees(verdict: Verdict, expected: bool, cut: Cut) -> None:
+        assert verdict.holds is not None
+        assert expected or not verdict.holds
+        if not verdict.holds:
+            replay(case, verdict.witness, cut)
 
     for d in range(4):
         agrees(delay_holds(whole, d, Budget()), high <= d, Cut(high=d))

@@ -146,13 +146,13 @@ def test_phi_and_offsets(sketch: Sketch, query: str) -> None:
     assert dict(deps.phi) == {n: phi[n] for n in names}
 
     high, low = walks(edges, sketch.inputs, max), walks(edges, sketch.inputs, min)
-    found = {n: (deps.input_offsets[n].low, deps.input_offsets[n].high) for n in names}
-    assert found == {n: (low[n], high[n]) for n in names}
+    spans = {n: (deps.input_offsets[n].low, deps.input_offsets[n].high) for n in names}
+    assert spans == {n: (low[n], high[n]) for n in names}
 
     back = [(body, head, offset) for head, body, offset in edges]
     high, low = walks(back, [query], max), walks(back, [query], min)
-    found = {n: (deps.offsets[n].low, deps.offsets[n].high) for n in names}
-    assert found == {n: (low[n], high[n]) for n in names}
+    spans = {n: (deps.offsets[n].low, deps.offsets[n].high) for n in names}
+    assert spans == {n: (low[n], high[n]) for n in names}
 
 
 @examples(63, deep=2500)

@@ -26,15 +26,15 @@ def temp(*rows: tuple[str, str, int]) -> dict[str, list[tuple[object, ...]]]:
 
 
 def delay(rules: str, query: str = "P") -> int | None:
-    found = tidelog.delay(tidelog.parse(rules), query)
-    assert found.exact
-    return found.upper
+    measure = tidelog.delay(tidelog.parse(rules), query)
+    assert measure.exact
+    return measure.upper
 
 
 def window(rules: str, query: str = "P", d: int | None = None) -> int | None:
-    found = tidelog.window(tidelog.parse(rules), query, d)
-    assert found.exact
-    return found.upper
+    measure = tidelog.window(tidelog.parse(rules), query, d)
+    assert measure.exact
+    return measure.upper
 
 
 # Delay and window
@@ -42,8 +42,8 @@ def window(rules: str, query: str = "P", d: int | None = None) -> int | None:
 
 def test_atrisk_needs_one_slice_of_itself() -> None:
     """No window of input is enough, one slice of what is derived is."""
-    found = tidelog.analyze(tidelog.parse(TURBINES), "AtRisk")
-    assert found.derived_state()["AtRisk"] == 1
+    analysis = tidelog.analyze(tidelog.parse(TURBINES), "AtRisk")
+    assert analysis.derived_state()["AtRisk"] == 1
 
 
 @pytest.mark.parametrize(
@@ -132,14 +132,14 @@ def test_a_window_depends_on_how_far_it_exceeds_the_delay() -> None:
 def test_a_cycle_that_ends_is_no_proof() -> None:
     """N says b is next to a and nothing more: the cycle is gone round once."""
     rules = "P(X) @ T :- E(X) @ T. P(X) @ T+1 :- P(Y) @ T, N(X, Y). N(a, b)."
-    found = tidelog.window(tidelog.parse(rules), "P", 0, budget=2.0)
-    assert not (found.exact and found.lower is None)
-    assert found.lower == 1
+    measure = tidelog.window(tidelog.parse(rules), "P", 0, budget=2.0)
+    assert not (measure.exact and measure.lower is None)
+    assert measure.lower == 1
 
 
 def test_no_finite_delay() -> None:
-    found = tidelog.delay(tidelog.parse("P @ T :- E @ T. P @ T :- P @ T+1."), "P")
-    assert (found.lower, found.upper, found.exact) == (None, None, True)
+    measure = tidelog.delay(tidelog.parse("P @ T :- E @ T. P @ T :- P @ T+1."), "P")
+    assert (measure.lower, measure.upper, measure.exact) == (None, None, True)
 
 
 @pytest.mark.parametrize("ask", [tidelog.delay, tidelog.window])
@@ -168,23 +168,23 @@ def test_a_diagonal_stays_one() -> None:
 
 def test_rigid_input_is_never_arbitrary() -> None:
     program = tidelog.parse("P(X) @ T :- N(X), E(X) @ T+1.")
-    found = tidelog.definitive(program, "P", {"N": [("a",)], "E": []}, 0, 0)
-    assert [str(p) for p in found.pending] == ["P(a) @ 0 waits for E(a) @ 1"]
+    verdict = tidelog.definitive(program, "P", {"N": [("a",)], "E": []}, 0, 0)
+    assert [str(p) for p in verdict.pending] == ["P(a) @ 0 waits for E(a) @ 1"]
     assert tidelog.definitive(program, "P", {"N": [], "E": []}, 0, 0).holds
 
 
 def test_a_fact_that_no_rule_wants_dies_on_arrival() -> None:
     program = tidelog.parse(TURBINES)
     facts = temp(("a", "high", 1), ("a", "low", 1), ("b", "low", 1), ("c", "high", 0))
-    found = tidelog.live(program, "Shdn", facts, 1, 2)
-    assert found["Temp"].to_pylist() == [{"device": "a", "level": "high", "time": 1}]
+    kept = tidelog.live(program, "Shdn", facts, 1, 2)
+    assert kept["Temp"].to_pylist() == [{"device": "a", "level": "high", "time": 1}]
 
 
 def test_what_recursion_carries_on_stays_live() -> None:
     """E @ 0 gives P at any later time, and so Q whenever F comes; the second F is spent."""
     program = tidelog.parse("Q @ T :- P @ T, F @ T. P @ T :- E @ T. P @ T+1 :- P @ T.")
-    found = tidelog.live(program, "Q", {"E": [(0,)], "F": [(3,)]}, 5, 6)
-    assert (found["E"].num_rows, found["F"].num_rows) == (1, 0)
+    kept = tidelog.live(program, "Q", {"E": [(0,)], "F": [(3,)]}, 5, 6)
+    assert (kept["E"].num_rows, kept["F"].num_rows) == (1, 0)
 
 
 def test_a_live_fact_may_be_forgettable() -> None:
@@ -222,14 +222,14 @@ def test_a_derivation_through_much_history_is_told() -> None:
     program = tidelog.parse(
         "P(X) @ T :- E(X) @ T. P(X) @ T+1 :- P(X) @ T. Q(X) @ T :- P(X) @ T, F(X) @ T+1."
     )
-    found = tidelog.definitive(program, "Q", {"E": [("a", 0)], "F": []}, 2000, 2000)
-    assert [str(p) for p in found.pending] == ["Q(a) @ 2000 waits for F(a) @ 2001"]
+    verdict = tidelog.definitive(program, "Q", {"E": [("a", 0)], "F": []}, 2000, 2000)
+    assert [str(p) for p in verdict.pending] == ["Q(a) @ 2000 waits for F(a) @ 2001"]
 
 
 def test_infinity_is_not_a_number_in_a_measure() -> None:
     for query in ("AtRisk", "Shdn", "Malfunc"):
-        for found in (
+        for measure in (
             tidelog.delay(tidelog.parse(TURBINES), query),
             tidelog.window(tidelog.parse(TURBINES), query),
         ):
-            assert all(b is None or not math.isinf(b) for b in (found.lower, found.upper))
+            assert all(b is None or not math.isinf(b) for b in (measure.lower, measure.upper))

@@ -359,10 +359,10 @@ def test_certain_and_possible_answers_are_as_by_definition(given_: tuple[Case, F
 def differs(case: Case, known: set[Fact], kept: set[Fact], tout: int) -> bool:
     """Whether some update tells the kept facts from all of them."""
     try:
-        found = truth.differences(
+        differences = truth.differences(
             case.program, case.query, known, kept, TIN, tout, reach=reach(case)
         )
-        return next(found, None) is not None
+        return next(differences, None) is not None
     except truth.TooLargeError:
         assume(False)
     raise AssertionError

@@ -38,26 +38,28 @@ def exactly(measure: Measure) -> int | None:
 
 
 def test_dtp_is_false_while_an_update_can_add_an_answer() -> None:
-    found = tidelog.definitive(
+    verdict = tidelog.definitive(
         tidelog.parse(INVALID), "Malfunc", {"Temp": [("a", "high", 0)]}, 0, 0
     )
-    assert not found.holds
-    assert found.exact
-    assert [str(p) for p in found.pending] == [
+    assert not verdict.holds
+    assert verdict.exact
+    assert [str(p) for p in verdict.pending] == [
         "Malfunc(a) @ 0 waits for Temp(a, high) @ 1 and Temp(a, high) @ 2"
     ]
 
 
 def test_dtp_is_true_when_the_only_possible_answer_is_there() -> None:
-    found = tidelog.definitive(tidelog.parse(INVALID), "Malfunc", {"Temp": [("a", "na", 0)]}, 0, 0)
-    assert found.holds
+    verdict = tidelog.definitive(
+        tidelog.parse(INVALID), "Malfunc", {"Temp": [("a", "na", 0)]}, 0, 0
+    )
+    assert verdict.holds
 
 
 def test_an_answer_at_tin_may_be_about_an_object_not_seen_yet() -> None:
     """With delay 1 the update speaks about the past, so of objects the history does not know."""
     program = tidelog.parse("P(X) @ T :- E(X) @ T+1.")
-    found = tidelog.definitive(program, "P", {"E": []}, 3, 3)
-    assert [str(p) for p in found.pending] == ["P(_) @ 3 waits for E(_) @ 4"]
+    verdict = tidelog.definitive(program, "P", {"E": []}, 3, 3)
+    assert [str(p) for p in verdict.pending] == ["P(_) @ 3 waits for E(_) @ 4"]
 
 
 # Example 3: forgetting. Forget(Q, D, tin, tout, tmem) forgets times up to tmem; as printed, tmem is
@@ -71,12 +73,12 @@ def test_a_broken_run_can_be_forgotten() -> None:
 
 def test_a_run_that_goes_on_cannot() -> None:
     history = {"Temp": [("a", "high", 0), ("a", "high", 1)]}
-    found = tidelog.forgettable(tidelog.parse(TURBINES), "Shdn", history, 1, 1, 1)
-    assert not found.holds
-    assert found.exact
-    assert found.update is not None
-    assert [(f.args, f.time) for f in found.update.facts] == [(("a", "high"), 2)]
-    assert (found.update.answer.args, found.update.answer.time) == (("a",), 2)
+    verdict = tidelog.forgettable(tidelog.parse(TURBINES), "Shdn", history, 1, 1, 1)
+    assert not verdict.holds
+    assert verdict.exact
+    assert verdict.update is not None
+    assert [(f.args, f.time) for f in verdict.update.facts] == [(("a", "high"), 2)]
+    assert (verdict.update.answer.args, verdict.update.answer.time) == (("a",), 2)
 
 
 # Examples 4 and 5: delay and window
@@ -155,17 +157,17 @@ def test_window_depends_on_the_delay() -> None:
 
 
 def test_a_query_that_looks_ahead_without_end_has_no_delay() -> None:
-    found = delay_of("Late @ T :- Alarm @ T. Late @ T :- Late @ T+1.", "Late")
-    assert (found.lower, found.upper, found.exact) == (None, None, True)
+    measure = delay_of("Late @ T :- Alarm @ T. Late @ T :- Late @ T+1.", "Late")
+    assert (measure.lower, measure.upper, measure.exact) == (None, None, True)
 
 
 def test_recursion_with_an_open_window_says_so_with_a_witness() -> None:
     rules = "Q(X) @ T :- S(X) @ T. Q(X) @ T+1 :- Q(X) @ T, E(X) @ T+1."
-    found = window_of(rules, "Q", 0)
-    assert (found.upper, found.exact) == (None, False)
-    assert found.lower is not None
-    assert found.lower > 5
-    assert found.witness is not None
+    measure = window_of(rules, "Q", 0)
+    assert (measure.upper, measure.exact) == (None, False)
+    assert measure.lower is not None
+    assert measure.lower > 5
+    assert measure.witness is not None
 
 
 @pytest.mark.parametrize("ask", [tidelog.delay, tidelog.window])
@@ -192,10 +194,10 @@ def test_a_rewrite_that_lost_answers_is_shown_with_data() -> None:
     one = tidelog.parse("P(X) @ T :- E(X, V) @ T, V >= 80.")
     other = tidelog.parse("P(X) @ T :- E(X, V) @ T, V > 80.")
     assert tidelog.contained(other, one, "P").holds is True
-    found = tidelog.contained(one, other, "P")
-    assert found.holds is False
-    assert found.witness is not None
-    (fact,) = found.witness.facts
+    verdict = tidelog.contained(one, other, "P")
+    assert verdict.holds is False
+    assert verdict.witness is not None
+    (fact,) = verdict.witness.facts
     assert fact.args[1] == 80
 
 
@@ -206,7 +208,7 @@ def test_redundant_rules_and_atoms_are_named() -> None:
         "R(X) @ T :- E(X) @ T, E(_) @ T.\n"
         "P(X) @ T :- Q(X) @ T, R(X) @ T.\n"
     )
-    found = tidelog.analyze(program, "P").redundant
-    named = {(r.rule.origin.line, r.atom.predicate if r.atom else None) for r in found}
+    redundant = tidelog.analyze(program, "P").redundant
+    named = {(r.rule.origin.line, r.atom.predicate if r.atom else None) for r in redundant}
     assert (2, None) in named
     assert (3, "E") in named

@@ -77,13 +77,13 @@ def test_a_key_is_found_if_and_only_if_there_is_one(made: list[tuple[Use, list[U
         if (key := dict(zip(temporal, choice, strict=True)))
         and all(splits(rule, key) for rule in below)
     ]
-    found = deps.key
+    chosen = deps.key
     if valid:
-        assert found.positions in valid
+        assert chosen.positions in valid
     else:
-        assert found.positions is None
-        assert found.reason
-        assert found.clause is not None
+        assert chosen.positions is None
+        assert chosen.reason
+        assert chosen.clause is not None
 
 
 def key(text: str, query: str = "P") -> PartitionKey:
@@ -124,11 +124,11 @@ def test_the_choice_looks_ahead() -> None:
     ],
 )
 def test_why_there_is_none(text: str, reason: str, line: int) -> None:
-    found = key(text)
-    assert found.positions is None
-    assert reason in found.reason
-    assert found.clause is not None
-    assert found.clause.origin.line == line
+    refusal = key(text)
+    assert refusal.positions is None
+    assert reason in refusal.reason
+    assert refusal.clause is not None
+    assert refusal.clause.origin.line == line
 
 
 def test_a_choice_that_fails_is_taken_back() -> None:

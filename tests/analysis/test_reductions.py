@@ -95,6 +95,6 @@ def test_evaluation_is_dtp(
         + "R(X) @ T :- Next @ T+1, Asked(X) @ T.\nR(X) @ T :- P(X) @ T, Asked(X) @ T."
     )
     asked = {**facts, "Asked": [(value, tau)], "Next": []}
-    found = tidelog.definitive(tidelog.parse(text), "R", asked, tau, tau)
-    assert found.exact
-    assert found.holds is holds
+    verdict = tidelog.definitive(tidelog.parse(text), "R", asked, tau, tau)
+    assert verdict.exact
+    assert verdict.holds is holds

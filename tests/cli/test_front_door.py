@@ -68,9 +68,9 @@ def test_several_facts_are_read_together(rules: Path, tmp_path: Path) -> None:
     )
     words = ["--facts", one, "--facts", f"metrics={two}"]
     words += ["--facts", f"metrics={tmp_path}/days-*.csv.gz", "--facts", lines.parent]
-    found = run("query", rules, *words)
-    assert found.exit_code == 0, found.output
-    assert found.stdout.splitlines()[1:] == ["a,0", "b,1", "c,2", "d,3"]
+    result = run("query", rules, *words)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines()[1:] == ["a,0", "b,1", "c,2", "d,3"]
     streamed = run("run", rules, *words, "--engine", "duckdb")
     assert [json.loads(line)["h"] for line in streamed.stdout.splitlines()] == ["a", "b", "c", "d"]
     assert "no file or folder matches" in run("query", rules, "--facts", "x*.csv").stderr
@@ -79,9 +79,9 @@ def test_several_facts_are_read_together(rules: Path, tmp_path: Path) -> None:
 def test_a_file_that_is_no_input_is_a_warning(rules: Path, tmp_path: Path) -> None:
     in_place(tmp_path / "facts", HEADER + "a,95,x,0\n")
     in_place(tmp_path / "facts", "x\n1\n", "metrisc.csv")
-    found = run("query", rules, "--facts", tmp_path / "facts")
-    assert (found.exit_code, found.stdout) == (0, "h,time\na,0\n")
-    assert "no input is called `metrisc`; did you mean `metrics`?; it is left out" in found.stderr
+    result = run("query", rules, "--facts", tmp_path / "facts")
+    assert (result.exit_code, result.stdout) == (0, "h,time\na,0\n")
+    assert "no input is called `metrisc`; did you mean `metrics`?; it is left out" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -101,8 +101,8 @@ def test_an_input_without_facts_is_named(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "facts").mkdir()
     command, *rest = words
-    found = run(command, rules, *rest, "--facts", "facts")
-    assert found.stderr.count("warning: no facts for input `metrics`, which Hot needs") == 1
+    result = run(command, rules, *rest, "--facts", "facts")
+    assert result.stderr.count("warning: no facts for input `metrics`, which Hot needs") == 1
 
 
 def test_an_input_without_facts_is_named_in_python() -> None:
@@ -196,10 +196,10 @@ def test_what_has_no_rows_is_named_in_python_and_for_lines(rules: Path, tmp_path
 def test_forgotten_tick_is_an_error_that_names_it(rules: Path, tmp_path: Path) -> None:
     facts = in_place(tmp_path, STAMPED)
     for words in (("query",), ("run", "--engine", "duckdb")):
-        found = run(words[0], rules, *words[1:], "--facts", facts)
-        assert found.exit_code == 1
-        assert "looks like a timestamp: add --tick 1m" in found.stderr
-        assert "2024-05-01T00:00:10Z" in found.stderr
+        result = run(words[0], rules, *words[1:], "--facts", facts)
+        assert result.exit_code == 1
+        assert "looks like a timestamp: add --tick 1m" in result.stderr
+        assert "2024-05-01T00:00:10Z" in result.stderr
     with pytest.raises(DataError, match="looks like a timestamp"):
         tidelog.parse(RULES).query("Hot", {"metrics": [("a", 95.0, "", datetime(2024, 5, 1))]})
 
@@ -209,11 +209,11 @@ def test_one_policy_for_rows_that_cannot_be_used(rules: Path, tmp_path: Path) ->
     facts = in_place(tmp_path, STAMPED + "d,,x,2024-05-01T00:03:00Z\n")
     out = tmp_path / "out"
     words = ("--tick", "1m", "--checkpoint", tmp_path / "c", "--close", "--sink", f"jsonl:{out}")
-    found = run("run", rules, "--facts", facts, "--engine", "duckdb", *words)
-    assert found.exit_code == 0, found.output
+    result = run("run", rules, "--facts", facts, "--engine", "duckdb", *words)
+    assert result.exit_code == 0, result.output
     assert [json.loads(line)["h"] for line in out.read_text().splitlines()] == ["a", "b"]
-    assert "warning: 2 rows could not be used" in found.stderr
-    assert "answered up to 2024-05-01T00:01:00Z" in found.stderr
+    assert "warning: 2 rows could not be used" in result.stderr
+    assert "answered up to 2024-05-01T00:01:00Z" in result.stderr
     (path,) = (tmp_path / "c" / "dead_letters").iterdir()
     hot, missing = map(json.loads, path.read_text().splitlines())
     assert hot["reason"] == "column `cpu`: `hot` is not float"
@@ -281,9 +281,9 @@ def test_lines_that_are_useless_from_the_start_are_refused_while_more_may_come(r
     assert "looks like a timestamp: add --tick 1m" in str(error.value)
     # Once a line was used, the stream goes on whatever comes.
     text = json.dumps(row | {"time": 0}) + "\n" + f"{json.dumps(row)}\n" * 300
-    found = run("run", rules, "--facts", "-", stdin=text)
-    assert (found.exit_code, len(found.stdout.splitlines())) == (0, 1)
-    assert "warning: 300 rows could not be used" in found.stderr
+    result = run("run", rules, "--facts", "-", stdin=text)
+    assert (result.exit_code, len(result.stdout.splitlines())) == (0, 1)
+    assert "warning: 300 rows could not be used" in result.stderr
     assert (
         "none of the first 100 lines" in run("run", rules, "--facts", "-", stdin="x\n" * 200).stderr
     )
@@ -293,10 +293,10 @@ def test_a_late_line_keeps_its_own_timestamp(rules: Path) -> None:
     times = ("2024-05-01T00:00:10Z", "2024-05-01T00:05:10Z", "2024-05-01T00:01:17Z")
     line = {"predicate": "metrics", "host": "a", "cpu": 95, "note": ""}
     text = "".join(f"{json.dumps({**line, 'time': t})}\n" for t in times)
-    found = run("run", rules, "--facts", "-", "--tick", "1m", stdin=text)
-    assert "warning: 1 row came too late" in found.stderr
-    assert "its time came after everything up to 2024-05-01T00:04:00Z had arrived" in found.stderr
-    assert '"time": "2024-05-01T00:01:17Z"' in found.stderr
+    result = run("run", rules, "--facts", "-", "--tick", "1m", stdin=text)
+    assert "warning: 1 row came too late" in result.stderr
+    assert "its time came after everything up to 2024-05-01T00:04:00Z had arrived" in result.stderr
+    assert '"time": "2024-05-01T00:01:17Z"' in result.stderr
     in_time = run("run", rules, "--facts", "-", "--tick", "1m", "--lateness", "5m", stdin=text)
     assert "too late" not in in_time.stderr
     assert len(in_time.stdout.splitlines()) == 3
@@ -359,9 +359,9 @@ def test_the_status_line_has_timestamps() -> None:
 
 
 def test_lengths_of_time_need_a_tick(rules: Path) -> None:
-    found = run("run", rules, "--facts", "-", "--lateness", "5m", stdin="")
-    assert found.exit_code == 2
-    assert "ticks have no length: add --tick 1m" in found.stderr
+    result = run("run", rules, "--facts", "-", "--lateness", "5m", stdin="")
+    assert result.exit_code == 2
+    assert "ticks have no length: add --tick 1m" in result.stderr
     with pytest.raises(ValueError, match="max_jump is 1h, and ticks have no length"):
         tidelog.Stream(tidelog.parse(RULES), max_jump="1h")
 
@@ -432,8 +432,8 @@ def test_pending_answers_and_verdicts_have_timestamps(tmp_path: Path) -> None:
     rules.write_text("input E(x: text) @ t.\nP(X) @ T :- E(X) @ T, E(X) @ T+1.\n")
     line = json.dumps({"predicate": "E", "x": "a", "t": "2024-05-01T00:00:30Z"}) + "\n"
     words = ("--facts", "-", "--tick", "1m", "--mode", "online", "--pending")
-    found = run("run", rules, *words, stdin=line + '{"time": "2024-05-01T00:01:00Z"}\n')
-    assert "P(a) @ 2024-05-01T00:00:00Z waits for E(a) @ 2024-05-01T00:01:00Z" in found.stderr
+    result = run("run", rules, *words, stdin=line + '{"time": "2024-05-01T00:01:00Z"}\n')
+    assert "P(a) @ 2024-05-01T00:00:00Z waits for E(a) @ 2024-05-01T00:01:00Z" in result.stderr
     facts = tmp_path / "E.jsonl"
     facts.write_text(line)
     asked = ("--tick", "1m", "--tin", "2024-05-01T00:00:00Z", "--tout", "2024-05-01T00:00:00Z")
@@ -555,9 +555,9 @@ def test_rows_that_may_be_late_count_in_the_next_run(tmp_path: Path) -> None:
     in_place(tmp_path / "facts" / "E", "x,t\na,0\na,10\n", "0.csv")
     assert run(*words).exit_code == 0
     in_place(tmp_path / "facts" / "E", "x,t\nb,5\nb,8\nb,12\n", "1.csv")
-    found = run(*words, "--close", "--json")
-    assert found.exit_code == 0, found.output
-    summary = json.loads(found.stdout)
+    result = run(*words, "--close", "--json")
+    assert result.exit_code == 0, result.output
+    summary = json.loads(result.stdout)
     assert (summary["late"], summary["facts"]) == (1, 3)
     answers = [
         tuple(json.loads(x).values())[1:] for x in (tmp_path / "out").read_text().split("\n")[:-1]
@@ -570,9 +570,9 @@ def test_a_name_that_is_nearly_an_inputs_and_has_no_facts_is_an_error(rules: Pat
     rules.write_text(RULES.replace(":- metrics", ":- metrisc"))
     said = "no facts for input `metrisc`, which Hot needs; did you mean `metrics`?"
     for words in (("query",), ("run", "--engine", "duckdb")):
-        found = run(words[0], rules, *words[1:], "--facts", facts)
-        assert (found.exit_code, found.stdout) == (1, "")
-        assert found.stderr.endswith(f"error: {said}\n")
+        result = run(words[0], rules, *words[1:], "--facts", facts)
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert result.stderr.endswith(f"error: {said}\n")
     with pytest.raises(DataError, match="did you mean `metrics`"):
         tidelog.load(rules).query("Hot", {"metrics": facts})
 

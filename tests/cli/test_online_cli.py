@@ -37,11 +37,11 @@ def in_a_process(*args: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_pending_answers_are_told(tmp_path: Path) -> None:
-    found = run(
+    result = run(
         RULES, "--engine", "duckdb", "--facts", FACTS, "--query", "Malfunc",
         "--mode", "online", "--pending", "--json", "--sink", f"jsonl:{tmp_path / 'out'}",
     )  # fmt: skip
-    (pending,) = json.loads(found.stdout)["pending"]
+    (pending,) = json.loads(result.stdout)["pending"]
     assert pending["args"] == ["east"]
     assert pending["until"] == 13
     assert [w["time"] for w in pending["waits_for"]] == [12, 13]
@@ -50,17 +50,17 @@ def test_pending_answers_are_told(tmp_path: Path) -> None:
 def test_what_may_grow_is_told_with_the_reason(tmp_path: Path) -> None:
     rules = tmp_path / "late.tdl"
     rules.write_text("Late @ T :- Alarm @ T.\nLate @ T :- Late @ T+1.\n")
-    found = run(
+    result = run(
         str(rules), "--facts", "-", "--mode", "online",
         stdin='{"predicate": "Alarm", "time": 3}\n{"time": 6}\n',
     )  # fmt: skip
     offline = run(str(rules), "--facts", "-", stdin='{"predicate": "Alarm", "time": 3}\n')
     assert offline.exit_code == 1
     assert "--mode online streams it" in offline.stderr
-    assert found.exit_code == 0
-    assert "every fact is kept" in found.stderr
-    assert "late.tdl:2" in found.stderr
-    assert [json.loads(line)["time"] for line in found.stdout.splitlines()] == [2, 3]
+    assert result.exit_code == 0
+    assert "every fact is kept" in result.stderr
+    assert "late.tdl:2" in result.stderr
+    assert [json.loads(line)["time"] for line in result.stdout.splitlines()] == [2, 3]
 
 
 @pytest.mark.parametrize(
@@ -71,15 +71,15 @@ def test_what_may_grow_is_told_with_the_reason(tmp_path: Path) -> None:
     ],
 )
 def test_options_that_do_not_go_together(how: list[str], message: str) -> None:
-    found = run(RULES, "--engine", "duckdb", "--facts", FACTS, *how)
-    assert found.exit_code == 2
-    assert message in found.stderr
+    result = run(RULES, "--engine", "duckdb", "--facts", FACTS, *how)
+    assert result.exit_code == 2
+    assert message in result.stderr
 
 
 def test_no_window_is_an_error_of_the_rules() -> None:
-    found = run(RULES, "--engine", "duckdb", "--facts", FACTS, "--history", "strict")
-    assert found.exit_code == 1
-    assert "no window is enough for AtRisk" in found.stderr
+    result = run(RULES, "--engine", "duckdb", "--facts", FACTS, "--history", "strict")
+    assert result.exit_code == 1
+    assert "no window is enough for AtRisk" in result.stderr
 
 
 def lines(ticks: int) -> list[str]:
@@ -138,11 +138,11 @@ def test_a_checkpoint_of_other_rules_or_another_sink_is_refused(tmp_path: Path) 
         (RULES, f"jsonl:{tmp_path / 'elsewhere.jsonl'}", "the answers went to"),
         (RULES, "console", "the answers went to"),
     ):
-        found = in_a_process(rules, *first, "--sink", to)
-        assert found.returncode == 1
-        assert message in found.stderr
-        assert "Traceback" not in found.stderr
+        done = in_a_process(rules, *first, "--sink", to)
+        assert done.returncode == 1
+        assert message in done.stderr
+        assert "Traceback" not in done.stderr
     (Path(checkpoint) / "stream.json").write_bytes(b"{}\n{}\n")
-    found = in_a_process(RULES, *first, "--sink", sink)
-    assert found.returncode == 1
-    assert "not a snapshot" in found.stderr
+    done = in_a_process(RULES, *first, "--sink", sink)
+    assert done.returncode == 1
+    assert "not a snapshot" in done.stderr

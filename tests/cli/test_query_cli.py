@@ -96,9 +96,9 @@ def test_json_lines(rules: str, facts: str, option: list[str]) -> None:
 
 
 def test_rigid_answers(rules: str, facts: str, tmp_path: Path) -> None:
-    found = good(rules, "--facts", facts, "--query", "Names")
+    printed = good(rules, "--facts", facts, "--query", "Names")
     names = sorted(name for name, *_ in ROWS)
-    assert [row[0] for row in csv.reader(io.StringIO(found, ""))] == ["x", *names]
+    assert [row[0] for row in csv.reader(io.StringIO(printed, ""))] == ["x", *names]
     path = tmp_path / "any.tdl"
     path.write_text(RULES + "Any :- E(_, _, true) @ _. Never :- E(zebra, _, _) @ _.")
     assert good(str(path), "--facts", facts, "--query", "Any") == "holds\ntrue\n"
@@ -249,8 +249,8 @@ def test_a_written_file_may_be_read_by_others(rules: str, facts: str, tmp_path: 
     ],
 )
 def test_ranges(rules: str, facts: str, options: list[str], ticks: list[int]) -> None:
-    found = good(rules, "--facts", facts, "--query", "Count", *options).split()
-    assert found == ["time", *map(str, ticks)]
+    printed = good(rules, "--facts", facts, "--query", "Count", *options).split()
+    assert printed == ["time", *map(str, ticks)]
 
 
 def test_timestamps_in_and_out(rules: str, tmp_path: Path) -> None:

@@ -60,9 +60,9 @@ def test_an_existing_sink_without_its_checkpoint_is_refused(
     out.mkdir()
     (out / "there").write_text("already")
     for engine in ("spark", "duckdb"):
-        found = tidelog(*ON, "--query", "Malfunc", "--engine", engine, "--sink", f"csv:{out}")
-        assert found.exit_code == 1
-        assert "is there already and not empty" in found.stderr
+        result = tidelog(*ON, "--query", "Malfunc", "--engine", engine, "--sink", f"csv:{out}")
+        assert result.exit_code == 1
+        assert "is there already and not empty" in result.stderr
         assert [entry.name for entry in out.iterdir()] == ["there"]
 
 
@@ -78,11 +78,11 @@ def test_an_existing_sink_without_its_checkpoint_is_refused(
 def test_all_queries_of_the_example_in_every_mode(
     words: tuple[str, ...], spark: SparkSession
 ) -> None:
-    found = tidelog(*ON, *words)
-    assert found.exit_code == 0, found.output
+    result = tidelog(*ON, *words)
+    assert result.exit_code == 0, result.output
     rules, facts = str(TURBINES / "rules.tdl"), str(TURBINES / "facts")
     want = tidelog("query", rules, "--facts", facts, "--format", "json")
-    assert sorted(found.stdout.splitlines()) == sorted(want.stdout.splitlines())
+    assert sorted(result.stdout.splitlines()) == sorted(want.stdout.splitlines())
 
 
 def test_a_query_on_spark_is_the_query_in_process(spark: SparkSession) -> None:
@@ -97,10 +97,10 @@ def test_a_query_on_spark_is_the_query_in_process(spark: SparkSession) -> None:
 def test_what_is_pending_at_the_end_of_a_run(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "Temp.csv").write_text("device,level,time\na,high,0\na,high,1\nb,low,2\nb,low,3\n")
     words = ("run", str(TURBINES / "rules.tdl"), "--facts", str(tmp_path), "--query", "Malfunc")
-    found = tidelog(*words, "--mode", "online", "--pending", "--lateness", "1")
-    assert found.exit_code == 0, found.output
+    result = tidelog(*words, "--mode", "online", "--pending", "--lateness", "1")
+    assert result.exit_code == 0, result.output
     assert "pending: Malfunc(a) @ 0 waits for Temp(a, high) @ 2; has Temp(a, high) @ 0" in (
-        found.stderr
+        result.stderr
     )
     listed = json.loads(
         tidelog(*words, "--mode", "online", "--pending", "--lateness", "1", "--json").stdout
@@ -115,18 +115,18 @@ def test_keep_open_then_close(spark: SparkSession, tmp_path: Path) -> None:
     assert (open_["tin"], open_["tout"]) == (10, 8)
     closed = json.loads(tidelog(*words, "--close").stdout)
     assert (closed["tin"], closed["tout"], closed["facts"]) == (11, 11, 0)
-    found = [
+    rows = [
         row for p in (tmp_path / "out").glob("Malfunc/*/*") for row in pq.read_table(p).to_pylist()
     ]
-    assert sorted(found, key=str) == sorted(MALFUNC, key=str)
+    assert sorted(rows, key=str) == sorted(MALFUNC, key=str)
 
 
 @pytest.mark.parametrize("kind", ["csv", "json", "parquet"])
 def test_in_process_to_a_folder(kind: str, tmp_path: Path) -> None:
-    found = tidelog(*ON, "--engine", "duckdb", "--sink", f"{kind}:{tmp_path}/out")
-    assert found.exit_code == 0, found.output
+    result = tidelog(*ON, "--engine", "duckdb", "--sink", f"{kind}:{tmp_path}/out")
+    assert result.exit_code == 0, result.output
     assert (
-        found.stderr == "35 facts in 2 batches, 16 answers; complete up to 11, answered up to 11\n"
+        result.stderr == "35 facts in 2 batches, 16 answers; complete up to 11, answered up to 11\n"
     )
     (path,) = (tmp_path / "out").glob("Malfunc.*")
     if kind == "csv":
@@ -144,8 +144,8 @@ def fact(device: str, time: object, level: str = "high") -> str:
 def test_lines_may_split_ticks_and_say_when_all_is_there(tmp_path: Path) -> None:
     words = ("run", str(TURBINES / "rules.tdl"), "--facts", "-", "--query", "Malfunc")
     ordered = "".join(fact("a", t) for t in (0, 1, 1, 2, 3))
-    found = tidelog(*words, stdin=ordered)
-    assert answers(found.stdout) == [{"predicate": "Malfunc", "x": "a", "time": t} for t in (0, 1)]
+    result = tidelog(*words, stdin=ordered)
+    assert answers(result.stdout) == [{"predicate": "Malfunc", "x": "a", "time": t} for t in (0, 1)]
     # A fact of tick 0 after one of tick 2 is late without lateness, and in time with it.
     mixed = fact("a", 1) + fact("a", 2) + fact("a", 0)
     late = tidelog(*words, stdin=mixed)
@@ -178,10 +178,10 @@ def test_lines_that_are_no_facts_are_put_aside(line: str, message: str) -> None:
     """One policy everywhere: the others are used, and a run that has no others fails."""
     rules = str(TURBINES / "rules.tdl")
     words = ("run", rules, "--facts", "-", "--query", "Malfunc")
-    found = tidelog(*words, stdin=line + "\n")
-    assert found.exit_code == 1
-    assert message in found.stderr
-    assert "error: " in found.stderr
+    result = tidelog(*words, stdin=line + "\n")
+    assert result.exit_code == 1
+    assert message in result.stderr
+    assert "error: " in result.stderr
     good = "".join(fact("a", t) for t in (0, 1, 2))
     among = tidelog(*words, stdin=f"{line}\n{good}")
     assert among.exit_code == 0
@@ -203,16 +203,16 @@ def test_lines_that_are_no_facts_are_put_aside(line: str, message: str) -> None:
     ],
 )
 def test_wrong_use_says_so(words: tuple[str, ...], message: str) -> None:
-    found = tidelog(*ON, *words)
-    assert found.exit_code in (1, 2)
-    assert message in found.stderr
-    assert "Traceback" not in found.stderr
+    result = tidelog(*ON, *words)
+    assert result.exit_code in (1, 2)
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 def test_explain_shows_the_pipeline_as_data() -> None:
     rules = str(TURBINES / "rules.tdl")
-    found = json.loads(tidelog("explain", rules, "--show", "pipeline", "--json").stdout)
-    malfunc, at_risk = (query["pipeline"] for query in found["queries"])
+    explained = json.loads(tidelog("explain", rules, "--show", "pipeline", "--json").stdout)
+    malfunc, at_risk = (query["pipeline"] for query in explained["queries"])
     (stage,) = malfunc["stages"]
     assert (stage["kind"], stage["key"]["Temp"]) == ("keyed", 1)
     assert [s["kept"] for s in malfunc["state"]] == ["1 tick", "1 tick"]

@@ -44,12 +44,12 @@ IN_PARTITIONS = -1  # rows that are little enough for the driver: none are
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    found = Cluster(tmp_path_factory.mktemp("cluster"), worker_python())
+    started = Cluster(tmp_path_factory.mktemp("cluster"), worker_python())
     try:
-        found.start()
-        yield found
+        started.start()
+        yield started
     finally:
-        found.stop()
+        started.stop()
 
 
 @pytest.fixture
@@ -117,11 +117,11 @@ def run(spark: SparkSession, folder: Path, url: Callable[[Path], str] = str) -> 
 
 @pytest.fixture(scope="module")
 def undisturbed(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    found = run(cluster.spark or cluster.session(), tmp_path_factory.mktemp("undisturbed"))
-    assert len(found["commits"]) == 11
-    assert found["answers"]
-    assert found["dead"]
-    return found
+    outcome = run(cluster.spark or cluster.session(), tmp_path_factory.mktemp("undisturbed"))
+    assert len(outcome["commits"]) == 11
+    assert outcome["answers"]
+    assert outcome["dead"]
+    return outcome
 
 
 class Killer:
@@ -179,9 +179,9 @@ def test_executors_are_killed_in_the_middle_of_batches(
     random = Random(seed)
     killer = Killer(cluster, random.choice((5, 7)), random)
     with killer.about():
-        found = run(there, tmp_path)
+        outcome = run(there, tmp_path)
     assert len(set(killer.killed)) >= 4
-    assert found == undisturbed
+    assert outcome == undisturbed
 
 
 def test_checkpoint_and_answers_as_file_urls(
@@ -197,8 +197,8 @@ def test_checkpoint_and_answers_on_another_file_system(
     name = f"tide{uuid.uuid4().hex}"
     conf = there._jsc.hadoopConfiguration()
     conf.set(f"fs.viewfs.mounttable.{name}.link./data", f"file://{tmp_path}")
-    found = run(there, tmp_path, lambda path: f"viewfs://{name}/data/{path.name}")
-    assert found == undisturbed
+    outcome = run(there, tmp_path, lambda path: f"viewfs://{name}/data/{path.name}")
+    assert outcome == undisturbed
 
 
 def test_a_driver_is_killed_and_started_again(
@@ -243,17 +243,17 @@ def bare(folder: Path, python: str, *modules: str) -> Path:
 
 def test_workers_without_duckdb(cluster: Cluster, tmp_path: Path) -> None:
     python = bare(tmp_path / "venv", cluster.python, "pyarrow", "pyarrow.libs")
-    found = refused(cluster, tmp_path, python)
-    assert re.search(r"^error: the Spark executor on \S+ has no duckdb: ", found)
-    assert f"{python}, `pip install duckdb=={duckdb.__version__} pyarrow==" in found
+    message = refused(cluster, tmp_path, python)
+    assert re.search(r"^error: the Spark executor on \S+ has no duckdb: ", message)
+    assert f"{python}, `pip install duckdb=={duckdb.__version__} pyarrow==" in message
 
 
 def test_workers_with_an_older_duckdb(cluster: Cluster, tmp_path: Path) -> None:
     python = bare(tmp_path / "venv", cluster.python, "pyarrow", "pyarrow.libs")
     (site,) = (tmp_path / "venv").glob("lib/*/site-packages")
     (site / "duckdb.py").write_text("__version__ = '0.9.2'\n")
-    found = refused(cluster, tmp_path, python)
-    assert f"has duckdb 0.9.2, and the driver {duckdb.__version__}: " in found
+    message = refused(cluster, tmp_path, python)
+    assert f"has duckdb 0.9.2, and the driver {duckdb.__version__}: " in message
 
 
 def test_workers_with_another_python(cluster: Cluster, tmp_path: Path) -> None:
@@ -266,10 +266,12 @@ def test_workers_with_another_python(cluster: Cluster, tmp_path: Path) -> None:
         "major, minor, *rest = sys.version_info\n"
         "sys.version_info = collections.namedtuple('v', names)(major, minor + 1, *rest)\n"
     )
-    found = refused(cluster, tmp_path, python)
-    assert re.search(rf"^error: .* has Python {re.escape(next_)}, and the driver \S+: name ", found)
+    message = refused(cluster, tmp_path, python)
+    assert re.search(
+        rf"^error: .* has Python {re.escape(next_)}, and the driver \S+: name ", message
+    )
 
 
 def test_workers_without_the_python_named(cluster: Cluster, tmp_path: Path) -> None:
-    found = refused(cluster, tmp_path, tmp_path / "nowhere")
-    assert f"has no Python called {tmp_path / 'nowhere'}: name a Python " in found
+    message = refused(cluster, tmp_path, tmp_path / "nowhere")
+    assert f"has no Python called {tmp_path / 'nowhere'}: name a Python " in message

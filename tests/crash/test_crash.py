@@ -89,10 +89,10 @@ def told(folder: Path) -> dict[str, Any]:
     ]
     commits = {}
     for path in sorted((folder / "checkpoint" / "commits").iterdir()):
-        found = json.loads(path.read_text().replace(str(folder), ""))
-        found.pop("sha256")
-        found["state"] = [(part["folder"], part["tables"]) for part in found["state"]]
-        commits[path.name] = found
+        commit = json.loads(path.read_text().replace(str(folder), ""))
+        commit.pop("sha256")
+        commit["state"] = [(part["folder"], part["tables"]) for part in commit["state"]]
+        commits[path.name] = commit
     state = sorted(entry.name for entry in (folder / "checkpoint" / "state").iterdir())
     hidden = sorted(
         str(path.relative_to(folder))

@@ -90,8 +90,8 @@ def files(folder: Path, dice: random.Random) -> Expected:
 
 
 def last_commit(folder: Path) -> int:
-    found = (folder / "checkpoint" / "commits").glob("[0-9]*.json")
-    return max((int(path.stem) for path in found), default=-1)
+    commits = (folder / "checkpoint" / "commits").glob("[0-9]*.json")
+    return max((int(path.stem) for path in commits), default=-1)
 
 
 def victim(folder: Path) -> subprocess.Popen[bytes]:

@@ -109,9 +109,9 @@ def scratch(name: str) -> Path:
 def test_a_bad_value_in_csv_has_a_line(tmp_path: Path, row: str, problem: str) -> None:
     path = tmp_path / "E.csv"
     path.write_text(f'n,x,ok,s,at\n1,2,true,"two\nlines",0\n\n{row}\n', newline="\r\n")
-    (found,) = refused(TYPED, path)
-    assert found.startswith(f"{path}:5: ")
-    assert problem in found
+    (message,) = refused(TYPED, path)
+    assert message.startswith(f"{path}:5: ")
+    assert problem in message
 
 
 def test_what_csv_may_write(tmp_path: Path) -> None:
@@ -119,15 +119,15 @@ def test_what_csv_may_write(tmp_path: Path) -> None:
     path = tmp_path / "E.csv"
     values = ["+1", " 1.5 ", ".5", "5.", "1E5", "-1e-3", "inf", "-Infinity", "1e-400"]
     path.write_text("x,ok,at\n" + "".join(f"{v},TRUE, +{i}\t\n" for i, v in enumerate(values)))
-    found = ask("input E(x: float, ok: bool) @ at. P(X, B) @ T :- E(X, B) @ T.", path)
-    assert found == [(float(v), True, i) for i, v in enumerate(values)]
+    answers = ask("input E(x: float, ok: bool) @ at. P(X, B) @ T :- E(X, B) @ T.", path)
+    assert answers == [(float(v), True, i) for i, v in enumerate(values)]
 
 
 def test_several_bad_values_at_once(tmp_path: Path) -> None:
     path = tmp_path / "E.csv"
     path.write_text("n,x,ok,s,at\na,b,c,d,e\n" + "1,1,true,x,0\n" * 3 + "1,1,maybe,x,0\n")
-    found = refused(TYPED, path)
-    assert [line.split(": ")[0] for line in found] == [f"{path}:2"] * 4 + [f"{path}:6"]
+    messages = refused(TYPED, path)
+    assert [line.split(": ")[0] for line in messages] == [f"{path}:2"] * 4 + [f"{path}:6"]
 
 
 @pytest.mark.parametrize(
@@ -142,8 +142,8 @@ def test_several_bad_values_at_once(tmp_path: Path) -> None:
 def test_a_bad_header(tmp_path: Path, header: str, problem: str) -> None:
     path = tmp_path / "E.csv"
     path.write_text(header and f"{header}\n")
-    (found,) = refused(TYPED, path)
-    assert found.startswith(f"{path}{problem}")
+    (message,) = refused(TYPED, path)
+    assert message.startswith(f"{path}{problem}")
 
 
 PIECES = ["", '""', "1", " 7 ", "-1.5", "1e999", "nan", "-inf", "TRUE", "no", "9223372036854775808"]

@@ -126,10 +126,10 @@ def test_the_wrong_number_of_undeclared_columns(tmp_path: Path) -> None:
     rules = "P(X) @ T :- E(X) @ T."
     for write in (write_csv, write_parquet):
         path = write(tmp_path, "E", ("a", "b", "c"), [(1, 2, 3)])
-        (found,) = refused(rules, path)
-        assert "3 columns for the 2 of `E`" in found
-        assert "declare the input" in found
-        assert found.startswith(str(path))
+        (message,) = refused(rules, path)
+        assert "3 columns for the 2 of `E`" in message
+        assert "declare the input" in message
+        assert message.startswith(str(path))
     path = tmp_path / "E.jsonl"
     path.write_text('{"x": "a", "time": 0}\n{"x": "a"}\n')
     assert refused(rules, path)[0].startswith(f"{path}:2: no `time`")
@@ -173,15 +173,15 @@ def test_parquet_and_arrow_of_other_types(
     path = tmp_path / "E.parquet"
     pq.write_table(table, path)
     for facts, where in ((path, str(path)), ({"E": table}, "facts of `E`")):
-        found = refused(TYPED, facts)
-        assert found[0].startswith(where)
-        assert problem in found[0]
+        messages = refused(TYPED, facts)
+        assert messages[0].startswith(where)
+        assert problem in messages[0]
 
 
 def test_types_of_data_that_do_not_fit_the_rules(tmp_path: Path) -> None:
     """Each file fits what the rules say of it alone; together they do not."""
     write_parquet(tmp_path, "E", ("x", "time"), [(1, 0)])
     write_parquet(tmp_path, "F", ("x", "time"), [("a", 0)])
-    found = refused("P(X) @ T :- E(X) @ T, F(X) @ T.", tmp_path)
-    assert found
-    assert all(line.startswith("the data's types do not fit the rules: ") for line in found)
+    messages = refused("P(X) @ T :- E(X) @ T, F(X) @ T.", tmp_path)
+    assert messages
+    assert all(line.startswith("the data's types do not fit the rules: ") for line in messages)

@@ -31,13 +31,13 @@ from support.facts import refused
 def test_a_bad_json_line(tmp_path: Path, line: str, problem: str) -> None:
     path = tmp_path / "E.jsonl"
     path.write_text(f'{{"x": 1, "time": 0}}\n\n{line}\n')
-    (found,) = refused("input E(x: float) @ time. P(X) @ T :- E(X) @ T.", path)
-    assert found.startswith(f"{path}:3: ")
-    assert problem in found
+    (message,) = refused("input E(x: float) @ time. P(X) @ T :- E(X) @ T.", path)
+    assert message.startswith(f"{path}:3: ")
+    assert problem in message
 
 
 def test_half_a_surrogate_pair(tmp_path: Path) -> None:
     path = tmp_path / "E.jsonl"
     path.write_text('{"x": "\\ud83c\\udf0a", "time": 0}\n{"x": "\\ud83c", "time": 0}\n')
-    (found,) = refused("P(X) @ T :- E(X) @ T.", path)
-    assert found == f"{path}:2: column `arg1`: '\\ud83c' has half a surrogate pair"
+    (message,) = refused("P(X) @ T :- E(X) @ T.", path)
+    assert message == f"{path}:2: column `arg1`: '\\ud83c' has half a surrogate pair"

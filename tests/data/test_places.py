@@ -111,12 +111,12 @@ def test_facts_of_something_else(tmp_path: Path) -> None:
         lambda name: write_parquet(tmp_path, name, ("x", "t"), [("a", 0)]),
         lambda name: write_json(tmp_path, name, ("x", "t"), [("a", 0)]),
     ):
-        (found,) = refused(rules, make("Tmep"))
-        assert found.endswith("no input is called `Tmep`; did you mean `Temp`?")
-        (found,) = refused(rules, make("Zebra"))
-        assert found.endswith("no input is called `Zebra`; the inputs are Temp")
-        (found,) = refused(rules, make("P"))
-        assert found.endswith("`P` is derived by rules; declare it as an input to give it facts")
+        (message,) = refused(rules, make("Tmep"))
+        assert message.endswith("no input is called `Tmep`; did you mean `Temp`?")
+        (message,) = refused(rules, make("Zebra"))
+        assert message.endswith("no input is called `Zebra`; the inputs are Temp")
+        (message,) = refused(rules, make("P"))
+        assert message.endswith("`P` is derived by rules; declare it as an input to give it facts")
     with pytest.warns(TidelogWarning) as told:
         assert ask(rules, tmp_path) == []
     said = [str(warning.message) for warning in told]

@@ -43,6 +43,6 @@ def test_a_fact_at_an_interval_is_one_at_each_tick(tmp_path: Path) -> None:
 def test_a_bad_file_of_facts(tmp_path: Path, line: str, problem: str) -> None:
     path = tmp_path / "facts.tdl"
     path.write_text(f"Temp(a) @ 0.\n\n{line}\n")
-    (found,) = refused("input Temp(x: text) @ t. P(X) @ T :- Temp(X) @ T.", path)
-    assert found.startswith(f"{path}:3: ")
-    assert problem in found
+    (message,) = refused("input Temp(x: text) @ t. P(X) @ T :- Temp(X) @ T.", path)
+    assert message.startswith(f"{path}:3: ")
+    assert problem in message

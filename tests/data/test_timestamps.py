@@ -79,12 +79,12 @@ def test_timestamps_come_out() -> None:
     """The start of each tick; the range asked for is in timestamps or in ticks."""
     facts = {"E": [("a", "2014-01-01T00:07:00Z"), ("b", datetime(2014, 1, 1, 0, 59, 59))]}
     program = tidelog.parse(ZONED)
-    found = program.query("P", facts, tick="10m", origin="2014-01-01").to_pylist()
+    rows = program.query("P", facts, tick="10m", origin="2014-01-01").to_pylist()
     midnight = datetime(2014, 1, 1, tzinfo=UTC)
-    assert [row["time"] for row in found] == [midnight, midnight + timedelta(minutes=50)]
+    assert [row["time"] for row in rows] == [midnight, midnight + timedelta(minutes=50)]
     for from_ in (1, "2014-01-01T00:10Z", "2014-01-01T01:19:59+01:00", midnight.replace(minute=19)):
-        found = program.query("P", facts, tick="10m", origin="2014-01-01", from_=from_).to_pylist()
-        assert [row["x"] for row in found] == ["b"]
+        rows = program.query("P", facts, tick="10m", origin="2014-01-01", from_=from_).to_pylist()
+        assert [row["x"] for row in rows] == ["b"]
 
 
 def test_a_tick_too_far_for_a_timestamp() -> None:
@@ -123,8 +123,8 @@ def test_bad_timestamps(tmp_path: Path, stamp: str) -> None:
 
 def test_numbers_where_timestamps_are_due(tmp_path: Path) -> None:
     path = write_parquet(tmp_path, "E", ("name", "at"), [("a", 5)])
-    found = [f"{path}: time column `at` is BIGINT; times are timestamps"]
-    assert refused(ZONED, path, tick="1h") == found
+    messages = [f"{path}: time column `at` is BIGINT; times are timestamps"]
+    assert refused(ZONED, path, tick="1h") == messages
     assert refused(ZONED, {"E": [("a", 5)]}, tick="1h") == [
         "facts of `E`, row 1: column `at`: 5 is not a timestamp"
     ]

@@ -42,17 +42,17 @@ def test_sarif_fits_its_schema() -> None:
     """All diagnostics that there are, from the cases of every one of them."""
     result = run("check", "--format", "sarif", *map(str, CASES))
     assert result.exit_code == 1
-    found = json.loads(result.stdout)
-    fastjsonschema.compile(json.loads((SCHEMAS / "sarif-2.1.0.json").read_text()))(found)
-    (log,) = found["runs"]
+    sarif = json.loads(result.stdout)
+    fastjsonschema.compile(json.loads((SCHEMAS / "sarif-2.1.0.json").read_text()))(sarif)
+    (log,) = sarif["runs"]
     rules = [rule["id"] for rule in log["tool"]["driver"]["rules"]]
     assert {r["ruleId"] for r in log["results"]} == set(rules)
     assert all(rules[r["ruleIndex"]] == r["ruleId"] for r in log["results"])
 
 
 def test_sarif_names_files_by_references(project: Path) -> None:
-    found = json.loads(run("check", "--format", "sarif", "bad é.tdl").stdout)
-    place = found["runs"][0]["results"][0]["locations"][0]["physicalLocation"]
+    sarif = json.loads(run("check", "--format", "sarif", "bad é.tdl").stdout)
+    place = sarif["runs"][0]["results"][0]["locations"][0]["physicalLocation"]
     assert place["artifactLocation"]["uri"] == "bad%20%C3%A9.tdl"
     assert place["region"] == {"startLine": 1, "startColumn": 15, "endLine": 1, "endColumn": 16}
 
@@ -73,8 +73,8 @@ def test_several_files(project: Path) -> None:
     assert result.exit_code == 1
     assert result.stdout.startswith("good.tdl: no problems")
     assert "bad é.tdl: 2 errors, 1 warning\n" in result.stdout
-    found = json.loads(run("check", "--json", "good.tdl", "good.tdl").stdout)
-    assert [each["file"] for each in found] == ["good.tdl", "good.tdl"]
+    reports = json.loads(run("check", "--json", "good.tdl", "good.tdl").stdout)
+    assert [each["file"] for each in reports] == ["good.tdl", "good.tdl"]
     assert json.loads(run("check", "--format", "json", "good.tdl").stdout)["errors"] == 0
     assert run("check", "--json", "--format", "sarif", "good.tdl").exit_code == 2
 
@@ -119,11 +119,11 @@ def test_the_action_fits_its_schema() -> None:
 
 def step(name: str, folder: Path, **inputs: str) -> subprocess.CompletedProcess[str]:
     """Run a step as GitHub would, with the inputs given or their defaults."""
-    (found,) = (s for s in ACTION["runs"]["steps"] if s.get("name") == name)
+    (chosen,) = (s for s in ACTION["runs"]["steps"] if s.get("name") == name)
     values = {k: v["default"] for k, v in ACTION["inputs"].items()} | inputs
     env = {
         key: re.sub(r"\$\{\{ inputs\.([\w-]+) \}\}", lambda m: values[m.group(1)], value)
-        for key, value in found["env"].items()
+        for key, value in chosen["env"].items()
     }
     here = folder.parent / "bin"
     here.mkdir(exist_ok=True)
@@ -131,7 +131,7 @@ def step(name: str, folder: Path, **inputs: str) -> subprocess.CompletedProcess[
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m tidelog.cli "$@"\n')
     command.chmod(0o755)
     return subprocess.run(
-        ["bash", "-eo", "pipefail", "-c", found["run"]],
+        ["bash", "-eo", "pipefail", "-c", chosen["run"]],
         cwd=folder,
         env={**os.environ, **env, "PATH": f"{here}{os.pathsep}{os.environ['PATH']}"},
         capture_output=True,

@@ -25,7 +25,7 @@ def kinds(text: str) -> list[tuple[object, str]]:
 
 
 def test_what_is_coloured_how() -> None:
-    found = kinds('input E(a: text) @ time.\nP(X, "b") @ T+1 :- E(X) @ T, X != c.  % why\n')
+    coloured = kinds('input E(a: text) @ time.\nP(X, "b") @ T+1 :- E(X) @ T, X != c.  % why\n')
     for expected in (
         (Keyword.Declaration, "input"),
         (Name.Class, "E"),
@@ -38,7 +38,7 @@ def test_what_is_coloured_how() -> None:
         (Name.Constant, "c"),
         (Comment.Single, "% why"),
     ):
-        assert expected in found
+        assert expected in coloured
 
 
 def test_windows_are_coloured() -> None:
@@ -130,9 +130,9 @@ def test_a_machine_without_npm_is_told_in_one_sentence(tmp_path: Path) -> None:
     tools = tmp_path / "bin"
     tools.mkdir()
     for name in ("sh", "make", "pwd", "cat"):
-        found = shutil.which(name)
-        assert found is not None
-        (tools / name).symlink_to(found)
+        path = shutil.which(name)
+        assert path is not None
+        (tools / name).symlink_to(path)
     done = subprocess.run(
         ["make", "vsix"],
         cwd=tmp_path,

@@ -14,9 +14,9 @@ import tidelog
 
 @pytest.fixture
 def shell() -> Iterator[InteractiveShell]:
-    found = InteractiveShell()
-    found.run_line_magic("load_ext", "tidelog")
-    yield found
+    started = InteractiveShell()
+    started.run_line_magic("load_ext", "tidelog")
+    yield started
     InteractiveShell.clear_instance()
 
 
@@ -34,8 +34,8 @@ def test_rules_in_a_cell_and_questions_in_a_line(shell: InteractiveShell) -> Non
     assert proof.holds
     missed = shell.run_line_magic("tidelog", 'why "P(a) @ 1" facts --program rules')
     assert not missed.holds
-    found = shell.run_line_magic("tidelog", "analyze P")
-    assert found.delay.upper == 1
+    analysis = shell.run_line_magic("tidelog", "analyze P")
+    assert analysis.delay.upper == 1
 
 
 def test_mistakes_are_shown_with_carets(

@@ -34,11 +34,11 @@ def answers(case: Case) -> dict[str, Rows] | None:
     """What the engine says, in its order; None where it refuses."""
     with Engine(case.program, case.facts) as engine:
         try:
-            found = engine.query(case.queries, case.low, case.high)
+            tables = engine.query(case.queries, case.low, case.high)
         except Unbounded as error:
             refusal = error
         else:
-            return {name: rows(table) for name, table in found.items()}
+            return {name: rows(table) for name, table in tables.items()}
     assert refusal.clause.head.predicate in case.program.heads
     assert str(refusal).startswith(f"{refusal.clause.origin}: `{refusal.predicate}` ")
     return None
@@ -51,35 +51,35 @@ def rows(table: pa.Table) -> Rows:
     return list(zip(*columns, strict=True)) if columns else []
 
 
-def by_time(program: Program, name: str, found: set[tuple[Value, ...]]) -> Rows:
+def by_time(program: Program, name: str, unordered: set[tuple[Value, ...]]) -> Rows:
     """In Python's order: time first, then the arguments."""
     if name not in temporal_predicates(program):
-        return sorted(found)
-    return sorted(found, key=lambda row: (row[-1], row[:-1]))
+        return sorted(unordered)
+    return sorted(unordered, key=lambda row: (row[-1], row[:-1]))
 
 
 def expected(case: Case) -> Answers:
     _, program, facts, queries, low, high = case
-    found = naive.evaluate(program, facts, queries, low, high)
+    wanted = naive.evaluate(program, facts, queries, low, high)
     if asp.fits(program, facts, low, high):
-        assert asp.evaluate(program, facts, queries, low, high) == found
-    return found
+        assert asp.evaluate(program, facts, queries, low, high) == wanted
+    return wanted
 
 
 def agree(case: Case) -> None:
     """Same answers, none twice, by time and arguments, several queries at once or one by one."""
-    found = answers(case)
-    if found is None:
+    answered = answers(case)
+    if answered is None:
         assert runs_both_ways(case.program, case.queries), case.text
         return
     wanted = expected(case)
     for name in case.queries:
-        assert found[name] == by_time(case.program, name, wanted[name]), (name, case.text)
+        assert answered[name] == by_time(case.program, name, wanted[name]), (name, case.text)
     with Engine(case.program, case.facts) as engine:
         for name in case.queries:
             alone = engine.query([name], case.low, case.high)
-            assert {n: rows(table) for n, table in alone.items()} == {name: found[name]}
-            assert engine.count(name, case.low, case.high) == len(found[name])
+            assert {n: rows(table) for n, table in alone.items()} == {name: answered[name]}
+            assert engine.count(name, case.low, case.high) == len(answered[name])
 
 
 @given(programs_and_facts())
@@ -162,7 +162,7 @@ def test_refused_models_do_grow_without_end() -> None:
             return
         seen["refused"] += 1
         near, far, further = (
-            sum(len(found) for found in whole_model(case, margin).values())
+            sum(len(derived) for derived in whole_model(case, margin).values())
             for margin in (200, 400, 600)
         )
         seen["grows"] += near < far < further
@@ -185,9 +185,9 @@ def whole_model(case: Case, margin: int) -> Answers:
 def test_no_facts_at_all() -> None:
     program = check("P(X) @ T :- E(X) @ T. P(a) @ 3. R(X) :- E(X) @ T. S @ T+1 :- S @ T, E(_) @ T.")
     with Engine(program.accepted(), None) as engine:
-        found = engine.query(["P", "R", "S"])
-    assert found["P"].to_pylist() == [{"x": "a", "time": 3}]
-    assert found["R"].num_rows == found["S"].num_rows == 0
+        tables = engine.query(["P", "R", "S"])
+    assert tables["P"].to_pylist() == [{"x": "a", "time": 3}]
+    assert tables["R"].num_rows == tables["S"].num_rows == 0
 
 
 @pytest.mark.parametrize("step", [1, -1, 2, 59, 60, 61, -60, 1000])
@@ -197,22 +197,22 @@ def test_what_persists_reaches_the_end(step: int, start: int) -> None:
     program = check(f"P @ T :- E @ T. P @ T{step:+d} :- P @ T.").accepted()
     low, high = -3000, 3000
     with Engine(program, {"E": [(start,)]}) as engine:
-        found = engine.query(["P"], low, high)["P"]["time"].to_pylist()
+        times = engine.query(["P"], low, high)["P"]["time"].to_pylist()
     edge = high + 1 if step > 0 else low - 1
-    assert found == sorted(range(start, edge, step))
+    assert times == sorted(range(start, edge, step))
 
 
 def test_two_periods_together() -> None:
     """Steps of 6 and 10 and 15 reach 0, the sums of them, and from 30 on every tick."""
     rules = "P @ T :- E @ T. " + " ".join(f"P @ T+{k} :- P @ T." for k in (6, 10, 15))
     with Engine(check(rules).accepted(), {"E": [(0,)]}) as engine:
-        found = set(engine.query(["P"], 0, 400)["P"]["time"].to_pylist())
+        times = set(engine.query(["P"], 0, 400)["P"]["time"].to_pylist())
     reached = {0}
     for tick in range(401):
         if any(tick - k in reached for k in (6, 10, 15)):
             reached.add(tick)
-    assert found == reached
-    assert set(range(30, 401)) <= found
+    assert times == reached
+    assert set(range(30, 401)) <= times
 
 
 def test_a_hundred_thousand_rounds_are_not_needed() -> None:

@@ -241,7 +241,7 @@ def test_the_recorder_sees_what_reaches_the_engine() -> None:
         tidelog.parse('P @ T :- E(plain) @ T, E("it\'s") @ T.').query("P", {"E": []}, from_=0, to=9)
     with recorded() as more:
         facts = {"E": [("plain", 0), ("it's", 0)]}
-        found = tidelog.parse('P @ T :- E(plain) @ T, E("it\'s") @ T.').query("P", facts)
-    assert found.num_rows == 1
+        answers = tidelog.parse('P @ T :- E(plain) @ T, E("it\'s") @ T.').query("P", facts)
+    assert answers.num_rows == 1
     assert any("'plain'" in sql for sql in more)
     assert not any("it's" in sql or "it''s" in sql for sql in [*said, *more])

@@ -106,12 +106,12 @@ def test_the_sql_runs_and_is_right(name: str) -> None:
             connection.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
         for statement in "\n".join(sql_lines(deps)).split(";\n"):
             connection.execute(statement)
-        found = connection.fetchall()
+        answers = connection.fetchall()
     if deps.core.predicates["Q"].temporal:
-        found = unpacked(found)
+        answers = unpacked(answers)
     expected = naive.evaluate(program, facts(), ["Q"], 0, 599)["Q"]
     assert expected
-    assert sorted(found) == sorted(expected)
+    assert sorted(answers) == sorted(expected)
 
 
 def unpacked(rows: list[tuple[Value, ...]]) -> list[tuple[Value, ...]]:

@@ -14,14 +14,14 @@ from tidelog.language.checks import check
 from tidelog.logic.normalise import core
 
 
-def found(text: str, query: str, data: dict[str, Range], asked: Range) -> dict[str, Range]:
+def ranges_of(text: str, query: str, data: dict[str, Range], asked: Range) -> dict[str, Range]:
     return ranges(dependencies(core(check(text).accepted()), [query]), data, asked)
 
 
 def test_leaving_the_data_and_coming_back() -> None:
     """B at the last tick, 9, rests on A at 10, where there is no data."""
     text = "A @ T+1 :- E @ T. B @ T :- A @ T+1."
-    assert found(text, "B", {"E": Range(0, 9)}, Range(0, 9)) == {
+    assert ranges_of(text, "B", {"E": Range(0, 9)}, Range(0, 9)) == {
         "E": Range(0, 9),
         "A": Range(1, 10),
         "B": Range(0, 9),
@@ -31,7 +31,7 @@ def test_leaving_the_data_and_coming_back() -> None:
 def test_only_what_is_asked_for() -> None:
     """B at 5 needs A at 6 and E at 5 only."""
     text = "A @ T+1 :- E @ T. B @ T :- A @ T+1."
-    assert found(text, "B", {"E": Range(0, 9)}, Range(5, 5)) == {
+    assert ranges_of(text, "B", {"E": Range(0, 9)}, Range(5, 5)) == {
         "E": Range(5, 5),
         "A": Range(6, 6),
         "B": Range(5, 5),
@@ -42,7 +42,7 @@ def test_both_atoms_must_have_data() -> None:
     """E is seen from 0 to 9 and F from 5 to 20: both at T and T+2 only for T from 3 to 9."""
     text = "P @ T :- E @ T, F @ T+2."
     data = {"E": Range(0, 9), "F": Range(5, 20)}
-    assert found(text, "P", data, Range(-100, 100))["P"] == Range(3, 9)
+    assert ranges_of(text, "P", data, Range(-100, 100))["P"] == Range(3, 9)
 
 
 @pytest.mark.parametrize(
@@ -51,23 +51,23 @@ def test_both_atoms_must_have_data() -> None:
 )
 def test_persistence_ends_where_the_question_does(rule: str, range_: Range) -> None:
     text = f"P @ T :- E @ T. {rule}"
-    assert found(text, "P", {"E": Range(0, 9)}, Range(-50, 50))["P"] == range_
+    assert ranges_of(text, "P", {"E": Range(0, 9)}, Range(-50, 50))["P"] == range_
 
 
 def test_persistence_is_not_cut_at_the_first_tick_asked_for() -> None:
     """What holds at 100 may have begun at 0."""
     text = "P @ T :- E @ T. P @ T+1 :- P @ T."
-    assert found(text, "P", {"E": Range(0, 9)}, Range(100, 100))["P"] == Range(0, 100)
+    assert ranges_of(text, "P", {"E": Range(0, 9)}, Range(100, 100))["P"] == Range(0, 100)
 
 
 def test_program_facts_widen_the_range() -> None:
     text = "P @ T :- E @ T. P @ 70. Q @ T+1 :- P @ T."
-    result = found(text, "Q", {"E": Range(0, 9)}, Range(-500, 500))
+    result = ranges_of(text, "Q", {"E": Range(0, 9)}, Range(-500, 500))
     assert (result["P"], result["Q"]) == (Range(0, 70), Range(1, 71))
 
 
 def test_no_data_no_range() -> None:
-    result = found("P @ T :- E @ T.", "P", {"E": EMPTY}, Range(0, 9))
+    result = ranges_of("P @ T :- E @ T.", "P", {"E": EMPTY}, Range(0, 9))
     assert all(range_.empty for range_ in result.values())
 
 

@@ -30,24 +30,24 @@ SHAPE = Shape(comparisons=False, last=2, arities=(1, 0), objects=("a", "c"))
 
 
 def objects(case: Case) -> list[Value]:
-    found: set[Value] = set(FRESH)
+    values: set[Value] = set(FRESH)
     for rule in case.program.rules:
         for atom in (rule.head, *rule.atoms):
-            found |= {t.value for t in atom.args if isinstance(t, Constant)}
+            values |= {t.value for t in atom.args if isinstance(t, Constant)}
     for name, rows in case.facts.items():
         timed = case.program.declarations[name].time is not None
-        found |= {v for row in rows for v in (row[:-1] if timed else row)}
-    return sorted(found, key=str)
+        values |= {v for row in rows for v in (row[:-1] if timed else row)}
+    return sorted(values, key=str)
 
 
 def answers(case: Case, query: str, facts: twoway.Facts, tout: int, wide: int) -> Rows:
-    found = naive.evaluate(case.program, facts, [query], tout, tout, wide)
-    return {row[:-1] for row in found[query]}
+    derived = naive.evaluate(case.program, facts, [query], tout, tout, wide)
+    return {row[:-1] for row in derived[query]}
 
 
 def updated(case: Case, tin: int, wide: int) -> twoway.Facts:
     """The history up to tin and everything that may happen in the `wide` ticks after it."""
-    found: twoway.Facts = {}
+    facts: twoway.Facts = {}
     dom = objects(case)
     for name, declaration in case.program.declarations.items():
         rows = case.facts.get(name, set())
@@ -58,8 +58,8 @@ def updated(case: Case, tin: int, wide: int) -> twoway.Facts:
                 for args in product(dom, repeat=len(declaration.columns))
                 for tick in range(tin + 1, tin + wide + 1)
             }
-        found[name] = rows
-    return found
+        facts[name] = rows
+    return facts
 
 
 def brute_force(case: Case, query: str, tin: int, tout: int) -> tuple[Rows, Rows] | None:
@@ -97,21 +97,21 @@ def agrees(case: Case, data: st.DataObject) -> str:
         wanted = brute_force(case, query, tin, tout)
         if wanted is None:
             return "too far"
-        found = problem.definitive(tin, tout)
-        assert problem.open_points(tin, tout, tout) == ([] if found.holds else [tout])
+        verdict = problem.definitive(tin, tout)
+        assert problem.open_points(tin, tout, tout) == ([] if verdict.holds else [tout])
     certain, possible = wanted
     told = (case.text, case.facts, query, tin, tout)
-    assert found.exact
-    assert found.holds == (certain == possible), told
+    assert verdict.exact
+    assert verdict.holds == (certain == possible), told
     # Each pending answer is one that may come, and each that may come is pending.
-    pending = [p.args for p in found.pending]
-    assert found.count == len(set(pending)) == len(pending) or found.count > len(pending)
+    pending = [p.args for p in verdict.pending]
+    assert verdict.count == len(set(pending)) == len(pending) or verdict.count > len(pending)
     for args in pending:
         assert tuple(FRESH[0] if a is None else a for a in args) in possible - certain, told
-    if found.count == len(pending):
+    if verdict.count == len(pending):
         for row in possible - certain:
             assert any(_matches(args, row) for args in pending), told
-    return "holds" if found.holds else "open"
+    return "holds" if verdict.holds else "open"
 
 
 def _matches(args: tuple[Value | None, ...], row: tuple[Value, ...]) -> bool:
@@ -120,8 +120,8 @@ def _matches(args: tuple[Value | None, ...], row: tuple[Value, ...]) -> bool:
 
 def definitive(text: str, query: str, facts: twoway.Facts, tin: int, tout: int) -> list[str] | None:
     """None when the time is definitive, else what is pending there."""
-    found = tidelog.definitive(tidelog.parse(text), query, facts, tin, tout)
-    return None if found.holds else [str(p) for p in found.pending]
+    verdict = tidelog.definitive(tidelog.parse(text), query, facts, tin, tout)
+    return None if verdict.holds else [str(p) for p in verdict.pending]
 
 
 def test_looking_ahead_without_end() -> None:

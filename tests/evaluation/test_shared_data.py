@@ -26,8 +26,8 @@ def test_expected_answers(shared_data: Path, name: str, output: str) -> None:
     with (folder / "expected" / f"{output}.csv").open(newline="", encoding="utf-8") as file:
         header, *rows = csv.reader(file)
     assert header == RENAMED.get((name, output), table.column_names)
-    found = zip(*(map(str, column.to_pylist()) for column in table.columns), strict=True)
-    assert sorted(map(list, found)) == sorted(rows)
+    answers = zip(*(map(str, column.to_pylist()) for column in table.columns), strict=True)
+    assert sorted(map(list, answers)) == sorted(rows)
     times = table["time"].to_pylist()
     assert times == sorted(times)
 

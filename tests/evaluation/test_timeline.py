@@ -57,12 +57,12 @@ def test_it_comes_back_no_further_than_it_should() -> None:
     """
     text = MEETING.replace("T-1 ", "T-10")
     facts: twoway.Facts = {"A": {(0,)}, "B": {(1,)}}
-    found = evaluated(tidelog.parse(text), facts, Range(0, 9))
-    assert as_rows(found["C"]) == {(t,) for t in range(10)}
+    derived = evaluated(tidelog.parse(text), facts, Range(0, 9))
+    assert as_rows(derived["C"]) == {(t,) for t in range(10)}
     # With steps of 11 only ticks that differ from 66 by a multiple of 11 are.
     text = MEETING.replace("T-1 ", "T-11")
-    found = evaluated(tidelog.parse(text), facts, Range(-20, 20))
-    assert as_rows(found["C"]) == {(-11,), (0,), (11,)}
+    derived = evaluated(tidelog.parse(text), facts, Range(-20, 20))
+    assert as_rows(derived["C"]) == {(-11,), (0,), (11,)}
 
 
 @pytest.mark.parametrize("way", [1, -1])
@@ -97,10 +97,10 @@ def test_a_counter_takes_as_many_ticks_as_it_has_states(n: int) -> None:
     rules = [f"P{p} @ T+{p} :- P{p} @ T. P{p} @ {-p + 1}." for p in primes]
     body = ", ".join(f"P{p} @ T" for p in primes)
     program = tidelog.parse(f"{' '.join(rules)} Met @ T :- {body}.")
-    found = evaluated(program, {}, Range(-math.inf, math.inf))["Met"]
-    assert found.rows == frozenset()
+    described = evaluated(program, {}, Range(-math.inf, math.inf))["Met"]
+    assert described.rows == frozenset()
     # Each holds at 1, 1 + p, ..; all together at 1 and every product further on.
-    assert found.repeated == {((), 1, math.prod(primes))}
+    assert described.repeated == {((), 1, math.prod(primes))}
 
 
 @given(twoway.cases(Shape(arguments=False)))
@@ -167,15 +167,15 @@ FAR, END = 130, 260
 def test_descriptions_without_end_are_exact(case: Case) -> None:
     endless = evaluated(case.program, case.facts, Range(-math.inf, math.inf))
     bounded = evaluated(case.program, case.facts, Range(-END, END))
-    for name, found in endless.items():
+    for name, described in endless.items():
         rows = bounded[name].rows
         if not core(case.program).predicates[name].temporal:
-            assert found == bounded[name]
+            assert described == bounded[name]
             continue
-        count = expanded(found, -END, END)
+        count = expanded(described, -END, END)
         assert set(count) == {(*row, tick) for row, tick in rows}, case.text
         assert set(count.values()) <= {1}, case.text
-        for row, _, period in found.repeated:
+        for row, _, period in described.repeated:
             ticks = {tick for other, tick in rows if other == row and tick is not None}
             low, high = (FAR, END) if period > 0 else (-END, -FAR)
             assert abs(period) == least_period(ticks, low, high), case.text
@@ -187,29 +187,29 @@ def test_one_end_only(case: Case) -> None:
     for asked in (Range(case.low, math.inf), Range(-math.inf, case.high)):
         endless = evaluated(case.program, case.facts, asked)
         bounded = evaluated(case.program, case.facts, asked & Range(-90, 90))
-        for name, found in endless.items():
+        for name, described in endless.items():
             if core(case.program).predicates[name].temporal:
-                count = expanded(found, -90, 90)
+                count = expanded(described, -90, 90)
                 assert count == Counter((*row, t) for row, t in bounded[name].rows), case.text
-                assert all(asked.low <= t <= asked.high for _, t, _ in found.repeated)
+                assert all(asked.low <= t <= asked.high for _, t, _ in described.repeated)
 
 
 def test_what_repeats_starts_as_early_as_it_can() -> None:
     program = tidelog.parse("P @ T :- E @ T. P @ T+3 :- P @ T.")
-    found = evaluated(program, {"E": {(0,), (1,), (4,), (6,)}}, Range(-math.inf, math.inf))["P"]
+    described = evaluated(program, {"E": {(0,), (1,), (4,), (6,)}}, Range(-math.inf, math.inf))["P"]
     # 0 and 6 are on one course; 1 and 4 on another.
-    assert found.rows == frozenset()
-    assert found.repeated == {((), 0, 3), ((), 1, 3)}
+    assert described.rows == frozenset()
+    assert described.repeated == {((), 0, 3), ((), 1, 3)}
 
 
 def test_both_ways_meet_without_overlap() -> None:
     program = tidelog.parse("P @ T :- E @ T. P @ T+2 :- P @ T. P @ T-2 :- P @ T.")
-    found = evaluated(program, {"E": {(0,)}}, Range(-math.inf, math.inf))["P"]
-    (forth,) = [r for r in found.repeated if r[2] > 0]
-    (back,) = [r for r in found.repeated if r[2] < 0]
+    described = evaluated(program, {"E": {(0,)}}, Range(-math.inf, math.inf))["P"]
+    (forth,) = [r for r in described.repeated if r[2] > 0]
+    (back,) = [r for r in described.repeated if r[2] < 0]
     assert (forth[2], back[2]) == (2, -2)
     assert forth[1] - back[1] == 2
-    assert found.rows == frozenset()
+    assert described.rows == frozenset()
 
 
 # Corners
@@ -222,8 +222,8 @@ def test_rules_without_atoms_ask_their_comparisons() -> None:
 
 def test_an_answer_may_have_a_column_called_period() -> None:
     program = tidelog.parse("input E(period: int) @ t. output P(period). P(X) @ T :- E(X) @ T.")
-    found = program.query("P", {"E": [(7, 0)]}, from_=None, to=None)
-    assert found.to_pylist() == [{"period": 7, "time": 0, "period2": None}]
+    answers = program.query("P", {"E": [(7, 0)]}, from_=None, to=None)
+    assert answers.to_pylist() == [{"period": 7, "time": 0, "period2": None}]
 
 
 def test_no_data_at_all() -> None:

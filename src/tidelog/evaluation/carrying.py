@@ -114,8 +114,10 @@ class Carrying:
         stop, table = self.fill.stops[number], self.nexts[number]
         known, lost = f"{out}_known", f"{out}_lost"
         on = f"{self._same(stop, 'n', 'x')}n.c = x.c"
-        found = f"n.nc AS nc{number}, n.nb AS nb{number}"
-        self.engine.table(known, f"SELECT x.*, {found} FROM {out} AS x JOIN {table} AS n ON {on}")
+        next_stop = f"n.nc AS nc{number}, n.nb AS nb{number}"
+        self.engine.table(
+            known, f"SELECT x.*, {next_stop} FROM {out} AS x JOIN {table} AS n ON {on}"
+        )
         if self.engine.rows_of(known) == self.engine.rows_of(out):
             return known
         # Where nothing stops in the chunk itself, the next stop is the nearest among those after.
