@@ -274,10 +274,10 @@ class Windows:
         """
         over, names = asked.over, names_of(asked)
         assert over is not None, "a window has so many ticks"
-        if any(v.anonymous for v in asked.variables):
+        short = over.ticks == 2
+        if short or any(v.anonymous for v in asked.variables):
             asked = Premise(self.of_a_tick(asked).name, names, AT_HEAD, over=over)
         head = Head(name, names, AT_HEAD)
-        short = over.ticks == 2
         bodies = self.ways(replace(asked, over=None), over) if short else _ends(asked, over)
         return [Clause(head, body, made=True, window=asked) for body in bodies]
 
