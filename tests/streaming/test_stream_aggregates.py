@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from oracle.aggregates import programs_with_aggregates, programs_with_reached_values
 from oracle.generate import Case
 from support.deep import examples
-from support.streams import streams_what_is_evaluated
+from support.streams import rows, streams_what_is_evaluated
 
 import tidelog
 from tidelog.errors import DataError
@@ -237,3 +237,16 @@ def test_an_aggregate_of_a_sparse_input_is_warned_of() -> None:
     deps = tidelog.Stream(tidelog.parse(RULES), ["Count"]).deps
     with pytest.warns(Overtaken, match=r"an aggregate of `Pulse` .* without waiting for `Pulse`"):
         warn_overtaken(deps, ["Pulse"])
+
+
+def test_blocks_on_both_sides_of_tick_0() -> None:
+    """What is kept lies below zero, what is new above it."""
+    rule = "N(X, C) @ T :- F(X, 0) @ T, C = count(F(X, _) @ [T-2, T])."
+    program = tidelog.parse(f"input F(x: text, v: int) @ time. {rule}")
+    stream = tidelog.Stream(program, "N")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gathers, "MANY_ROWS", 0)
+        for tick in range(-4, 4):
+            step = stream.push(tick, {"F": [("a", 0), ("a", 1)]})
+            number = 2 * min(tick + 5, 3)
+            assert rows(step.answers["N"]) == [("a", number, tick)]

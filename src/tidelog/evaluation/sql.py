@@ -302,8 +302,11 @@ class Writer:
             return None
         if gathered.adds:
             facts = self._facts_of(step, once=False)
-            low = self.plan.ranges[step.join.operands[0].premise.predicate].low
-            return valued_words_sql(gathered, facts, _ends(clip), below_zero=low < 0)
+            name = step.join.operands[0].premise.predicate
+            # What is kept of a derived predicate lies before the ticks that it is derived at.
+            derived = not self.plan.deps.core.predicates[name].input
+            below_zero = derived or self.plan.ranges[name].low < 0
+            return valued_words_sql(gathered, facts, _ends(clip), below_zero=below_zero)
         return counted_words_sql(gathered, step.join.operands[0].table, _ends(clip))
 
     def _gathered_rows(self, step: Gather) -> str:
