@@ -188,6 +188,17 @@ def test_every_predicate_keeps_its_meaning(data: st.DataObject) -> None:
         ),
         # Never fires.
         ("Q @ T :- F @ T, A @ T, not A @ T. Q @ T :- G @ T.", ["Q @ T :- G @ T."]),
+        # Nor does what needs what never fires; and that it does not hold need not be said.
+        (
+            "N(X) @ T :- N(X) @ T-1. N(X) @ T :- F(X) @ T, X < 1, X > 1."
+            " Q(X) @ T :- F(X) @ T, N(X) @ T, not G(X) @ T. Q(X) @ T :- A(X) @ T.",
+            ["Q(X) @ T :- A(X) @ T."],
+        ),
+        (
+            "N(X) @ T :- N(X) @ T-1. N(X) @ T :- F(X) @ T, X < 1, X > 1."
+            " Q(X) @ T :- F(X) @ T, not N(X) @ T. Q(X) @ T :- A(X) @ T.",
+            ["Q(X) @ T :- F(X) @ T.", "Q(X) @ T :- A(X) @ T."],
+        ),
         # Frozen facts are not all the facts: that E alone does not give A says nothing.
         (
             "Q(X) @ T :- F(X) @ T, not A(X) @ T. Q(X) @ T :- F(X) @ T, G(X) @ T.",

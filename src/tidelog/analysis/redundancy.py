@@ -44,15 +44,18 @@ def reduced(core: Core, queries: Iterable[str], budget: Budget) -> tuple[Core, l
     below = _inputs_below(deps)
     try:
         # What others are built on first: with less below, there is less to look through above.
+        there = set(map(id, current.clauses))
         for clause in sorted(current.clauses, key=lambda c: place[c.head.predicate]):
-            if clause.is_fact or clause.made:
+            if clause.is_fact or clause.made or id(clause) not in there:
                 continue
             budget.spend()
             rivals = current.clauses_for[clause.head.predicate]
             without = _replaced(current, clause, None)
             if len(rivals) > 1 and _implied(current, without, clause, budget):
                 left_out.append(Redundant(clause.shown))
-                current = without
+                # Without it, what it was the last to derive never holds, nor what needs that.
+                current = without.below(queries)
+                there = set(map(id, current.clauses))
             else:
                 current = _shortened(current, clause, below, budget, left_out)
     except Exhausted:
