@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from textwrap import indent
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from tidelog.language.program import Type, Value
 
@@ -325,6 +325,72 @@ def shift_sql(names: Sequence[str], table: str, by: int, *, single: bool = False
         f"SELECT {_list(names, _as_c(next_), f'{high} AS b')} FROM {table}"
         f" WHERE ({high}) <> 0)"
     )
+
+
+def meets_in_one_grouping(shifts: Iterable[int]) -> bool:
+    """Whether `meet_sql` does less than joins would: the chunks are few, and near each other.
+
+    >>> meets_in_one_grouping([-1, 1]), meets_in_one_grouping([0, 10_000])
+    (True, False)
+    """
+    shifts = set(shifts)
+    chunks = {part.chunk for by in shifts for part in _moved(by)}
+    return len(shifts) > 1 and max(chunks) - min(chunks) <= len(shifts) * CHUNK
+
+
+def meet_sql(names: Sequence[str], table: str, shifts: Iterable[int]) -> str:
+    """Where a table holds after each of several moves, in one grouping.
+
+    For every chunk all words are gathered of which bits come to lie in it; then they are moved.
+
+    >>> print(meet_sql(["a1"], "p", [0, 120]))
+    (SELECT a1, c, b FROM (SELECT a1, c, w0 & w1 AS b FROM (
+      SELECT a1, c, bit_or(w0) AS w0, bit_or(w1) AS w1 FROM (
+        SELECT a1, c, b AS w0, CAST(0 AS BIGINT) AS w1 FROM p UNION ALL
+        SELECT a1, c + 120 AS c, CAST(0 AS BIGINT) AS w0, b AS w1 FROM p
+      ) AS u GROUP BY a1, c) AS w) AS m WHERE b <> 0)
+    """
+    moved = [_moved(by) for by in dict.fromkeys(shifts)]
+    chunks = sorted({part.chunk for parts in moved for part in parts})
+    words = {chunk: f"w{i}" for i, chunk in enumerate(chunks)}
+    rows: list[str] = []
+    for chunk in chunks:
+        needed = 0
+        for part in (part for parts in moved for part in parts if part.chunk == chunk):
+            needed |= part.bits
+        own = [f"{'b' if c == chunk else 'CAST(0 AS BIGINT)'} AS {w}" for c, w in words.items()]
+        where = "" if needed == FULL else f" WHERE (b & {needed}) <> 0"
+        rows.append(f"SELECT {_list(names, _as_c(_plus(chunk)), *own)} FROM {table}{where}")
+    united = [" | ".join(part.sql.format(words[part.chunk]) for part in parts) for parts in moved]
+    met = " & ".join(f"({sql})" if " " in sql else sql for sql in united)
+    gathered = [f"bit_or({word}) AS {word}" for word in words.values()]
+    all_rows = " UNION ALL\n".join(rows)
+    return (
+        f"(SELECT {_list(names, 'c', 'b')} FROM (SELECT {_list(names, 'c')}, {met} AS b FROM (\n"
+        f"  SELECT {_list(names, 'c', *gathered)} FROM (\n"
+        f"{indent(all_rows, '    ')}\n"
+        f"  ) AS u GROUP BY {_list(names, 'c')}) AS w) AS m WHERE b <> 0)"
+    )
+
+
+class _Moved(NamedTuple):
+    """What of a word comes to lie in a chunk: how far off that is, which bits, and SQL for them."""
+
+    chunk: int
+    bits: int
+    sql: str
+
+
+def _moved(by: int) -> list[_Moved]:
+    """A word after a move: in one chunk, or in two."""
+    whole, bits = by - by % CHUNK, by % CHUNK
+    if bits == 0:
+        return [_Moved(whole, FULL, "{}")]
+    stay = FULL >> bits
+    return [
+        _Moved(whole, stay, f"(({{}} & {stay}) << {bits})"),
+        _Moved(whole + CHUNK, FULL ^ stay, f"({{}} >> {CHUNK - bits})"),
+    ]
 
 
 def fill_sql(names: Sequence[str], table: str, low: int, high: int, *, forwards: bool) -> str:

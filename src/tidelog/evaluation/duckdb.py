@@ -24,7 +24,7 @@ from tidelog.evaluation.database import NO_EXTENSIONS, Database
 from tidelog.evaluation.density import Density
 from tidelog.evaluation.engine import Evaluated, Question
 from tidelog.evaluation.interrupts import interruptible
-from tidelog.evaluation.one_pass import united
+from tidelog.evaluation.one_pass import folded, united
 from tidelog.evaluation.plan import Plan, Unbounded, plan
 from tidelog.evaluation.ranges import ranges, times_in_rules
 from tidelog.evaluation.recursion import TOO_FAR
@@ -136,7 +136,7 @@ class Engine(Database):
         asked = Range(low, high)
         queries = tuple(queries)
         core = passes(self.typed, queries).planned.core
-        return united(self.plan_core(core, queries, asked, windows_at_once=True))
+        return folded(united(self.plan_core(core, queries, asked, windows_at_once=True)))
 
     def ends(
         self, queries: Iterable[str], from_: float | None, to: float | None

@@ -1,8 +1,9 @@
-"""What is selected from an input, as data: which scans become one, and which share one pass.
+"""What is done in one pass, as data: which scans and rules become one, and which scans share one.
 
 Scans that rules only unite become one scan with several selections (`united`). Scans of one input
 that keep the same columns are packed by one grouping, with the bits of each on their own
-(`scan_groups`). Every engine packs by these descriptions.
+(`scan_groups`). Every engine packs by these descriptions. Rules that only ask where one table holds
+at several ticks become one rule (`folded`), where one process does all steps.
 """
 
 from __future__ import annotations
@@ -11,17 +12,21 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import assert_never
 
+from tidelog.data.packed import meets_in_one_grouping
 from tidelog.evaluation.plan import (
     Derive,
     Fixpoint,
     Gather,
     Join,
+    Operand,
     Plan,
     PlanStep,
     Scan,
+    shifts_of_one_table,
     uses,
 )
 from tidelog.language.program import Variable
+from tidelog.logic.clause import Offset
 
 
 @dataclass(frozen=True)
@@ -106,6 +111,72 @@ def _way(join: Join, scans: Mapping[str, Scan], alone: set[str]) -> Hashable | N
     scan = scans[operand.table]
     when = operand.premise.when
     return (scan.predicate.name, scan.columns, when, head.predicate, values, head.when)
+
+
+def folded(plan: Plan) -> Plan:
+    """The plan without predicates that say where one table holds at several ticks, and that a rule
+    of the same kind alone looks at: that rule looks at the table itself.
+    """
+    asked = {plan.tables[query] for query in plan.deps.queries if query in plan.tables}
+    may_go: dict[str, Join] = {}
+    gone: set[str] = set()
+    steps: list[PlanStep] = []
+    for step in plan.steps:
+        if isinstance(step, Derive):
+            step = replace(step, joins=tuple(_folded(join, may_go, gone) for join in step.joins))
+            if step.table not in asked and _only_meets(step) and uses(plan, step.table) == 1:
+                may_go[step.table] = step.joins[0]
+        steps.append(step)
+    if not gone:
+        return plan
+    left = (step for step in steps if not (isinstance(step, Derive) and step.table in gone))
+    tables = {name: table for name, table in plan.tables.items() if table not in gone}
+    return replace(plan, steps=tuple(left), tables=tables)
+
+
+def _only_meets(step: Derive) -> bool:
+    """Whether a predicate says nothing but that a table holds at some ticks."""
+    if step.over is not None or len(step.joins) != 1:
+        return False
+    (join,) = step.joins
+    head = join.clause.head
+    variables = set(head.variables)
+    return (
+        bool(shifts_of_one_table(join))
+        and not (join.tests or join.absent)
+        and isinstance(head.when, Offset)
+        and len(variables) == len(head.args)
+        and sorted(join.operands[0].args, key=str) == sorted(variables, key=str)
+    )
+
+
+def _folded(join: Join, may_go: Mapping[str, Join], gone: set[str]) -> Join:
+    """A join that looks at the table of predicates that may go, if that leaves it one table."""
+    operands: list[Operand] = []
+    for operand in join.operands:
+        below = may_go.get(operand.table)
+        operands += [operand] if below is None else _moved(below, operand)
+    clause = replace(join.clause, premises=(*(o.premise for o in operands), *join.clause.negative))
+    whole = replace(join, clause=replace(clause, written=None), operands=tuple(operands))
+    new = {operand.table for operand in join.operands} & may_go.keys()
+    if not new or not meets_in_one_grouping(shifts_of_one_table(whole)):
+        return join
+    gone |= new
+    return whole
+
+
+def _moved(below: Join, use: Operand) -> list[Operand]:
+    """The operands of the join of a predicate, as they are at one use of it."""
+    values = dict(zip(below.clause.head.args, use.args, strict=True))
+    when = use.premise.when
+    assert isinstance(when, Offset), "only these are looked at"
+    moved: list[Operand] = []
+    for operand in below.operands:
+        own = operand.premise.offset or 0
+        args = tuple(values.get(term, term) for term in operand.premise.args)
+        premise = replace(operand.premise, args=args, when=Offset(when.ticks + own))
+        moved.append(Operand(operand.table, tuple(values[t] for t in operand.args), premise))
+    return moved
 
 
 def _with_selections(

@@ -660,6 +660,17 @@ def read_as_it_is(plan: Plan, table: str) -> bool:
     return times == [Offset(0)] and uses(plan, table) == 1
 
 
+def shifts_of_one_table(join: Join) -> list[int]:
+    """How its operands are moved to the head's time, if all are one table with the same arguments;
+    none of them otherwise.
+    """
+    if len({(operand.table, operand.args) for operand in join.operands}) != 1:
+        return []
+    times = [operand.premise.when for operand in join.operands]
+    shifts = [-when.ticks for when in times if isinstance(when, Offset)]
+    return shifts if len(shifts) == len(times) else []
+
+
 def constants(steps: Iterable[PlanStep]) -> list[Constant]:
     """Every constant of the plan, once, in order of appearance."""
     terms: list[Term] = []

@@ -34,6 +34,8 @@ from tidelog.data.packed import (
     first_facts_sql,
     holds_at_sql,
     in_chunks_sql,
+    meet_sql,
+    meets_in_one_grouping,
     merge_sql,
     pack_sql,
     place_sql,
@@ -58,6 +60,7 @@ from tidelog.evaluation.plan import (
     Scan,
     Stop,
     constants,
+    shifts_of_one_table,
 )
 from tidelog.evaluation.ranges import Range
 from tidelog.language.program import (
@@ -71,7 +74,7 @@ from tidelog.language.program import (
     Type,
     Variable,
 )
-from tidelog.logic.clause import FixedTick, Free, Head, Offset, Over, Parts, Rigid
+from tidelog.logic.clause import AT_HEAD, FixedTick, Free, Head, Offset, Over, Parts, Rigid
 from tidelog.logic.core import Predicate
 
 # By the variable that a time hangs on (None: the head's time): the chunk and the bits of a match.
@@ -366,6 +369,8 @@ class Writer:
     ) -> str:
         """All clauses of a predicate, merged; within a range where one is given."""
         joins = list(joins)
+        if clip is None and len(joins) == 1 and self._is_met_whole(joins[0]):
+            return self.join(joins[0])  # it has one row for a chunk already
         facts = [j for j in joins if j.clause.is_fact]
         known = [self.join(j) for j in joins if not j.clause.is_fact and not _timed(j)]
         known += [self.facts(predicate, facts)] if facts else []
@@ -376,6 +381,7 @@ class Writer:
 
     def join(self, join: Join, replaced: Mapping[int, str] | None = None) -> str:
         """One clause as a join; `replaced` puts other tables in place of some operands."""
+        join = join if replaced else self._met(join)
         by_time = _by_time(join)
         bound: dict[str, str] = {}
         where: list[str] = []
@@ -404,6 +410,22 @@ class Writer:
         if join.absent:
             return self._without(join, by_time, times, bound, f"{from_}{_where(where)}")
         return f"{self._head(join.clause.head, bound, times)}{from_}{_where(where)}"
+
+    def _is_met_whole(self, join: Join) -> bool:
+        """Whether a join only meets one table with itself, and leaves no argument out."""
+        args = join.clause.head.args
+        is_met = self._met(join) is not join and not (join.absent or join.tests)
+        return is_met and len(set(args)) == len(args) and set(args) == set(join.operands[0].args)
+
+    def _met(self, join: Join) -> Join:
+        """The join with one operand, if all its operands are one table at several ticks."""
+        shifts = shifts_of_one_table(join)
+        if not meets_in_one_grouping(shifts) or join.operands[0].table in self.unpacked:
+            return join
+        first = join.operands[0]
+        met = meet_sql(columns(len(first.args)), first.table, shifts)
+        here = replace(first.premise, when=AT_HEAD)
+        return replace(join, operands=(replace(first, table=met, premise=here),))
 
     def _test(self, test: Comparison, bound: dict[str, str]) -> str:
         """The condition of a test; one that gives a variable its value adds it to those bound."""

@@ -11,7 +11,7 @@ from tidelog.analysis.dependencies import Class, Dependencies
 from tidelog.analysis.passes import passes
 from tidelog.analysis.unfolding import Unfolder
 from tidelog.data.aggregates import WHOLE
-from tidelog.evaluation.one_pass import scan_groups, united
+from tidelog.evaluation.one_pass import folded, scan_groups, united
 from tidelog.evaluation.plan import (
     Derive,
     Fill,
@@ -38,7 +38,7 @@ ASSUMED = Range(0, 599)
 def assumed_plan(deps: Dependencies) -> Plan:
     lean = passes(deps.core.program, deps.queries).planned
     data = {p.name: ASSUMED for p in lean.core.inputs if p.temporal}
-    return united(plan(lean, data, ASSUMED, windows_at_once=True))
+    return folded(united(plan(lean, data, ASSUMED, windows_at_once=True)))
 
 
 def plan_lines(deps: Dependencies) -> list[str]:

@@ -28,7 +28,7 @@ from tidelog.evaluation.database import NO_EXTENSIONS
 from tidelog.evaluation.duckdb import answers as answers_in_process
 from tidelog.evaluation.engine import Evaluated, Question
 from tidelog.evaluation.layout import Layout
-from tidelog.evaluation.one_pass import united
+from tidelog.evaluation.one_pass import folded, united
 from tidelog.evaluation.plan import Unbounded, plan
 from tidelog.evaluation.ranges import times_in_rules
 from tidelog.evaluation.rows import Relation
@@ -165,7 +165,7 @@ def _answer_rows(
         made = plan(deps, known, there, windows_at_once=True, exchanged=not alone)
     except Unbounded:
         return _in_process(question, name, given, facts)
-    layout = Layout(united(made), split.stages)
+    layout = Layout(folded(united(made)) if alone else united(made), split.stages)
     names = tuple(given.program.output_columns(name))
     ticks = question.ticks if question.timestamps else None
     if alone:
