@@ -40,6 +40,7 @@ NAMES = ["duckdb", pytest.param("spark", marks=pytest.mark.xdist_group("spark"))
 INPUTS = "input E(a: text, b: text) @ t. input F(a: text) @ t. input N(a: text, b: text). "
 PROGRAMS = {
     "shifts over chunks": "P(X) @ T+61 :- E(X, Y) @ T, F(Y) @ T+60. Q(Y) @ T-7 :- P(Y) @ T.",
+    "one table": "P(X) @ T+1 :- F(X) @ T, F(X) @ T+1. Q(X) @ T :- P(X) @ T+60, F(X) @ T-1.",
     "selections": "Q(X, Y) @ T :- E(X, Y) @ T, E(a, Y) @ T+1, F(Y) @ T-2, X != Y, X < c.",
     "rigid facts": "Q(X, Z) @ T+3 :- E(X, Y) @ T, N(Y, Z). Q(X, X) @ T :- E(X, X) @ T.",
     "rigid answers": "Q(X) :- E(X, Y) @ T, F(Y) @ T+1, N(X, Y).",
@@ -169,7 +170,7 @@ def test_a_query_in_process_loads_no_spark() -> None:
 
 SQL = """
     P(X) @ T+61 :- E(X, Y) @ T, F(Y) @ T+60, N(Y, Y). P(X) @ 3 :- F(X) @ 100.
-    Q(X) @ T :- P(X) @ T.
+    Q(X) @ T :- P(X) @ T. Q(X) @ T :- F(X) @ T, F(X) @ T+1.
 """
 
 
