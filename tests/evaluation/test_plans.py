@@ -69,6 +69,7 @@ PROGRAMS = {
     "constants": "P(Y) @ T :- E(a, Y) @ T. P(X) @ T+1 :- E(X, b) @ T. Q(X) @ T :- P(X) @ T-1.",
     "comparisons": "Q(X, Y) @ T :- E(X, Y) @ T, F(Y) @ T-2, X != Y, X < c.",
     "repeated": "Q(X) @ T :- E(X, X) @ T, E(X, Y) @ T+1, F(Y) @ T.",
+    "one table": "P(X) @ T+1 :- F(X) @ T, F(X) @ T+1. Q(X) @ T :- P(X) @ T+60, F(X) @ T-1.",
     "rigid": "Q(X, Z) @ T+3 :- E(X, Y) @ T, N(Y, Z).",
     "rigid heads": "Q(X) :- E(X, Y) @ T, F(Y) @ T+1.",
     "explicit times": "P(b) @ 5. P(X) @ T :- F(X) @ T, F(X) @ 100. Q(X) @ T+60 :- P(X) @ T.",
