@@ -52,3 +52,14 @@ def test_a_variable_that_only_an_equation_gives_a_value() -> None:
     agree(Case("", program.accepted(), facts, ("G",), 0, 2))
     stream = tidelog.Stream(tidelog.parse("input E(a: int) @ t. G(I) @ T :- E(J) @ T, I = J."), "G")
     assert stream.push(1, {"E": [(3,)]}).answers["G"].to_pylist() == [{"i": 3, "time": 1}]
+
+
+def test_a_variable_that_an_equation_gives_a_value_once_a_redundant_atom_is_gone() -> None:
+    """`G(Y)` follows from the rest; then only `Y = X` says what Y is, which is compared before."""
+    rules = """
+        input E(x: int) @ time.
+        G(X) @ T :- E(X) @ T.
+        P(X) @ T :- X >= Y, Y = X, G(Y) @ T, E(X) @ T.
+    """
+    table = tidelog.parse(rules).query("P", {"E": [(3, 0), (4, 1)]})
+    assert table.to_pylist() == [{"x": 3, "time": 0}, {"x": 4, "time": 1}]

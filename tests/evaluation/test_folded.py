@@ -101,6 +101,8 @@ def test_a_chain_is_one_rule() -> None:
         "Q(X, Y) @ T :- Cool(X, Y) @ T, Cool(X, Y) @ T+2.",  # looked at twice
         "Q(X, Y) @ T :- Cool(X, Y) @ T, E(X, Y) @ T+5000.",  # too far for one grouping
         "Q(X, Y) @ T :- E(X, Y) @ T, not Cool(X, Y) @ T.",  # asked to be absent
+        "Q(X, Y) @ T :- E(X, Y) @ T, Cool(X, Y) @ 5.",  # at a tick of its own
+        "Q(X, Y) @ 0 :- Cool(X, Y) @ S, E(X, Y) @ S+3.",  # at a time that the head does not have
         "Q(X, Y) @ T :- E(X, Y) @ T. Q(X, Y) @ T+1 :- Q(X, Y) @ T, Cool(X, Y) @ T.",  # recursion
     ],
 )

@@ -154,8 +154,13 @@ def _folded(join: Join, may_go: Mapping[str, Join], gone: set[str]) -> Join:
     """A join that looks at the table of predicates that may go, if that leaves it one table."""
     operands: list[Operand] = []
     for operand in join.operands:
-        below = may_go.get(operand.table)
-        operands += [operand] if below is None else _moved(below, operand)
+        when, below = operand.premise.when, may_go.get(operand.table)
+        if below is None:
+            operands.append(operand)
+        elif isinstance(when, Offset):
+            operands += _moved(below, operand, when.ticks)
+        else:
+            return join
     clause = replace(join.clause, premises=(*(o.premise for o in operands), *join.clause.negative))
     whole = replace(join, clause=replace(clause, written=None), operands=tuple(operands))
     new = {operand.table for operand in join.operands} & may_go.keys()
@@ -165,16 +170,14 @@ def _folded(join: Join, may_go: Mapping[str, Join], gone: set[str]) -> Join:
     return whole
 
 
-def _moved(below: Join, use: Operand) -> list[Operand]:
-    """The operands of the join of a predicate, as they are at one use of it."""
+def _moved(below: Join, use: Operand, by: int) -> list[Operand]:
+    """The operands of the join of a predicate, as they are where it is used, so many ticks off."""
     values = dict(zip(below.clause.head.args, use.args, strict=True))
-    when = use.premise.when
-    assert isinstance(when, Offset), "only these are looked at"
     moved: list[Operand] = []
     for operand in below.operands:
         own = operand.premise.offset or 0
         args = tuple(values.get(term, term) for term in operand.premise.args)
-        premise = replace(operand.premise, args=args, when=Offset(when.ticks + own))
+        premise = replace(operand.premise, args=args, when=Offset(by + own))
         moved.append(Operand(operand.table, tuple(values[t] for t in operand.args), premise))
     return moved
 

@@ -405,7 +405,9 @@ class Writer:
             where += self._matched(operand, f"x{i}", bound)
         where += self._in_extents(join, read)
         where += meeting
-        where += [self._test(test, bound) for test in join.tests]
+        first = [test for test in join.clause.definitions if test in join.tests]
+        others = (test for test in join.tests if test not in first)
+        where += [self._test(test, bound) for test in (*first, *others)]
         from_ = f"\nFROM {', '.join(tables)}" if tables else ""
         if join.absent:
             return self._without(join, by_time, times, bound, f"{from_}{_where(where)}")
