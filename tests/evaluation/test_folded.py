@@ -55,8 +55,12 @@ def _chains(draw: st.DrawFn) -> str:
         head = draw(st.sampled_from(["X, Y"] * 8 + ["Y, X", "Y, Y"]))
         rules.append(f"P{n}({head}) @ {_at(draw(offsets))} :- {', '.join(body)}.")
         last = f"P{n}"
-    if draw(st.booleans()):
-        rules.append(f"Q(X) @ T :- {last}(X, _) @ T.")
+    ends = [
+        "Q(X) @ T :- {}(X, _) @ T.",
+        "Q(X) @ T :- E(X, Y) @ T, {}(X, Y) @ 5.",
+        "Q(X) @ 3 :- {}(X, _) @ S.",
+    ]
+    rules += draw(st.sampled_from([[], [], [], *([end.format(last)] for end in ends)]))
     return "\n".join(rules)
 
 
