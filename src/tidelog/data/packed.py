@@ -308,12 +308,12 @@ def shift_sql(names: Sequence[str], table: str, by: int, *, single: bool = False
     """
     if by == 0:
         return table
-    whole, bits = by - by % CHUNK, by % CHUNK
-    here, next_ = _plus(whole), _plus(whole + CHUNK)
-    if bits == 0:
+    parts = _moved(by)
+    here = _plus(parts[0].chunk)
+    if len(parts) == 1:
         return f"(SELECT {_list(names, _as_c(here), 'b')} FROM {table})"
-    stay = FULL >> bits  # what does not leave the chunk, cut first: shifting must not overflow
-    low, high = f"(b & {stay}) << {bits}", f"b >> {CHUNK - bits}"
+    next_, stay = _plus(parts[1].chunk), parts[0].bits
+    low, high = (part.sql.format("b") for part in parts)
     if single:
         stays = f"CASE WHEN (b & {stay}) <> 0 THEN"
         moved = [f"{stays} {here} ELSE {next_} END AS c", f"{stays} {low} ELSE {high} END AS b"]
@@ -361,8 +361,10 @@ def meet_sql(names: Sequence[str], table: str, shifts: Iterable[int]) -> str:
         own = [f"{'b' if c == chunk else 'CAST(0 AS BIGINT)'} AS {w}" for c, w in words.items()]
         where = "" if needed == FULL else f" WHERE (b & {needed}) <> 0"
         rows.append(f"SELECT {_list(names, _as_c(_plus(chunk)), *own)} FROM {table}{where}")
-    united = [" | ".join(part.sql.format(words[part.chunk]) for part in parts) for parts in moved]
-    met = " & ".join(f"({sql})" if " " in sql else sql for sql in united)
+    pieces = [[part.sql.format(words[part.chunk]) for part in parts] for parts in moved]
+    met = " & ".join(
+        piece[0] if len(piece) == 1 else f"(({piece[0]}) | ({piece[1]}))" for piece in pieces
+    )
     gathered = [f"bit_or({word}) AS {word}" for word in words.values()]
     all_rows = " UNION ALL\n".join(rows)
     return (
@@ -386,10 +388,10 @@ def _moved(by: int) -> list[_Moved]:
     whole, bits = by - by % CHUNK, by % CHUNK
     if bits == 0:
         return [_Moved(whole, FULL, "{}")]
-    stay = FULL >> bits
+    stay = FULL >> bits  # what does not leave the chunk, cut first: shifting must not overflow
     return [
-        _Moved(whole, stay, f"(({{}} & {stay}) << {bits})"),
-        _Moved(whole + CHUNK, FULL ^ stay, f"({{}} >> {CHUNK - bits})"),
+        _Moved(whole, stay, f"({{}} & {stay}) << {bits}"),
+        _Moved(whole + CHUNK, FULL ^ stay, f"{{}} >> {CHUNK - bits}"),
     ]
 
 

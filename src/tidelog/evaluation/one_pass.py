@@ -22,6 +22,7 @@ from tidelog.evaluation.plan import (
     Plan,
     PlanStep,
     Scan,
+    only_meets,
     shifts_of_one_table,
     uses,
 )
@@ -124,7 +125,8 @@ def folded(plan: Plan) -> Plan:
     for step in plan.steps:
         if isinstance(step, Derive):
             step = replace(step, joins=tuple(_folded(join, may_go, gone) for join in step.joins))
-            if step.table not in asked and _only_meets(step) and uses(plan, step.table) == 1:
+            alone = step.over is None and len(step.joins) == 1 and only_meets(step.joins[0])
+            if alone and step.table not in asked and uses(plan, step.table) == 1:
                 may_go[step.table] = step.joins[0]
         steps.append(step)
     if not gone:
@@ -134,24 +136,11 @@ def folded(plan: Plan) -> Plan:
     return replace(plan, steps=tuple(left), tables=tables)
 
 
-def _only_meets(step: Derive) -> bool:
-    """Whether a predicate says nothing but that a table holds at some ticks."""
-    if step.over is not None or len(step.joins) != 1:
-        return False
-    (join,) = step.joins
-    head = join.clause.head
-    variables = set(head.variables)
-    return (
-        bool(shifts_of_one_table(join))
-        and not (join.tests or join.absent)
-        and isinstance(head.when, Offset)
-        and len(variables) == len(head.args)
-        and sorted(join.operands[0].args, key=str) == sorted(variables, key=str)
-    )
-
-
 def _folded(join: Join, may_go: Mapping[str, Join], gone: set[str]) -> Join:
     """A join that looks at the table of predicates that may go, if that leaves it one table."""
+    new = {operand.table for operand in join.operands} & may_go.keys()
+    if not new:
+        return join
     operands: list[Operand] = []
     for operand in join.operands:
         when, below = operand.premise.when, may_go.get(operand.table)
@@ -163,8 +152,7 @@ def _folded(join: Join, may_go: Mapping[str, Join], gone: set[str]) -> Join:
             return join
     clause = replace(join.clause, premises=(*(o.premise for o in operands), *join.clause.negative))
     whole = replace(join, clause=replace(clause, written=None), operands=tuple(operands))
-    new = {operand.table for operand in join.operands} & may_go.keys()
-    if not new or not meets_in_one_grouping(shifts_of_one_table(whole)):
+    if not meets_in_one_grouping(shifts_of_one_table(whole)):
         return join
     gone |= new
     return whole

@@ -506,7 +506,9 @@ class _Planner:
         for part in (*clause.parts, *clause.tests):
             for name in {v.name for v in part.variables}:
                 counts[name] = counts.get(name, 0) + 1
-        left = list(clause.tests)
+        # Those that give a variable its value come before those that compare it.
+        first = clause.definitions
+        left = [*first, *(test for test in clause.tests if test not in first)]
         operands: list[Operand] = []
         absent: list[Operand] = []
         for premise in clause.negative:
@@ -669,6 +671,18 @@ def shifts_of_one_table(join: Join) -> list[int]:
     times = [operand.premise.when for operand in join.operands]
     shifts = [-when.ticks for when in times if isinstance(when, Offset)]
     return shifts if len(shifts) == len(times) else []
+
+
+def only_meets(join: Join) -> bool:
+    """Whether a join says only that one table, with all its arguments, holds at some ticks."""
+    args = join.clause.head.args
+    return (
+        bool(shifts_of_one_table(join))
+        and not (join.tests or join.absent)
+        and all(isinstance(term, Variable) for term in args)
+        and len(set(args)) == len(args) == len(join.operands[0].args)
+        and set(args) == set(join.operands[0].args)
+    )
 
 
 def constants(steps: Iterable[PlanStep]) -> list[Constant]:

@@ -60,6 +60,7 @@ from tidelog.evaluation.plan import (
     Scan,
     Stop,
     constants,
+    only_meets,
     shifts_of_one_table,
 )
 from tidelog.evaluation.ranges import Range
@@ -369,7 +370,7 @@ class Writer:
     ) -> str:
         """All clauses of a predicate, merged; within a range where one is given."""
         joins = list(joins)
-        if clip is None and len(joins) == 1 and self._is_met_whole(joins[0]):
+        if clip is None and len(joins) == 1 and only_meets(joins[0]) and self._meets(joins[0]):
             return self.join(joins[0])  # it has one row for a chunk already
         facts = [j for j in joins if j.clause.is_fact]
         known = [self.join(j) for j in joins if not j.clause.is_fact and not _timed(j)]
@@ -381,7 +382,8 @@ class Writer:
 
     def join(self, join: Join, replaced: Mapping[int, str] | None = None) -> str:
         """One clause as a join; `replaced` puts other tables in place of some operands."""
-        join = join if replaced else self._met(join)
+        if not replaced and self._meets(join):
+            join = self._met(join)
         by_time = _by_time(join)
         bound: dict[str, str] = {}
         where: list[str] = []
@@ -405,27 +407,21 @@ class Writer:
             where += self._matched(operand, f"x{i}", bound)
         where += self._in_extents(join, read)
         where += meeting
-        first = [test for test in join.clause.definitions if test in join.tests]
-        others = (test for test in join.tests if test not in first)
-        where += [self._test(test, bound) for test in (*first, *others)]
+        where += [self._test(test, bound) for test in join.tests]
         from_ = f"\nFROM {', '.join(tables)}" if tables else ""
         if join.absent:
             return self._without(join, by_time, times, bound, f"{from_}{_where(where)}")
         return f"{self._head(join.clause.head, bound, times)}{from_}{_where(where)}"
 
-    def _is_met_whole(self, join: Join) -> bool:
-        """Whether a join only meets one table with itself, and leaves no argument out."""
-        args = join.clause.head.args
-        is_met = self._met(join) is not join and not (join.absent or join.tests)
-        return is_met and len(set(args)) == len(args) and set(args) == set(join.operands[0].args)
+    def _meets(self, join: Join) -> bool:
+        """Whether all operands are one packed table at several ticks, so that no join is needed."""
+        shifts = shifts_of_one_table(join)
+        return meets_in_one_grouping(shifts) and join.operands[0].table not in self.unpacked
 
     def _met(self, join: Join) -> Join:
-        """The join with one operand, if all its operands are one table at several ticks."""
-        shifts = shifts_of_one_table(join)
-        if not meets_in_one_grouping(shifts) or join.operands[0].table in self.unpacked:
-            return join
+        """Such a join with one operand."""
         first = join.operands[0]
-        met = meet_sql(columns(len(first.args)), first.table, shifts)
+        met = meet_sql(columns(len(first.args)), first.table, shifts_of_one_table(join))
         here = replace(first.premise, when=AT_HEAD)
         return replace(join, operands=(replace(first, table=met, premise=here),))
 
