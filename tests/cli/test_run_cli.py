@@ -209,6 +209,17 @@ def test_wrong_use_says_so(words: tuple[str, ...], message: str) -> None:
     assert "Traceback" not in result.stderr
 
 
+def test_a_sink_that_is_none_is_told_before_spark_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: object) -> None:
+        raise AssertionError("Spark takes seconds to start")
+
+    monkeypatch.setattr("tidelog.cli.on_spark.started", never)
+    facts = str(TURBINES / "facts")
+    result = tidelog("run", str(TURBINES / "rules.tdl"), "--facts", facts, "--sink", "answers")
+    assert result.exit_code == 1
+    assert "`answers` is no sink: give csv:DIR" in result.stderr
+
+
 def test_explain_shows_the_pipeline_as_data() -> None:
     rules = str(TURBINES / "rules.tdl")
     explained = json.loads(tidelog("explain", rules, "--show", "pipeline", "--json").stdout)

@@ -17,6 +17,7 @@ from tidelog.data.letters import SHOWN
 from tidelog.data.readers.places import paths_of
 from tidelog.errors import DataError, NoSpark
 from tidelog.language.program import Program
+from tidelog.streaming.sinks import kind_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,6 +44,7 @@ def on_spark(
     for path in paths_of([text for text in facts if not Topics.is_one(text)]):
         if path.address is None:
             path.matches()  # before Spark is started
+    kind_of(task.sink, in_process=False)
     kafka = kafka_options(kafka_option)
     places = [*facts, *then, *_several(task.rigid), task.sink, task.checkpoint or ""]
     spark = started(master, log.show, places, jars)

@@ -77,18 +77,25 @@ def sink_of(
     tidelog.errors.DataError: `xml:out` is no sink: give csv:DIR, parquet:DIR, json:DIR, \
 jsonl:FILE or console
     """
+    known = kind_of(text, in_process=store is None)
+    kind, _, path = text.partition(":")
+    module = import_module(f"tidelog.streaming.sinks.{known.module}")
+    made: Sink = module.sink(Target(kind, path, store, spark, options or {}))
+    return made
+
+
+def kind_of(text: str, *, in_process: bool) -> Registered:
+    """The kind of sink that a text names; DataError when there is none."""
     kind, _, path = text.partition(":")
     known = SINKS.get(kind)
     if (
         known is not None
-        and (known.in_process or store is not None)
+        and (known.in_process or not in_process)
         and (bool(path) if known.has_path else text == kind)
     ):
-        module = import_module(f"tidelog.streaming.sinks.{known.module}")
-        made: Sink = module.sink(Target(kind, path, store, spark, options or {}))
-        return made
-    *others, last = usages(in_process=store is None)
-    function = "" if store is None else ", or a function of batch and answers"
+        return known
+    *others, last = usages(in_process=in_process)
+    function = "" if in_process else ", or a function of batch and answers"
     raise DataError(
         f"`{without_secrets(text)}` is no sink: give {', '.join(others)} or {last}{function}"
     )
