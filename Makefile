@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 # Tests start many processes, each of which would compile the source anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test whole-suite test-fast test-deep test-crash test-chaos test-cluster test-connectors test-browser test-editors vsix bench bench-flink lint clean
+.PHONY: help setup demo test whole-suite test-fast test-deep test-sim test-crash test-chaos test-cluster test-connectors test-browser test-editors vsix bench bench-flink lint clean
 
 # An environment knows its own place: after the folder was moved or copied, or its Python is gone, it is built anew.
 ifneq ($(shell test -x $(BIN)/python && $(BIN)/python -c '' 2>&1 && cat $(READY) 2>&1),$(shell pwd -P))
@@ -53,6 +53,9 @@ test-fast: $(READY)  ## while you work: no Spark, no processes, a tenth of the g
 
 test-deep: $(READY)  ## the generated tests only, ten times as many
 	TIDELOG_DEEP=10 $(BIN)/pytest -q -n 2 --dist loadgroup tests
+
+test-sim: $(READY)  ## simulated histories of the commit protocol: SIM_HISTORIES (100000) or SIM_MINUTES; SIM_FIRST is the first seed
+	PYTHONPATH=tests $(BIN)/python -m sim
 
 test-crash: $(READY)  ## streams on Spark killed at every write and at random moments
 	TIDELOG_CRASH=1 $(BIN)/pytest -q -n 2 tests/crash

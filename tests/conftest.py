@@ -89,6 +89,8 @@ def shared_data() -> Path:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The suite's one session; tests that use it are in the group `spark`, on one worker."""
+    from support.stopping import stop
+
     from tidelog.spark import session
 
     options = {
@@ -96,7 +98,9 @@ def spark() -> Iterator[SparkSession]:
         # Compiling takes longer than running when there are ten rows.
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        # After a test that loses shuffle files Spark no longer finds larger results.
+        "spark.task.maxDirectResultSize": str(32 << 20),
     }
     started = session("local[2]", **options)
     yield started
-    started.stop()
+    stop(started)

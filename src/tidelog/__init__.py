@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from importlib import import_module
 from os import PathLike
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tidelog.analysis.delay import Measure
     from tidelog.analysis.dependencies import Dependencies
     from tidelog.analysis.forgetting import Forgettable
+    from tidelog.checkpoints.checkpoint import Checkpoint
     from tidelog.data.readers.memory import RowsLike
     from tidelog.data.readers.places import FactsLike
     from tidelog.evaluation.duckdb import Engine
@@ -57,6 +58,8 @@ def __getattr__(name: str) -> object:
 
         attach(stream.Step, stream.Stream)
         return getattr(stream, name)
+    if name == "Checkpoint":
+        return import_module("tidelog.checkpoints.checkpoint").Checkpoint
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -65,6 +68,7 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "Checkpoint",
     "Code",
     "Diagnostic",
     "Program",
@@ -190,6 +194,7 @@ class Program(_program.Program):
         facts: FactsLike | Stream = None,
         *,
         all: int = 1,
+        full: bool = False,
         kept: Mapping[str, RowsLike] | None = None,
         tick: str | timedelta | None = None,
         origin: str | datetime | None = None,
@@ -198,8 +203,9 @@ class Program(_program.Program):
         """Why a fact holds over some facts, or why it does not.
 
         A fact that holds has proofs, up to `all` of them, the smallest first; one that does not has
-        its nearest misses. Printed, both are trees. `kept` are derived facts that are known to
-        hold although what they rest on is gone; they need no proof. They go with facts in memory.
+        its nearest misses. Printed, both are trees; `full` prints all facts that are counted, not
+        only the first. `kept` are derived facts that are known to hold although what they rest on
+        is gone; they need no proof. They go with facts in memory.
         In place of facts a stream may stand: what it still keeps is looked at.
 
         >>> import tidelog
@@ -235,7 +241,8 @@ class Program(_program.Program):
             program, given = keeping(self, given, kept)
         asked = () if streamed else (read_fact(program, fact, ticks).predicate,)
         with Engine(program, given, ticks, queries=asked) as engine:
-            return why(engine, read_fact(engine.typed, fact, ticks), all, budget)
+            found = why(engine, read_fact(engine.typed, fact, ticks), all, budget)
+        return replace(found, full=full)
 
     def explain(self, query: str | None = None, show: str = "class") -> Explanation:
         """What kind of query each output is, and why; `show` as in `tidelog explain --show`."""

@@ -6,13 +6,23 @@ import sys
 import warnings
 from collections.abc import Iterable, Sequence
 
+from tidelog.causes import Cause, Exit
+
 
 class DataError(Exception):
-    """The data is wrong; every problem found is one line that says where and what."""
+    """The data is wrong; every problem found is one line that says where and what.
 
-    def __init__(self, *problems: str) -> None:
-        self.problems = problems
+    A `code` is given where it stops a stream.
+    """
+
+    def __init__(self, *problems: str, code: Cause | None = None) -> None:
+        self.problems, self.code = problems, code
         super().__init__("\n".join(problems))
+
+    @property
+    def exit(self) -> Exit:
+        """The exit code of a command that ends with this error."""
+        return Exit.FAULT if self.code is None else self.code.exit
 
 
 class Refused(DataError):
@@ -93,10 +103,21 @@ def listed(names: Iterable[str]) -> str:
     return f"{', '.join(others)} and {last}" if others else last
 
 
-def warn_left_out(name: str, rows: int) -> None:
-    """Warn of rows that are no facts."""
+def warn_left_out(name: str, rows: int, columns: Iterable[str]) -> None:
+    """Warn of rows that are no facts, for a missing value in one of some columns."""
     several = "1 row" if rows == 1 else f"{rows} rows"
-    warn(f"{several} of {name} left out: NULL or NaN in a column")
+    warn(f"{several} of {name} left out: {missing_text(columns)}")
+
+
+def missing_text(columns: Iterable[str]) -> str:
+    """Why rows with missing values are no facts.
+
+    >>> missing_text(["x"]), missing_text([])
+    ('NULL or NaN in column `x`', 'NULL or NaN in a column')
+    """
+    named = [f"`{column}`" for column in columns]
+    where = f"column{'' if len(named) == 1 else 's'} {listed(named)}" if named else "a column"
+    return f"NULL or NaN in {where}"
 
 
 def first_line(error: object) -> str:

@@ -30,10 +30,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    if file_path.name.endswith(ENDINGS):
+    asked = parent.session.isinitpath(file_path)
+    if file_path.name.endswith(ENDINGS) and (asked or _is_ours(file_path)):
         collector: RulesTests = RulesTests.from_parent(parent, path=file_path)
         return collector
     return None
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether a file is about Tidelog rules; others have test files of this name, too.
+
+    Ours name a file of rules. One that is named on the command line is ours whatever it says.
+    """
+    try:
+        return b".tdl" in path.read_bytes()
+    except OSError:
+        return False
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -20,7 +20,7 @@ def test_each_pass_is_made_once() -> None:
     made = passes(program, ["R"])
     assert passes(program, ("R",)) is made
     assert made.core is made.core
-    assert made.lean.core == made.reduced
+    assert made.planned.core == made.reduced
     assert made.stages() is made.stages([])
     assert made.stages(["Near"]) is not made.stages()
     assert made.possible.deps.queries == ("R",)
@@ -56,5 +56,5 @@ def test_an_input_that_is_declared_elsewhere_is_not_the_same() -> None:
 def test_what_is_redundant_is_left_out_of_what_runs() -> None:
     made = Passes(tidelog.parse(RULES), ("R",))
     assert len(made.dependencies.core.clauses) == 3
-    assert len(made.lean.core.clauses) == 2
+    assert len(made.planned.core.clauses) == 2
     assert made.dependencies_of("R").predicates == made.dependencies.predicates

@@ -212,7 +212,7 @@ def test_one_policy_for_rows_that_cannot_be_used(rules: Path, tmp_path: Path) ->
     result = run("run", rules, "--facts", facts, "--engine", "duckdb", *words)
     assert result.exit_code == 0, result.output
     assert [json.loads(line)["h"] for line in out.read_text().splitlines()] == ["a", "b"]
-    assert "warning: 2 rows could not be used" in result.stderr
+    assert "2 rows could not be used" in result.stderr
     assert "answered up to 2024-05-01T00:01:00Z" in result.stderr
     (path,) = (tmp_path / "c" / "dead_letters").iterdir()
     hot, missing = map(json.loads, path.read_text().splitlines())
@@ -224,7 +224,7 @@ def test_one_policy_for_rows_that_cannot_be_used(rules: Path, tmp_path: Path) ->
     text = "".join(f"{json.dumps(line)}\n" for line in lines) + "{oops\n"
     piped = run("run", rules, "--facts", "-", "--tick", "1m", stdin=text)
     assert len(piped.stdout.splitlines()) == 1
-    assert "warning: 2 rows could not be used" in piped.stderr
+    assert "2 unusable rows" in piped.stderr
 
 
 @pytest.mark.parametrize("column", ["n", "time"])
@@ -283,7 +283,7 @@ def test_lines_that_are_useless_from_the_start_are_refused_while_more_may_come(r
     text = json.dumps(row | {"time": 0}) + "\n" + f"{json.dumps(row)}\n" * 300
     result = run("run", rules, "--facts", "-", stdin=text)
     assert (result.exit_code, len(result.stdout.splitlines())) == (0, 1)
-    assert "warning: 300 rows could not be used" in result.stderr
+    assert "299 more rows could not be used, 300 by now" in result.stderr
     assert (
         "none of the first 100 lines" in run("run", rules, "--facts", "-", stdin="x\n" * 200).stderr
     )
@@ -294,7 +294,7 @@ def test_a_late_line_keeps_its_own_timestamp(rules: Path) -> None:
     line = {"predicate": "metrics", "host": "a", "cpu": 95, "note": ""}
     text = "".join(f"{json.dumps({**line, 'time': t})}\n" for t in times)
     result = run("run", rules, "--facts", "-", "--tick", "1m", stdin=text)
-    assert "warning: 1 row came too late" in result.stderr
+    assert "1 row came too late" in result.stderr
     assert "its time came after everything up to 2024-05-01T00:04:00Z had arrived" in result.stderr
     assert '"time": "2024-05-01T00:01:17Z"' in result.stderr
     in_time = run("run", rules, "--facts", "-", "--tick", "1m", "--lateness", "5m", stdin=text)
@@ -305,10 +305,10 @@ def test_a_late_line_keeps_its_own_timestamp(rules: Path) -> None:
 def test_missing_values_count_only_where_rules_look() -> None:
     program = tidelog.parse(RULES)
     rows = [("a", 95.0, None, 0), ("b", math.nan, "x", 0), ("c", None, "x", 0)]
-    with pytest.warns(TidelogWarning, match="2 rows of metrics left out: NULL or NaN in a column"):
+    with pytest.warns(TidelogWarning, match="2 rows of metrics .* NULL or NaN in column `cpu`"):
         assert program.query("Hot", {"metrics": rows}).to_pylist() == [{"h": "a", "time": 0}]
     stream = tidelog.Stream(program)
-    with pytest.warns(TidelogWarning, match="2 rows of metrics left out"):
+    with pytest.warns(TidelogWarning, match="2 rows of metrics .* NULL or NaN in column `cpu`"):
         stream.push(0, {"metrics": rows})
     assert stream.push(1).answers["Hot"].num_rows + stream.close().answers["Hot"].num_rows <= 1
     # What is asked for itself is looked at.
@@ -400,10 +400,11 @@ def test_a_clock_far_ahead_is_put_aside_in_process(
             place = "-"
     words = ["run", rules, "--facts", place, "--engine", "duckdb", "--checkpoint", tmp_path / "c"]
     words += ["--sink", f"jsonl:{tmp_path}/out"]
-    words += ["--tick", "1m", "--max-jump", "100m"] if ticked else ["--max-jump", "100"]
+    words += ["--tick", "1m", "--max-ahead", "off"] if ticked else []
+    words += ["--max-jump", "100m" if ticked else "100"]
     done = run(*words, stdin="".join(lines) if ending == "-" else None)
     assert done.exit_code == 0, done.output
-    assert "warning: 1 row could not be used" in done.stderr
+    assert "1 row could not be used" in done.stderr
     (letter,) = map(
         json.loads, (tmp_path / "c/dead_letters/part-00000.json").read_text().splitlines()
     )
@@ -422,9 +423,6 @@ def test_a_clock_far_ahead_is_put_aside_in_process(
         dict(zip([t for _, t in rows], [t for _, t in shown], strict=True))[t]
         for t in (0, 90, 180, 181)
     ]
-    other = run(*words[:-1], "7m" if ticked else "7")
-    assert other.exit_code == 1
-    assert "max_jump is 7 and was 100" in other.stderr
 
 
 def test_pending_answers_and_verdicts_have_timestamps(tmp_path: Path) -> None:
@@ -492,7 +490,7 @@ def test_a_run_with_a_checkpoint_stays_open_until_it_is_closed(tmp_path: Path) -
     assert answers() == [0, 1]
     in_place(facts, "x,t\na,0\na,4\n", "2.csv")
     last = run(*words, "--close")
-    assert "warning: 1 row came too late" in last.stderr
+    assert "1 row came too late" in last.stderr
     assert answers() == [0, 1, 2, 3]
     closed = run(*words)
     assert closed.exit_code == 1
@@ -520,7 +518,7 @@ def test_a_late_row_names_its_file_and_stays_as_it_came(rules: Path, tmp_path: P
     pq.write_table(pa.table(table), facts / "d.parquet")
     said = run(*words)
     assert said.exit_code == 0, said.output
-    assert "warning: 3 rows came too late" in said.stderr
+    assert "3 rows came too late" in said.stderr
     assert f"{grown}: late: its time came after everything up to" in said.stderr
     # The next run finds nothing new, keeps them, and says where the stream stands.
     assert "0 facts in 0 batches" in (idle := run(*words)).stderr

@@ -326,7 +326,8 @@ def test_facts_that_are_not_facts_are_counted(rules: str, tmp_path: Path) -> Non
     result = query(str(rules), "--facts", str(tmp_path / "E.csv"), "--query", "P")
     assert result.exit_code == 0
     assert result.stdout == "x,v,b,time\nc,1.0,true,2\n"
-    assert result.stderr == "warning: 3 rows of E left out: NULL or NaN in a column\n"
+    said = "warning: 3 rows of E left out: NULL or NaN in columns `name`, `v` and `ok`\n"
+    assert result.stderr == said
 
 
 def test_recursion_both_ways_is_answered_too(tmp_path: Path) -> None:

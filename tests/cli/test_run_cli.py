@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
+from support.hostile import FACTS, HOSTILE
 from support.places import ROOT
 
 from tidelog.cli import cli
@@ -108,6 +109,15 @@ def test_what_is_pending_at_the_end_of_a_run(spark: SparkSession, tmp_path: Path
     assert [p["time"] for p in listed["pending"]] == [0, 1]
 
 
+def test_json_is_a_line_for_each_answer_and_one_for_the_summary() -> None:
+    result = tidelog(*ON, "--engine", "duckdb", "--query", "Malfunc", "--json")
+    *told, summary = map(json.loads, result.stdout.splitlines())
+    assert told
+    assert {answer["predicate"] for answer in told} == {"Malfunc"}
+    assert summary["answers"] == len(told)
+    assert "predicate" not in summary
+
+
 def test_keep_open_then_close(spark: SparkSession, tmp_path: Path) -> None:
     words = (*ON, "--query", "Malfunc", "--checkpoint", f"{tmp_path}/c", "--json", "--sink")
     words = (*words, f"parquet:{tmp_path}/out")
@@ -149,7 +159,7 @@ def test_lines_may_split_ticks_and_say_when_all_is_there(tmp_path: Path) -> None
     # A fact of tick 0 after one of tick 2 is late without lateness, and in time with it.
     mixed = fact("a", 1) + fact("a", 2) + fact("a", 0)
     late = tidelog(*words, stdin=mixed)
-    assert (late.stdout, "warning: 1 row came too late" in late.stderr) == ("", True)
+    assert (late.stdout, "1 row came too late" in late.stderr) == ("", True)
     assert len(answers(tidelog(*words, "--lateness", "2", stdin=mixed).stdout)) == 1
     # Told that everything before 3 is there, nothing waits for the next reading.
     marked = tidelog(
@@ -169,7 +179,10 @@ def test_lines_may_split_ticks_and_say_when_all_is_there(tmp_path: Path) -> None
         ("[]", "<stdin>:1: a line is an object"),
         ("{}", '<stdin>:1: no "predicate" says'),
         ('{"predicate": "Tmp", "time": 1}', "<stdin>:1: no input is called `Tmp`"),
-        ('{"predicate": "Temp", "device": "a", "time": 1}', "<stdin>:1: no column `level`"),
+        (
+            '{"predicate": "Temp", "device": "a", "time": 1}',
+            "<stdin>:1: no value in column `level`; the line has no such key",
+        ),
         (fact("a", "soon").strip(), "<stdin>:1: column `time`: 'soon' is not int"),
         ('{"predicate": "Near", "a": "a", "b": "b"}', "<stdin>:1: `Near` is rigid"),
     ],
@@ -185,7 +198,7 @@ def test_lines_that_are_no_facts_are_put_aside(line: str, message: str) -> None:
     good = "".join(fact("a", t) for t in (0, 1, 2))
     among = tidelog(*words, stdin=f"{line}\n{good}")
     assert among.exit_code == 0
-    assert "warning: 1 row could not be used" in among.stderr
+    assert "1 row could not be used" in among.stderr
     assert message in among.stderr
     assert answers(among.stdout) == [{"predicate": "Malfunc", "x": "a", "time": 0}]
 
@@ -262,3 +275,35 @@ def test_intervals_across_runs_of_a_checkpoint(tmp_path: Path) -> None:
     first = {"x": "a", "from": times[0], "to": times[3]}
     assert run(8) == [first]
     assert run(10, "--close") == [first, {"x": "a", "from": times[5], "to": times[9]}]
+
+
+def test_hostile_lines_stop_nothing(tmp_path: Path) -> None:
+    """In process every hostile line is a fact or a dead letter, too."""
+    rules = tmp_path / "rules.tdl"
+    rules.write_text("input E(x: text) @ at.\noutput P(x).\nP(X) @ T :- E(X) @ T.\n")
+    values = [value for value in HOSTILE.values() if value is not None and value.strip()]
+    lines = [b'{"predicate": "E", "x": "first", "time": 0}', *FACTS.values(), *values]
+    lines = [line for line in lines if b"\n" not in line]
+    out, point = tmp_path / "out.jsonl", tmp_path / "point"
+    words = [
+        "run",
+        str(rules),
+        "--facts",
+        "-",
+        "--sink",
+        f"jsonl:{out}",
+        "--checkpoint",
+        str(point),
+    ]
+    done = CliRunner().invoke(cli, [*words, "--close"], input=b"\n".join(lines) + b"\n")
+    assert done.exit_code == 0, done.output
+    assert len(done.output) < 100_000
+    answers = [json.loads(line) for line in out.read_bytes().splitlines()]
+    assert {row["x"] for row in answers} == {"first", *FACTS}
+    letters = [
+        json.loads(line)
+        for path in (point / "dead_letters").glob("*.json")
+        for line in path.read_bytes().splitlines()
+    ]
+    assert len(letters) == len(lines) - 1 - len(FACTS)
+    assert all(len(letter["reason"]) <= 500 for letter in letters)

@@ -145,7 +145,9 @@ def test_a_wrong_infinity_is_refused(folder: Path) -> None:
 
 
 def test_ctrl_c_stops_it(folder: Path) -> None:
-    code = "from tidelog.cli import cli; print('begins', flush=True); cli()"
+    # A process that ignores Ctrl-C would hand that on: the tests may run in the background.
+    listens = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    code = f"{listens}; from tidelog.cli import cli; print('begins', flush=True); cli()"
     command = [sys.executable, "-c", code, "query", "long.tdl", "--query", "Met"]
     running = subprocess.Popen(
         [*command, "--from", "5", "--to", "5"], stderr=subprocess.PIPE, stdout=subprocess.PIPE

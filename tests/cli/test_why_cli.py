@@ -123,3 +123,25 @@ def test_a_value_that_does_not_fit_the_data(tmp_path: Path) -> None:
     result = run("-", "P(north) @ 0", "--facts", tmp_path, input="P(X) @ T :- E(X) @ T.")
     assert result.exit_code == 2
     assert "argument 1 of P is int, not text" in result.output
+
+
+ONCALL = (
+    "examples/oncall/errors.tdl",
+    *("--facts", "examples/oncall/facts/requests.csv"),
+    *("--facts", "deploys=examples/oncall/facts/deploys.csv"),
+    *("--facts", "deploy_ends=examples/oncall/facts/deploys.csv"),
+    "Alert(checkout, firing) @ 2026-09-14T10:20:00Z",
+)
+
+
+def test_an_alert_over_counts_fits_two_screens() -> None:
+    """It rests on 213 facts; --full has a line for each."""
+    brief, full = run(*ONCALL).output, run(*ONCALL, "--full").output
+    assert len(brief.splitlines()) < 100 < 200 < len(full.splitlines())
+    assert "... " in brief
+    assert "more facts" not in full
+    told, whole = (
+        json.loads(run(*ONCALL, "--json", *options).output) for options in ((), ("--full",))
+    )
+    steps, every = (len(found["proofs"][0]["steps"]) for found in (told, whole))
+    assert steps < 60 < every

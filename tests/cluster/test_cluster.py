@@ -32,6 +32,7 @@ from support.victim import RULES
 
 import tidelog
 from tidelog.pipeline import loop as pipeline
+from tidelog.pipeline import sites
 from tidelog.pipeline.places import Executors
 from tidelog.spark import stream
 
@@ -94,7 +95,7 @@ def run(spark: SparkSession, folder: Path, url: Callable[[Path], str] = str) -> 
     if not (folder / "facts").exists():
         facts(folder / "facts")
     with (
-        patch.object(pipeline, "LITTLE", IN_PARTITIONS),
+        patch.object(sites, "LITTLE", IN_PARTITIONS),
         patch.object(pipeline, "MOST_PARTS", 2),
     ):
         running = stream(

@@ -15,6 +15,7 @@ from support.kafka import Broker, Client, free_ports
 
 import tidelog
 from tidelog.cli import cli
+from tidelog.data.sealed import sealed, unsealed
 from tidelog.errors import DataError, Refused
 from tidelog.spark import Running, stream
 
@@ -129,7 +130,7 @@ def test_bad_messages_are_dead_letters(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if where == "executors":
-        monkeypatch.setattr("tidelog.pipeline.loop.LITTLE", -1)
+        monkeypatch.setattr("tidelog.pipeline.sites.LITTLE", -1)
     facts = temps(5, 6, 7)
     bad = ["{oops", b"\xff\xfe", '{"device": "a", "level": "x", "at": 1}', "[1]", None, ""]
     name = topic(facts[0], *bad, facts[1], '{"level": 1, "at": 1}', facts[2])
@@ -195,6 +196,41 @@ def test_topics_may_not_change(
     stream(spark, RULES, "Hot", inputs=f"{address}/{one}", **more).stop()
     with pytest.raises(Refused, match="started differently: the topics are"):
         stream(spark, RULES, "Hot", inputs=f"{address}/{two}", **more)
+
+
+def test_another_cluster_is_refused(
+    spark: SparkSession, broker: Broker, topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """The same name of a topic, and offsets of other messages; with a way to go on."""
+    name = topic(*temps(5, 6))
+    folder = tmp_path / "c"
+    more: dict[str, Any] = {"checkpoint": folder, "trigger": {"availableNow": True}}
+    more |= {"inputs": f"Temp=kafka://{broker.address}/{name}", "sink": f"csv:{tmp_path / 'out'}"}
+    stream(spark, RULES, "Hot", **more).stop()
+    kept = folder / "kafka.json"
+    assert unsealed(kept.read_bytes(), "") == {"clusters": {name: "AAAAAAAAAAAAAAAAAAAAAQ"}}
+    kept.write_bytes(sealed({"clusters": {name: "another"}}))
+    said = rf"topic `{name}` is on another Kafka than before \(cluster AAA.*, and it was another\)"
+    with pytest.raises(Refused, match=said):
+        stream(spark, RULES, "Hot", **more)
+    kept.unlink()
+    ended(spark, queries="Hot", **{name: more[name] for name in ("inputs", "checkpoint", "sink")})
+    assert kept.exists()
+
+
+def test_messages_of_aborted_transactions_are_no_facts(
+    spark: SparkSession, broker: Broker, topic: Callable[..., str], client: Client
+) -> None:
+    name = topic(*temps(5, 6))
+    client.transact(name, temps(7, since=2), commit=False)
+    client.transact(name, temps(8, since=2), commit=True)
+    client.transact(name, temps(9, since=3), commit=False)
+    client.send(name, temps(1, since=3))
+    address = f"Temp=kafka://{broker.address}/{name}"
+    read = ended(spark, address)
+    assert (hot(read), read.committed.totals["facts"]) == (HOT, 4)
+    dirty = ended(spark, address, kafka={"kafka.isolation.level": "read_uncommitted"})
+    assert dirty.committed.totals["facts"] == 6
 
 
 @pytest.mark.parametrize(
@@ -358,6 +394,7 @@ def test_heartbeats_move_time(
             ("Hot", "Storm"),
             inputs=inputs,
             tick="10m",
+            heartbeats=True,
             trigger={"availableNow": True},
         )
         running.awaitTermination()

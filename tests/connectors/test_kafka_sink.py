@@ -95,7 +95,7 @@ def test_messages(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if where == "executors":
-        monkeypatch.setattr("tidelog.pipeline.loop.LITTLE", -1)
+        monkeypatch.setattr("tidelog.pipeline.sites.LITTLE", -1)
     topic = f"answers-{where}"
     client.create(topic, 2)
     running = started(spark, files(tmp_path, *FACTS), f"kafka://{broker.address}/{topic}")

@@ -86,7 +86,7 @@ def test_facts_in_and_answers_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if where == "executors":
-        monkeypatch.setattr("tidelog.pipeline.loop.LITTLE", -1)
+        monkeypatch.setattr("tidelog.pipeline.sites.LITTLE", -1)
     more: dict[str, Any] = {"checkpoint": tmp_path / "c", "sink": f"csv:s3a://{readings}/out"}
     started(spark, readings, **more).stop()
     store.put(f"{readings}/in/Temp/4.csv", "device,level,at\na,1,6\n")

@@ -21,13 +21,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 from support import victim
 from support.places import ROOT
 from support.victim import Writes
 
-from tidelog.pipeline.commit import SPARKS_LOCK
+from tidelog.data.delta import rows_of
+from tidelog.pipeline.commit import OWNER, SPARKS_LOCK
 
 VICTIM = ROOT / "tests" / "support" / "victim.py"
 EVERYWHERE = bool(os.environ.get("TIDELOG_CRASH"))
@@ -75,13 +77,33 @@ def process(folder: Path, way: str, fatal: int = 0, wait: float | None = None) -
     return started.returncode
 
 
+def answered(out: Path) -> dict[str, list[tuple[Any, ...]]]:
+    """The answers in a sink of any kind, by query and batch where it has batches."""
+    answers: dict[str, list[tuple[Any, ...]]] = {}
+    for path in sorted(out.glob("*/batch=*/*")):
+        rows: list[Any] = []
+        if path.suffix == ".parquet":
+            rows = [tuple(row.values()) for row in pq.read_table(path).to_pylist()]
+        elif not path.name.startswith("."):
+            with path.open(newline="") as file:
+                rows = [tuple(row) for row in csv.reader(file)]
+        name = "/".join(path.relative_to(out).parts[:2])
+        answers[name] = sorted([*answers.get(name, []), *rows], key=repr)
+    for table in sorted(path.parent for path in out.glob("*/_delta_log")):
+        rows = rows_of(str(table)).to_pylist()
+        answers[table.name] = sorted(tuple(row.values()) for row in rows)
+    for path in sorted(out.glob("*-*.json")):  # of a function
+        number, _, lineage = path.stem.partition("-")
+        answers.setdefault(number, []).extend((line,) for line in path.read_text().splitlines())
+        assert len(list(out.glob(f"{number}-*"))) == 1, f"another batch than {lineage} before"
+    if out.is_file():
+        answers["lines"] = sorted((line,) for line in out.read_text().splitlines())
+    return answers
+
+
 def told(folder: Path) -> dict[str, Any]:
     """Everything that a stream has left behind, whatever its files are called."""
-    answers = {}
-    for path in sorted((folder / "answers").glob("*/batch=*/*.csv")):
-        with path.open(newline="") as file:
-            rows = sorted(tuple(row) for row in csv.reader(file))
-        answers.setdefault("/".join(path.relative_to(folder).parts[1:3]), []).extend(rows)
+    answers = answered(folder / "answers")
     letters = [
         (path.parent.name, line.replace(str(folder), ""))
         for path in sorted((folder / "checkpoint" / "dead_letters").glob("batch=*/*.json"))
@@ -91,7 +113,12 @@ def told(folder: Path) -> dict[str, Any]:
     for path in sorted((folder / "checkpoint" / "commits").iterdir()):
         commit = json.loads(path.read_text().replace(str(folder), ""))
         commit.pop("sha256")
+        commit["letters"] = sum(size for _, size, _ in commit["letters"]) > 0
+        for name in ("sink", "lineage"):  # which hold what differs from run to run
+            commit.pop(name)
         commit["state"] = [(part["folder"], part["tables"]) for part in commit["state"]]
+        if commit["spark"] is not None:  # each stream has an identity of its own
+            commit["spark"] = commit["spark"]["place"], commit["spark"]["number"]
         commits[path.name] = commit
     state = sorted(entry.name for entry in (folder / "checkpoint" / "state").iterdir())
     hidden = sorted(
@@ -100,7 +127,7 @@ def told(folder: Path) -> dict[str, Any]:
         for path in (folder / part).rglob(".*")
         if "spark" not in path.relative_to(folder / part).parts
         and not path.name.endswith(".crc")
-        and path.name != SPARKS_LOCK
+        and path.name not in (SPARKS_LOCK, OWNER)
     )
     return {"answers": answers, "dead": letters, "commits": commits, "state": state, "left": hidden}
 
@@ -183,6 +210,14 @@ WAYS = [
     "absence there",
     "absence online",
     "clock",
+    "plain parquet there",
+    "plain json there",
+    "plain jsonl",
+    "plain jsonl there",
+    "plain delta",
+    "plain delta there",
+    "plain function",
+    "plain function there",
 ]
 
 
@@ -203,7 +238,10 @@ def test_killed_between_any_two_writes(
 
 
 @pytest.mark.skipif(not EVERYWHERE, reason="make test-crash runs these")
-@pytest.mark.parametrize("way", ["plain", "plain there", "absence online"])
+@pytest.mark.parametrize(
+    "way",
+    ["plain", "plain there", "absence online", "plain jsonl", "plain delta", "plain function"],
+)
 def test_killed_while_it_starts_and_ends(
     way: str, spark: SparkSession, tmp_path: Path, undisturbed: Callable[[str], Undisturbed]
 ) -> None:

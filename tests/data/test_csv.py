@@ -15,7 +15,7 @@ from support.facts import TYPED, ask, in_order, refused, write_csv
 
 import tidelog
 from tidelog.data.loader import Loader
-from tidelog.data.readers.csv import facts_of_texts, read_texts
+from tidelog.data.readers.csv import facts_of_texts, read_header, read_texts
 from tidelog.data.schema import schemas
 from tidelog.errors import DataError
 from tidelog.evaluation.duckdb import Engine
@@ -47,6 +47,42 @@ def test_lines_that_end_in_different_ways(tmp_path: Path) -> None:
     path = tmp_path / "E.csv"
     path.write_bytes(b"x,time\r\na,1\nb,2\r\nc,3")
     assert ask("P(X) @ T :- E(X) @ T.", path) == [("a", 1), ("b", 2), ("c", 3)]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"x,time\na,0\nb,1\r\nc,2,9\nd,3\n",
+        b"x,time\r\na,0\r\nb,1\nc,2,9\r\nd,3\r\n",
+        b"x,time\na,0\nb,1\rc,2,9\nd,3",
+        b'x,time\na,0\r\n"b",1\r\nc\nd,3\n',
+        b'x,time\na,0\r\n"b",1\n"c"d,2\r\nd,3\n',
+        b'x,time\r\na,0\n"b",1\r\n\xff,2\nd,3\r',
+    ],
+)
+def test_ends_of_line_that_differ_hide_no_bad_row(tmp_path: Path, content: bytes) -> None:
+    """The one bad row is put aside by a stream, and the other three are facts."""
+    path = tmp_path / "E.csv"
+    path.write_bytes(content)
+    header = read_header(path, schemas(tidelog.parse("P(X) @ T :- E(X) @ T."))["E"])
+    with duckdb.connect() as connection:
+        broken = read_texts(connection, "texts", path, 2, header.ending)
+        assert sorted(connection.execute("FROM texts").fetchall()) == [
+            ("a", "0"),
+            ("b", "1"),
+            ("d", "3"),
+        ]
+    ((problem, _),) = broken
+    assert problem.startswith("line 4: ")
+    (message,) = refused("P(X) @ T :- E(X) @ T.", path)[:1]
+    assert message.startswith(f"{path}:4: ")
+
+
+def test_ends_of_line_in_quotes_stay(tmp_path: Path) -> None:
+    path = tmp_path / "E.csv"
+    path.write_bytes(b'x,time\n"a\r\nb\r""c\n",1\r\n"d,\r",2\re"f,3\n')
+    rules = "P(X) @ T :- E(X) @ T."
+    assert ask(rules, path) == [('a\r\nb\r"c\n', 1), ("d,\r", 2), ('e"f', 3)]
 
 
 def test_a_very_long_value(tmp_path: Path) -> None:

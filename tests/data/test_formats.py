@@ -113,7 +113,7 @@ def test_columns_that_are_missing_elsewhere(tmp_path: Path) -> None:
     path = write_parquet(tmp_path, "E", columns, rows)
     assert refused(TYPED, path) == [f"{path}: no column `x`, which `E` declares; there are n, at"]
     path = write_json(tmp_path, "E", columns, rows)
-    assert refused(TYPED, path) == [f"{path}:1: no column `x`, which `E` declares"]
+    assert refused(TYPED, path) == [f"{path}: no column `x`, which `E` declares; there are n, at"]
     assert refused(TYPED, {"E": arrow(columns, rows)}) == [
         "facts of `E`: no column `x`, which `E` declares; there are n, at"
     ]
@@ -132,7 +132,7 @@ def test_the_wrong_number_of_undeclared_columns(tmp_path: Path) -> None:
         assert message.startswith(str(path))
     path = tmp_path / "E.jsonl"
     path.write_text('{"x": "a", "time": 0}\n{"x": "a"}\n')
-    assert refused(rules, path)[0].startswith(f"{path}:2: no `time`")
+    assert nulls(rules, path) == {"E": 1}
     path.write_text('{"x": "a", "y": "b", "time": 0}\n')
     assert refused(rules, path)[0].startswith(f"{path}:1: `E` has 1 column")
 
@@ -146,7 +146,7 @@ def test_not_utf_8(tmp_path: Path) -> None:
     assert refused(rules, path) == [f"{path}:1: not UTF-8 text"]
     path = tmp_path / "E.jsonl"
     path.write_bytes(b'{"x": "a", "time": 0}\n{"x": "caf\xe9", "time": 0}\n')
-    assert refused(rules, path)[0].startswith(f"{path}:2: not JSON: ")
+    assert refused(rules, path) == [f"{path}:2: not UTF-8 text"]
 
 
 @pytest.mark.parametrize(

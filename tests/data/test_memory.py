@@ -37,9 +37,9 @@ def test_bad_python_rows() -> None:
     for i, value, problem in [
         (0, 2**63, "9223372036854775808 does not fit 64 bits"),
         (0, True, "True is not int"),
-        (0, 1.0, "1.0 is not int"),
+        (0, 1.0, "1.0 is not int; declare the column `float`, or write whole numbers"),
         (1, "1", "'1' is not float"),
-        (2, 1, "1 is not bool"),
+        (2, 1, "1 is not bool; write `true` or `false`"),
         (3, b"a", "b'a' is not text"),
         (4, 2**62, "time 4611686018427387904 does not fit 62 bits"),
         (4, datetime(2014, 1, 1), f"`2014-01-01 00:00:00` {NEEDS_TICK}"),

@@ -48,6 +48,8 @@ ODD = [
     "\\'",
     "$1",
     "?",
+    "${env:HOME}",
+    "${x}",
     "{0}%s",
     "a,b",
     "\n",
@@ -166,6 +168,7 @@ def carried(world: World, facts: Any) -> None:
             assert CONSTANT + literal in world.texts
             assert literal.isprintable()
             assert "\\" not in literal
+            assert "$" not in literal
 
 
 @contextmanager

@@ -5,10 +5,14 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from unittest.mock import patch
 
 import duckdb
 import pytest
+from click.testing import CliRunner
 
+import tidelog
+from tidelog.cli import cli
 from tidelog.evaluation.interrupts import interruptible
 
 # Facts for ever, asked for far longer than anyone waits; the signal comes once DuckDB is at it.
@@ -29,12 +33,96 @@ assert signal.set_wakeup_fd(-1) == -1
 """
 
 
-@pytest.mark.slow
-def test_a_query_stops_at_once() -> None:
+# Facts that take far longer to read than anyone waits.
+LOADING = """
+import os, signal, sys, threading
+import tidelog
+from tidelog.data.loader import Loader
+from tidelog.evaluation.duckdb import Engine
+
+def load(self, *_):
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    many = "range(1000000000)"
+    self.connection.execute(f"SELECT sum(a.range * b.range) FROM {many} a, {many} b").fetchall()
+
+Loader.load = load
+"""
+IN_PYTHON = """
+signal.signal(signal.SIGINT, signal.default_int_handler)
+try:
+    Engine(tidelog.parse("P(a) @ 0."))
+except KeyboardInterrupt:
+    print("stopped")
+"""
+AS_COMMAND = """
+import tidelog.cli
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.argv = ["tidelog", "query", os.devnull, "--facts", os.devnull]
+tidelog.cli.main()
+"""
+
+
+def session(code: str) -> tuple[str, str, int]:
+    """What a Python writes, and its exit code."""
     result = subprocess.run(
-        [sys.executable, "-c", SESSION], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
     )
-    assert (result.stdout, result.stderr, result.returncode) == ("stopped\n", "", 0)
+    return result.stdout, result.stderr, result.returncode
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        (SESSION, ("stopped\n", "", 0)),
+        (LOADING + IN_PYTHON, ("stopped\n", "", 0)),
+        (LOADING + AS_COMMAND, ("", "\nAborted!\n", 1)),
+    ],
+    ids=["query", "facts", "command"],
+)
+def test_a_query_stops_at_once(code: str, expected: tuple[str, str, int]) -> None:
+    assert session(code) == expected
+
+
+INTERRUPTED = [duckdb.InterruptException("INTERRUPT Error"), RuntimeError("Query interrupted")]
+
+
+@pytest.mark.parametrize("raised", INTERRUPTED)
+def test_a_command_that_is_interrupted_anywhere(raised: Exception) -> None:
+    """DuckDB's own errors of Ctrl-C are no traceback, whichever command meets them."""
+    with patch("tidelog.cli.rules.accepted", side_effect=raised):
+        result = CliRunner().invoke(cli, ["explain", "rules.tdl"])
+    assert (result.exit_code, result.stderr) == (1, "\nAborted!\n")
+
+
+@pytest.mark.parametrize("raised", INTERRUPTED)
+def test_a_push_that_is_interrupted(raised: Exception) -> None:
+    stream = tidelog.Stream(tidelog.parse("P(X) @ T :- E(X) @ T."))
+    with patch.object(stream, "_read", side_effect=raised), pytest.raises(KeyboardInterrupt):
+        stream.push(0, {"E": [("a",)]})
+
+
+IGNORED = """
+import signal
+from tidelog.evaluation.interrupts import sigint_stays_ignored
+from tidelog.cli.running import StopRequest
+
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+with sigint_stays_ignored():
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # as Spark does
+print(signal.getsignal(signal.SIGINT) is signal.SIG_IGN)
+with StopRequest() as request:
+    signal.raise_signal(signal.SIGINT)
+    print(request.made)
+    signal.raise_signal(signal.SIGTERM)
+    print(request.made)
+"""
+
+
+@pytest.mark.slow
+def test_an_ignored_signal_stays_ignored() -> None:
+    """As of a command that a script has started in the background."""
+    assert session(IGNORED) == ("True\nFalse\nTrue\n", "", 0)
 
 
 @pytest.mark.parametrize(

@@ -183,7 +183,7 @@ def test_arriving_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("example", ["auctions", "datacentre", "payments"])
+@pytest.mark.parametrize("example", ["auctions", "datacentre", "oncall", "payments"])
 def test_facts_are_those_that_the_script_makes(example: str, tmp_path: Path) -> None:
     copy = tmp_path / "make_facts.py"
     copy.write_text((EXAMPLES / example / "make_facts.py").read_text())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -88,7 +89,7 @@ def is_explained(case: Case, goals: list[tuple[Ground, bool]]) -> None:
             explanation = explained(engine, goal)
             assert explanation.holds == holds, (goal, case.text)
             assert all(len(line) < 20_000 for line in why_lines(explanation))
-            told = why_json(explanation)
+            told = why_json(replace(explanation, full=True))
             assert told["holds"] == holds
             if holds:
                 assert not explanation.misses
@@ -438,3 +439,62 @@ def test_what_is_in_the_way_of_a_window_is_the_fact_itself() -> None:
     assert "some Up(a, _)" not in lost.partition("in the way")[0]
     calm = str(program.why("Calm(a) @ 3", {"Up": [("a", "x", t) for t in range(4)]}))
     assert "present  at least 2 Up(a, _) @ [-2, 2]" in calm
+
+
+COUNTED = """
+    input E(x: text, n: int) @ t.
+    Odd(X, N) @ T :- E(X, N) @ T, N != 0.
+    Many(X, K) @ T :- E(X, 1) @ T, K = count(Odd(X, _) @ [T-2, T]).
+    Often(X) @ T :- E(X, 1) @ T, at least 9 E(X, 2) @ [T-20, T].
+"""
+
+
+def test_of_many_counted_facts_the_first_are_shown() -> None:
+    """Ten facts at each of three ticks, each with a rule of its own below it."""
+    program = tidelog.parse(COUNTED, "rules.tdl")
+    facts = {"E": [("a", n, t) for t in range(3) for n in range(1, 11)]}
+    brief = program.why("Many(a, 30) @ 2", facts)
+    full = program.why("Many(a, 30) @ 2", facts, full=True)
+    lines = str(brief).splitlines()
+    assert sum("─ Odd(" in line for line in lines) == 3
+    assert sum("─ ... 27 more facts" in line for line in lines) == 1
+    assert "only the first of many facts are shown: --full shows all" in lines
+    assert "more facts" not in str(full)
+    assert "--full" not in str(full)
+    assert all(f"Odd(a, {n}) @ {t}" in str(full) for t in range(3) for n in range(1, 11))
+    assert brief.proofs == full.proofs
+
+
+def test_json_has_the_first_counted_facts_and_how_many_more() -> None:
+    program = tidelog.parse(COUNTED, "rules.tdl")
+    rows = [("a", n, t) for t in range(3) for n in range(1, 11)]
+    brief, full = (
+        why_json(program.why("Many(a, 30) @ 2", {"E": rows}, full=whole)) for whole in (False, True)
+    )
+    first: Any = brief["proofs"]
+    (gathered,) = [step for step in first[0]["steps"] if "aggregate" in step["fact"]]
+    assert (len(gathered["premises"]), gathered["omitted"]) == (3, 27)
+    shown = {
+        first[0]["steps"][i]["fact"]["predicate"] for step in [gathered] for i in step["premises"]
+    }
+    assert shown == {"Odd"}
+    used = {i for step in first[0]["steps"] for i in step["premises"]}
+    assert used == set(range(1, len(first[0]["steps"])))
+    whole: Any = full["proofs"]
+    assert first[0]["size"] == whole[0]["size"]
+    assert not any("omitted" in step for step in whole[0]["steps"])
+    assert sum(step["fact"].get("predicate") == "Odd" for step in whole[0]["steps"]) == 30
+
+
+def test_a_run_of_equal_facts_is_one_line() -> None:
+    """Twelve facts in six runs are few enough; eight in eight runs are not."""
+    program = tidelog.parse("Often @ T :- at least 8 E(a) @ [T-20, T].", "rules.tdl")
+    runs = program.why("Often @ 20", {"E": [("a", t) for t in range(4, 18) if t not in (8, 13)]})
+    assert sum("─ E(a) @ [" in line for line in str(runs).splitlines()) >= 2
+    assert "more" not in str(runs)
+    apart = str(program.why("Often @ 20", {"E": [("a", t) for t in range(3, 19, 2)]}))
+    assert [line.split("─ ")[1].split(" @")[0] for line in apart.splitlines() if "─ " in line] == [
+        "at least 8 E(a)",
+        *["E(a)"] * 3,
+        "... 5 more facts",
+    ]

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import re
 import socket
+import subprocess
+import sys
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
+from support.kafka import free_ports
 from support.places import ROOT
 
 import tidelog
@@ -267,3 +272,98 @@ def test_in_process_has_lines_only(tmp_path: Path) -> None:
     wrong = tidelog_run("--engine", "duckdb", "--metrics", ":9464")
     assert wrong.exit_code == 2
     assert "--metrics :9464, for Prometheus, goes with --engine spark" in wrong.stderr
+
+
+# Alerts
+
+
+def alerts() -> dict[str, str]:
+    """The expressions of the rules that docs/metrics.md has."""
+    page = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    (group,) = yaml.safe_load(text)["groups"]
+    return {rule["alert"]: rule["expr"] for rule in group["rules"]}
+
+
+def fires(expression: str, samples: dict[Key, float], now: float) -> bool:
+    """Whether an alert fires, for what Prometheus' language means by the few forms used here."""
+    known = {name: value for (name, _), value in samples.items()}
+
+    def holds(part: str) -> bool:
+        if absent := re.fullmatch(r"absent\((\w+)\)", part):
+            return absent[1] not in known
+        found = re.fullmatch(r"(time\(\) - )?(\w+) (==|>) (\d+)", part)
+        assert found is not None, part
+        since, name, sign, bound = found.groups()
+        if name not in known:
+            return False
+        value = now - known[name] if since else known[name]
+        return value == int(bound) if sign == "==" else value > int(bound)
+
+    return all(map(holds, expression.split(" and ")))
+
+
+def test_the_heart_beats_while_the_stream_runs(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidelog.pipeline.metrics.BEAT", 0.1)
+    (tmp_path / "Temp").mkdir()
+    target = tmp_path / "m.prom"
+    program = tidelog.parse(RULES)
+    running = stream(spark, program, inputs=tmp_path, metrics=target, rigid={})
+
+    def beat() -> float:
+        moment = of(parsed(target.read_text()), "tidelog_heartbeat_timestamp_seconds")
+        assert moment is not None
+        return moment
+
+    first, end = beat(), time.monotonic() + 30
+    assert abs(first - time.time()) < 30
+    while beat() == first:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    running.stop()
+    last = beat()
+    time.sleep(0.5)
+    assert beat() == last
+    samples = parsed(target.read_text())
+    expressions = alerts()
+    firing = [name for name in expressions if name != "TidelogLate"]
+    assert [n for n in firing if fires(expressions[n], samples, time.time() + 120)] == []
+
+
+@pytest.mark.slow
+def test_alerts_fire_after_a_kill(tmp_path: Path) -> None:
+    """A file keeps its last numbers, and a port is gone."""
+    (tmp_path / "facts" / "Temp").mkdir(parents=True)
+    (tmp_path / "rules.tdl").write_text(RULES)
+    (port,) = free_ports(1)
+    for place in (str(tmp_path / "m.prom"), f":{port}"):
+        command = [sys.executable, "-m", "tidelog.cli", "run", str(tmp_path / "rules.tdl")]
+        command += ["--facts", str(tmp_path / "facts"), "--follow", "--metrics", place]
+
+        def text(place: str = place) -> str:
+            try:
+                if place.endswith(".prom"):
+                    return Path(place).read_text()
+                address = f"http://127.0.0.1{place}/metrics"
+                with urllib.request.urlopen(address, timeout=5) as answer:
+                    return str(answer.read().decode())
+            except OSError:
+                return ""
+
+        with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+            end = time.monotonic() + 120
+            while "tidelog_heartbeat" not in text():
+                assert process.poll() is None
+                assert time.monotonic() < end
+                time.sleep(0.2)
+            running = parsed(text())
+            process.kill()
+        left = parsed(text()) if text() else {}
+        expressions = alerts()
+        del expressions["TidelogLate"]
+        now = time.time()
+        assert not any(fires(each, running, now) for each in expressions.values())
+        firing = {name for name, each in expressions.items() if fires(each, left, now + 120)}
+        assert firing == {"TidelogSilent" if place.endswith(".prom") else "TidelogAbsent"}

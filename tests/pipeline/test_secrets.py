@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,7 +17,7 @@ import tidelog
 from tidelog.cli import cli
 from tidelog.data.secrets import without_secrets
 from tidelog.errors import DataError
-from tidelog.pipeline.store import Store
+from tidelog.pipeline.store import open_store
 from tidelog.spark import Refused, Running, stream
 from tidelog.streaming.sinks import sink_of
 
@@ -111,7 +113,7 @@ def test_nothing_that_is_said_has_the_password(
     running.awaitTermination()
     running.stop()
     with pytest.raises(Refused, match=r"viewfs://\*\*\*@") as refused:
-        start(spark, tmp_path, box("me:hidden"), lateness=1)
+        start(spark, tmp_path, box("me:hidden"), mode="online")
     assert "hidden" not in str(refused.value)
     # With another password it is the same place.
     again = start(spark, tmp_path, box("me:changed"))
@@ -135,14 +137,14 @@ def test_a_start_that_fails_says_why_and_no_more(
 @pytest.mark.parametrize("address", ["nowhere://me:hidden@box/x", "s3a://me:hidden@box/x"])
 def test_a_store_that_cannot_be_reached(spark: SparkSession, address: str) -> None:
     with pytest.raises(DataError, match=r"://\*\*\*@box/x: Spark cannot reach this place") as wrong:
-        Store(spark, address)
+        open_store(spark, address)
     assert "hidden" not in str(wrong.value)
 
 
 def test_sinks_that_are_none(spark: SparkSession) -> None:
     for sink in ("jsonl:s3a://me:hidden@box/x", "xml:s3a://me:hidden@box/x"):
         with pytest.raises(DataError, match=r"s3a://\*\*\*@box/x`") as wrong:
-            sink_of(sink, lambda root: Store(spark, root))
+            sink_of(sink, lambda root: open_store(spark, root))
         assert "hidden" not in str(wrong.value)
 
 
@@ -154,3 +156,37 @@ def test_on_the_command_line(spark: SparkSession, tmp_path: Path) -> None:
     assert done.exit_code == 1
     assert done.stderr.startswith("error: nowhere://***@box/x: Spark cannot reach this place")
     assert "hidden" not in done.output
+
+
+OWN = """
+import subprocess, sys
+from pathlib import Path
+from tidelog.spark import session
+
+spark = session("local[1]", **{
+    "spark.hadoop.fs.s3a.secret.key": "hush-1",
+    "spark.hadoop.fs.azure.account.key.box": "hush-2",
+    "spark.ssl.keyPassword": "hush-3",
+    "spark.hadoop.fs.s3a.endpoint": "box.example",
+    "spark.driver.memory": "600m",
+})
+hadoop = spark._jsc.hadoopConfiguration()
+print([hadoop.get(f"fs.{name}") for name in ("s3a.secret.key", "azure.account.key.box")])
+print(spark.conf.get("spark.ssl.keyPassword"), hadoop.get("fs.s3a.endpoint"))
+pid = spark._jvm.java.lang.ProcessHandle.current().pid()
+line = Path(f"/proc/{pid}/cmdline").read_text() + Path(f"/proc/{pid}/environ").read_text()
+print("hush" in line, "box.example" in line, "-Xmx600m" in line)
+spark.stop()
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="needs /proc")
+def test_secret_settings_are_on_no_command_line() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", OWN], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert done.stdout.splitlines() == [
+        "['hush-1', 'hush-2']",
+        "hush-3 box.example",
+        "False True True",
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -95,3 +96,70 @@ def test_a_query_on_spark_reads_a_table(spark: SparkSession, tmp_path: Path) -> 
         assert query(spark, program, "Hot", given).toArrow().to_pylist() == wanted
     with pytest.raises(DataError, match="no Delta table is there"):
         query(spark, program, "Hot", f"Temp=delta:{tmp_path / 'none'}")
+
+
+def clean_up(table: Path, *versions: int) -> None:
+    """As Delta does after a while: a checkpoint has what these versions of the log said."""
+    deltalake.DeltaTable(table).create_checkpoint()
+    for version in versions:
+        (table / "_delta_log" / f"{version:020}.json").unlink()
+
+
+def test_a_stream_goes_on_after_its_log_was_cleaned_up(spark: SparkSession, tmp_path: Path) -> None:
+    table = tmp_path / "Temp"
+    for tick in range(12):  # after ten batches Spark keeps its own list in one file
+        add(tmp_path, tick)
+        if tick in (3, 11):
+            run(spark, tmp_path)
+    clean_up(table, *range(11))
+    add(tmp_path, 12)
+    run(spark, tmp_path)
+    clean_up(table, 11)
+    add(tmp_path, 13)
+    add(tmp_path, 14)
+    clean_up(table, 13)
+    with pytest.raises(DataError, match=r"version 13 is gone from its log .* and was not read"):
+        run(spark, tmp_path)
+    kept = answered(tmp_path)
+    assert kept == [("ä", t) for t in range(11)]
+    with pytest.raises(DataError, match="the first versions are gone from its log"):
+        stream(
+            spark,
+            tidelog.parse(RULES),
+            "Hot",
+            inputs=f"delta:{table}",
+            checkpoint=tmp_path / "new",
+        )
+
+
+def test_another_table_in_its_place_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    for tick in range(3):
+        add(tmp_path, tick)
+    run(spark, tmp_path)
+    shutil.rmtree(tmp_path / "Temp")
+    add(tmp_path, 3)
+    with pytest.raises(DataError, match="version 2 was read, and its log ends with version 0"):
+        run(spark, tmp_path)
+
+
+def test_a_gap_is_noticed_while_a_stream_runs(spark: SparkSession, tmp_path: Path) -> None:
+    for tick in range(2):
+        add(tmp_path, tick)
+    running = stream(
+        spark,
+        tidelog.parse(RULES),
+        "Hot",
+        inputs=f"delta:{tmp_path / 'Temp'}",
+        sink=f"delta:{tmp_path / 'out'}",
+        checkpoint=tmp_path / "c",
+        trigger={"processingTime": "1 second"},
+    )
+    running.query.processAllAvailable()
+    log = tmp_path / "Temp" / "_delta_log"
+    beside = tmp_path / "beside"
+    shutil.copytree(tmp_path / "Temp", beside / "Temp")
+    for tick in (2, 3):
+        add(beside, tick)
+    (log / f"{3:020}.json").write_bytes((beside / "Temp" / log.name / f"{3:020}.json").read_bytes())
+    with pytest.raises(DataError, match="version 2 is gone from its log"):
+        running.awaitTermination(120)

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import csv
 from pyspark.sql import SparkSession
 
 import tidelog
@@ -46,7 +47,7 @@ def test_dead_letters_keep_rows_as_they_came(
     little: int, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Texts that could not be read, timestamps and not ticks, from every format and place."""
-    monkeypatch.setattr("tidelog.pipeline.loop.LITTLE", little)
+    monkeypatch.setattr("tidelog.pipeline.sites.LITTLE", little)
     folder = tmp_path / "facts" / "metrics"
     folder.mkdir(parents=True)
     (folder / "a.csv").write_text(
@@ -130,11 +131,11 @@ def test_a_continuous_stream_fails_at_once_and_goes_on_later(
             running.query.processAllAvailable()
         running.close()
     said = [str(w.message) for w in told if w.category is TidelogWarning]
-    assert [text.split(" be used")[0] for text in said] == [
-        "input `metrics`: the only row of batch 1 cannot",
-        "input `metrics`: the only row of batch 4 cannot",
+    assert [text.split(";")[0] for text in said] == [
+        "input `metrics`: 1 row could not be used",
+        "input `metrics`: 2 more rows could not be used, 3 by now",
     ]
-    assert "the stream goes on, and what it cannot use is in" in said[0]
+    assert said[0].endswith(f"; all are in {tmp_path}/c/dead_letters")
     assert "`noon` is not a timestamp" in said[0]
     assert sorted(running.answers["Hot"].column("h").to_pylist()) == ["a", "d"]
     assert [x["row"]["time"] for x in letters(tmp_path / "c")] == ["noon", "one", "two"]
@@ -156,9 +157,33 @@ def test_rows_left_out_are_counted_once(spark: SparkSession, tmp_path: Path) -> 
     table = pa.table(dict(zip(("x", "level", "time"), zip(*rows, strict=True), strict=True)))
     pq.write_table(table, tmp_path / "E.parquet", row_group_size=2)
     program = tidelog.parse("input E(x: text, level: text) @ time. P(X) @ T :- E(X, high) @ T.")
-    with pytest.warns(TidelogWarning, match="^2 rows of E left out"):
+    said = "^2 rows of E left out: NULL or NaN in column `level`$"
+    with pytest.warns(TidelogWarning, match=said):
         frame = query(spark, program, "P", tmp_path)
     assert sorted(row.time for row in frame.collect()) == [1, 2, 3, 4]
+    with pytest.warns(TidelogWarning, match=said):
+        query(
+            spark,
+            program,
+            "P",
+            {"E": spark.createDataFrame(rows, "x string, level string, time int")},
+        )
+
+
+def test_equal_rows_that_a_rule_counts(spark: SparkSession, tmp_path: Path) -> None:
+    """Of Parquet whose statistics say everything, of CSV, and of a DataFrame about how many."""
+    program = tidelog.parse(
+        "input E(x: text, c: int) @ time.\n"
+        "Busy(X, N) @ T :- E(X, _) @ T, N = count(E(X, _) @ [T-4, T])."
+    )
+    table = pa.table({"x": ["a"] * 10, "c": [1] * 8 + [2, 3], "time": [0] * 5 + [1] * 5})
+    pq.write_table(table, tmp_path / "E.parquet")
+    csv.write_csv(table, tmp_path / "E.csv")
+    for file in ("E.parquet", "E.csv"):
+        with pytest.warns(TidelogWarning, match="^8 of 10 rows of `E` are equal to another in all"):
+            query(spark, program, "Busy", tmp_path / file)
+    with pytest.warns(TidelogWarning, match="^about 60% of 10 rows of `E` repeat another in all"):
+        query(spark, program, "Busy", {"E": spark.createDataFrame(table)})
 
 
 def test_several_places_and_what_is_not_there(spark: SparkSession, tmp_path: Path) -> None:
@@ -270,3 +295,12 @@ def test_a_session_is_quiet() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("3\n", "")
+
+
+def test_a_stream_of_rows_that_are_of_no_input_does_not_begin(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "all.jsonl").write_text('{"predicate": "nobody", "time": 0}\n{}\n')
+    running = stream(spark, tidelog.parse(RULES), inputs=tmp_path / "all.jsonl", trigger=NOW)
+    with pytest.raises(DataError, match=r"^no row can be used\n.*no input is called `nobody`"):
+        running.awaitTermination()

@@ -95,8 +95,8 @@ def test_an_input_goes_silent_and_comes_back(spark: SparkSession, tmp_path: Path
     assert running.status["waits_for"] == ["E"]
     running.stop()
     text = (tmp_path / "m.prom").read_text()
-    assert f'tidelog_idle{{input="F",stream="{running.id}"}} 1.0' in text
-    assert f'tidelog_waits_for{{input="E",stream="{running.id}"}} 1.0' in text
+    assert f'tidelog_idle{{input="F",name="{running.name}",stream="{running.id}"}} 1.0' in text
+    assert f'tidelog_waits_for{{input="E",name="{running.name}",stream="{running.id}"}} 1.0' in text
     # What is idle stays so until it brings something, and a new start knows it.
     put(tmp_path, "E", 9)
     running = started(spark, tmp_path, trigger=NOW)
@@ -166,7 +166,7 @@ def test_an_input_that_never_came(
 def test_heartbeats_of_one_input_and_of_all(
     little: int, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidelog.pipeline.loop.LITTLE", little)
+    monkeypatch.setattr("tidelog.pipeline.sites.LITTLE", little)
     put(tmp_path, "E", 1, 2, 8)
     put(tmp_path, "F", 1, "6")
     (tmp_path / "facts" / "F" / "b.jsonl").write_text('{"time": "soon"}\n')

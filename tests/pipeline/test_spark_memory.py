@@ -17,7 +17,7 @@ import tidelog
 from tidelog.evaluation.spark import handles
 from tidelog.evaluation.spark.catalyst import as_a_table
 from tidelog.evaluation.spark.handles import release_handles
-from tidelog.pipeline import loop
+from tidelog.pipeline import sites
 from tidelog.spark import query, stream
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -31,7 +31,7 @@ RULES = tidelog.parse(
 def run(spark: SparkSession, facts: Path, mode: Any) -> list[Any]:
     """A stream in the partitions, to its end; weak references to what Spark made of it."""
     jvm: Any = spark._jvm
-    with patch.object(loop, "LITTLE", -1):
+    with patch.object(sites, "LITTLE", -1):
         running = stream(
             spark,
             RULES,

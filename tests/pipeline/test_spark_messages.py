@@ -22,7 +22,7 @@ RULES = """
 input Temp(device: text, level: int) @ at.
 input Door(site: text) @ at.
 output P.
-P(X) @ T :- Temp(X, _) @ T, Door(X) @ T.
+P(X, L) @ T :- Temp(X, L) @ T, Door(X) @ T.
 """
 
 

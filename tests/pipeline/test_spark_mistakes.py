@@ -12,12 +12,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
+from py4j.protocol import Py4JNetworkError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+import tidelog
 from tidelog.cli import cli
 from tidelog.errors import DataError
 from tidelog.evaluation.spark.failures import as_data_error, clear, summary
+from tidelog.spark import query, stream
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -101,6 +104,22 @@ def test_the_line_that_says_most() -> None:
     assert summary(PySparkException("first\nsecond")) == "first"
 
 
+@pytest.mark.parametrize(
+    ("said", "code", "told"),
+    [
+        ("FILE_NOT_EXIST", "R30", "the file is not there any more; put it back, then go on"),
+        ("NO_HINT", "R31", "the file cannot be read; repair it, then go on"),
+    ],
+)
+def test_a_file_that_spark_itself_reads(said: str, code: str, told: str) -> None:
+    text = f"[FAILED_READ_FILE.{said}] Error while reading file file:///a/b%20c.parquet. SQLSTATE"
+    error = clear(PySparkException(text))
+    assert isinstance(error, DataError)
+    assert str(error) == f"/a/b c.parquet: {told}"
+    assert error.code is not None
+    assert error.code.value == code
+
+
 class Captured(PySparkException):
     """As Spark raises them, with what Java says at length."""
 
@@ -116,6 +135,8 @@ def test_what_says_nothing_is_told_by_its_cause() -> None:
     assert summary(PySparkException(waited + broke)) == "it broke"
     assert summary(Captured(waited.splitlines()[0], waited + broke)) == "it broke"
     daemon = "Caused by: a.B: EOFException occurred while reading from pyspark.daemon's stdout.\n"
+    gone = clear(Py4JNetworkError("Answer from Java side is empty"))
+    assert str(gone).startswith("Spark's process has ended: start again with the same checkpoint")
     lost = clear(Captured("Exception thrown in awaitResult: ", waited + daemon))
     assert str(lost).startswith("a Python worker of Spark did not start: start again with")
     trace = "Traceback:\ntidelog.errors.DataError: one\ntwo"
@@ -172,7 +193,10 @@ def test_a_java_that_is_none(folder: Path) -> None:
     ("words", "parts"),
     [
         (("--checkpoint", "{}/file"), ("{}/file is a file, and a checkpoint is a folder",)),
-        (("--checkpoint", "{}/file/c"), ("{}/file/c cannot be a checkpoint: Not a directory",)),
+        (
+            ("--checkpoint", "{}/file/c"),
+            ("{}/file/c cannot be a checkpoint: Not a directory; name another folder [R04]",),
+        ),
         (("--checkpoint", "/proc/nope"), ("/proc/nope cannot be a checkpoint",)),
         (("--sink", "csv:{}/file"), ("{}/file is a file, and answers in csv go to a folder",)),
         (("--sink", "parquet:/proc/nope"), ("/proc/nope cannot be written", "another place")),
@@ -191,7 +215,8 @@ def test_places_that_cannot_be_written(
 
 @pytest.mark.parametrize("place", ["/proc/nope", "{}/file/c"])
 def test_a_checkpoint_in_process_that_cannot_be_written(place: str, folder: Path) -> None:
-    refused(run(folder, "--engine", "duckdb", "--checkpoint", place), "cannot be a checkpoint")
+    done = run(folder, "--engine", "duckdb", "--checkpoint", place)
+    refused(done, "cannot be a checkpoint", "; name another folder [R04]")
 
 
 # Facts in one file, and no facts at all
@@ -245,3 +270,22 @@ def test_an_empty_input_that_was_closed_takes_nothing_more(
         assert run(folder, *words, facts="empty").exit_code == 0
     (folder / "empty" / "E.csv").write_text("x,time\na,0\n")
     refused(run(folder, *words, facts="empty"), "is closed: its input had ended")
+
+
+def test_a_column_of_another_type_in_a_file(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark's own reason: the column, its type in the file, and that of the schema."""
+    (tmp_path / "in").mkdir()
+    path = tmp_path / "in" / "a b.parquet"
+    pq.write_table(pa.table({"x": ["a"], "v": ["text"], "t": [1]}), path)
+    schema = "x string, v bigint, t bigint"
+    program = tidelog.parse("input a(x: text, v: int) @ t. O(X, V) @ T :- a(X, V) @ T.")
+    said = (
+        rf"^{path}: column `v` is BINARY in the file, and the schema says bigint: read the file"
+        " with its own type, or write it anew$"
+    )
+    with pytest.raises(DataError, match=said):
+        query(spark, program, "O", {"a": spark.read.schema(schema).parquet(str(path.parent))})
+    arriving = spark.readStream.schema(schema).parquet(str(path.parent))
+    running = stream(spark, program, inputs={"a": arriving}, trigger={"availableNow": True})
+    with pytest.raises(DataError, match=said):
+        running.awaitTermination()

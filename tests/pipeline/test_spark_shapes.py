@@ -20,7 +20,7 @@ from tidelog.errors import DataError
 from tidelog.evaluation.layout import Layout
 from tidelog.evaluation.spark import given
 from tidelog.evaluation.spark.failures import clear
-from tidelog.pipeline import loop as pipeline
+from tidelog.pipeline import sites
 from tidelog.spark import query, stream
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -77,7 +77,7 @@ def check(
         reader = spark.readStream.schema(ddl).option("maxFilesPerTrigger", at_once)
         frames[name] = reader.parquet(str(files / name))
         frames[f"{name} batch"] = spark.read.schema(ddl).parquet(str(files / name))
-    with patch.object(pipeline, "LITTLE", -1):
+    with patch.object(sites, "LITTLE", -1):
         running = stream(
             spark,
             program,

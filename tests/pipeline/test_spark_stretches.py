@@ -23,7 +23,7 @@ from support.spells import spells
 
 import tidelog
 from tidelog.errors import Refused
-from tidelog.pipeline import loop
+from tidelog.pipeline import sites
 from tidelog.pipeline.commit import Checkpoint
 from tidelog.spark import Running, query, stream
 from tidelog.streaming.options import StreamMode
@@ -102,7 +102,7 @@ class Files:
         os.utime(path, (self.count, self.count))
 
     def run(self, *, close: bool, little: int) -> Running:
-        with patch.object(loop, "LITTLE", little):
+        with patch.object(sites, "LITTLE", little):
             running = stream(
                 self.spark,
                 tidelog.parse(RULES),

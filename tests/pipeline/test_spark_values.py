@@ -20,7 +20,7 @@ from tidelog.cli import cli
 from tidelog.data.ticks import Ticks
 from tidelog.errors import DataError
 from tidelog.evaluation.engine import evaluate
-from tidelog.pipeline import loop
+from tidelog.pipeline import sites
 from tidelog.spark import Commit, Running, query, stream
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -80,7 +80,7 @@ def asked(folder: Path, facts: Path, *more: str) -> list[str]:
 
 def streamed(spark: SparkSession, folder: Path, facts: Path, sink: str, there: bool) -> list[str]:
     """The lines of all files that a stream writes, the header of CSV once."""
-    with patch.object(loop, "LITTLE", -1 if there else loop.LITTLE):
+    with patch.object(sites, "LITTLE", -1 if there else sites.LITTLE):
         running = stream(
             spark,
             tidelog.parse(RULES),
@@ -213,7 +213,7 @@ def test_a_stream_says_which_tick_is_no_timestamp(
     rules = tidelog.parse(EDGE.replace("T+1", "T-1"))
     (tmp_path / "facts").mkdir()
     (tmp_path / "facts" / "E.csv").write_text("x,time\na,0001-01-01T00:00:00Z\na,0001-01-03\n")
-    with patch.object(loop, "LITTLE", -1 if there else loop.LITTLE):
+    with patch.object(sites, "LITTLE", -1 if there else sites.LITTLE):
         running = stream(
             spark,
             rules,

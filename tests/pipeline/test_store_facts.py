@@ -17,7 +17,8 @@ from pyspark.sql import SparkSession
 import tidelog
 from tidelog.cli import cli
 from tidelog.errors import DataError, Refused
-from tidelog.pipeline.store import Store
+from tidelog.pipeline.commit import Checkpoint
+from tidelog.pipeline.store import open_store
 from tidelog.spark import query, stream
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -81,7 +82,7 @@ def test_a_folder_as_a_stream(
 ) -> None:
     """Rigid facts lie there too; a row that is not used names the file there."""
     if where == "executors":
-        monkeypatch.setattr("tidelog.pipeline.loop.LITTLE", -1)
+        monkeypatch.setattr("tidelog.pipeline.sites.LITTLE", -1)
     running = run(spark, f"{store}/in", checkpoint=tmp_path / "c", sink=f"json:{store}/out")
     answers = [
         json.loads(line)
@@ -184,8 +185,9 @@ def test_what_is_refused_in_process(
 def test_a_store_that_renames_by_copying_is_no_checkpoint(
     spark: SparkSession, store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Store, "_renames_by_copying", lambda self, path: self.local is None)
-    with pytest.raises(Refused, match=f"^{store}/c cannot be a checkpoint: .* a rename is a copy"):
+    monkeypatch.setattr("tidelog.pipeline.store._kind_of", lambda fs, _: fs.getUri().getScheme())
+    said = rf"^{store}/c cannot be a checkpoint: on this store \(viewfs\) a rename may be a copy"
+    with pytest.raises(Refused, match=said):
         run(spark, f"{store}/in", checkpoint=f"{store}/c", sink=f"json:{store}/out")
     assert not (tmp_path / "c").exists()
     assert not (tmp_path / "out").exists()
@@ -193,3 +195,28 @@ def test_a_store_that_renames_by_copying_is_no_checkpoint(
     batches = [path.name for path in (tmp_path / "out" / "Hot").iterdir()]
     assert batches
     assert all((tmp_path / "out" / "Hot" / name / "_complete").exists() for name in batches)
+
+
+@pytest.mark.parametrize("kind", ["s3", "oss", "cosn", "dbfs", "gs", "new"])
+def test_a_store_that_nobody_knows_is_no_checkpoint(
+    kind: str, spark: SparkSession, store: str, tmp_path: Path
+) -> None:
+    """Only stores that are known to rename at once are, whatever others say of themselves."""
+    conf, mount = spark._jsc.hadoopConfiguration(), "org.apache.hadoop.fs.viewfs"
+    name = f"box{uuid.uuid4().hex}"
+    settings = {
+        f"fs.{kind}.impl": f"{mount}.ViewFileSystemOverloadScheme",
+        f"fs.viewfs.mounttable.{name}.link./data": f"file://{tmp_path}",
+    }
+    for setting, value in settings.items():
+        conf.set(setting, value)
+    try:
+        place = open_store(spark, f"{kind}://{name}/data/c")
+        assert place.copies
+        with pytest.raises(Refused, match=rf"cannot be a checkpoint: on this store \({kind}\) a"):
+            Checkpoint(place).take()
+    finally:
+        for setting in settings:
+            conf.unset(setting)
+    assert not open_store(spark, f"{store}/c").copies  # a mount of this machine's disk
+    assert not (tmp_path / "c").exists()

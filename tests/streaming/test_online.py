@@ -282,9 +282,7 @@ def test_a_damaged_snapshot_is_refused(tmp_path: Path) -> None:
         ({"text": "P(X) @ T :- E(X) @ T, F(X) @ T+2."}, "rules"),
         ({"mode": "offline"}, "mode"),
         ({"emit": "eager"}, "emit"),
-        ({"lateness": 1}, "lateness"),
         ({"from_": 3}, "from"),
-        ({"max_jump": 3}, "max_jump"),
     ],
 )
 def test_a_snapshot_of_another_stream_is_refused(

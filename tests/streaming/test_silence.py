@@ -86,7 +86,7 @@ def test_what_comes_back_is_late_and_says_why() -> None:
     assert (lines.tin, lines.idle) == (8, ())
     assert lines.pace.waits_for(lines.clock) == ("F",)
     assert [(n, r) for n, r in lines.late] == [("F", ("a", 3))]
-    (letter,) = lines.late.values()
+    ((letter,),) = lines.late.values()
     assert isinstance(letter, DeadLetter)
     assert letter.reason == (
         "late: tick 3 came after everything up to 8 had arrived; time had gone on without F, which"

@@ -9,7 +9,11 @@ from random import Random
 import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
-from oracle.aggregates import programs_with_aggregates, programs_with_reached_values
+from oracle.aggregates import (
+    programs_with_aggregates,
+    programs_with_cycles,
+    programs_with_reached_values,
+)
 from oracle.generate import Case
 from support.deep import examples
 from support.streams import rows, streams_what_is_evaluated
@@ -17,6 +21,7 @@ from support.streams import rows, streams_what_is_evaluated
 import tidelog
 from tidelog.errors import DataError
 from tidelog.evaluation import gathers
+from tidelog.streaming import offline
 from tidelog.streaming.stream import Growing, Overtaken, warn_overtaken
 
 WAYS: tuple[dict[str, object], ...] = (
@@ -52,7 +57,39 @@ def test_every_way_to_reach_a_value(case: Case, random: Random, how: dict[str, o
 def test_every_way_with_words(case: Case, random: Random, how: dict[str, object]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gathers, "MANY_ROWS", 0)
+        patch.setattr(offline, "MOST_AGGREGATE_FACTS", -1)  # all in DuckDB
         streams_what_is_evaluated(case, 1, random, **how)
+
+
+class Alternating:
+    """A limit that some pushes are above and some below."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+
+    def __ge__(self, facts: int) -> bool:
+        return self.random.random() < 0.6
+
+
+@examples(4, deep=600)
+@given(
+    st.one_of(programs_with_aggregates(connected=True), programs_with_cycles(connected=True)),
+    randoms,
+    st.sampled_from(WAYS),
+    st.booleans(),
+)
+def test_from_ticks_to_waves_and_back(
+    tmp_path_factory: pytest.TempPathFactory,
+    case: Case,
+    random: Random,
+    how: dict[str, object],
+    snapshots: bool,
+) -> None:
+    """Blocks and facts that one of them has kept are what the other goes on from."""
+    file = tmp_path_factory.mktemp("kept") / "snapshot" if snapshots else None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(offline, "MOST_AGGREGATE_FACTS", Alternating(random))
+        event("compared" if streams_what_is_evaluated(case, 1, random, file, **how) else "refused")
 
 
 @examples(2, deep=200)
@@ -228,9 +265,9 @@ def test_online_what_may_wait_for_ever_is_answered_at_the_end() -> None:
 
 
 def test_what_is_added_up_needs_a_type() -> None:
-    stream = tidelog.Stream(tidelog.parse("P(S) @ T :- E(_) @ T, S = sum(V : E(V) @ T)."), "P")
+    program = tidelog.parse("P(S) @ T :- E(_) @ T, S = sum(V : E(V) @ T).")
     with pytest.raises(DataError, match="declare it, as in `input E"):
-        stream.push(0, {"E": [("x",)]})
+        tidelog.Stream(program, "P")
 
 
 def test_an_aggregate_of_a_sparse_input_is_warned_of() -> None:
@@ -246,6 +283,7 @@ def test_blocks_on_both_sides_of_tick_0() -> None:
     stream = tidelog.Stream(program, "N")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gathers, "MANY_ROWS", 0)
+        patch.setattr(offline, "MOST_AGGREGATE_FACTS", -1)
         for tick in range(-4, 4):
             step = stream.push(tick, {"F": [("a", 0), ("a", 1)]})
             number = 2 * min(tick + 5, 3)

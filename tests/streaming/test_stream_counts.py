@@ -45,7 +45,7 @@ connected = programs_with_windows(connected=True)
 def only_named(
     clauses: int = 3, most: int | None = None, long: int = sliced.LONG_WINDOW
 ) -> Iterator[None]:
-    """Windows of more than some clauses are only named, and in slices those of more than some
+    """Windows of more than some clauses are done in a step, and in slices those of more than some
     ticks; more facts than some go in a wave.
     """
     with pytest.MonkeyPatch.context() as patch:
@@ -66,8 +66,7 @@ def streamed(case: Case, late: int, random: Random, file: Path | None = None, **
         needed = passes(case.program, case.queries)
         assume(needed.planned.cls is not Class.BLOCKING)
         rules = needed.planned if long == 64 else needed.sliced
-        named = windows.named_windows(rules.core)
-        event(f"a window is only named: {bool(named)}, for its ticks: {long == 2}")
+        event(f"a window is done in a step: {bool(rules.core.windows)}: {long == 2}")
         done = streams_what_is_evaluated(case, late, random, file, **how)
     assert done or how.get("history") == "strict", case.text
 
@@ -110,7 +109,8 @@ def test_nothing_is_written_out(rule: str, mode: StreamMode) -> None:
     program = tidelog.parse(rule)
     stream = tidelog.Stream(program, "Busy", mode=mode)
     stream.push(0, {"Trip": [("a",)]})
-    assert len(stream.deps.core.clauses) == 3
+    core = stream.deps.core
+    assert (len(core.clauses), len(core.windows)) == (1, 1)
     assert stream.facts() == {"Trip": {0: {("a",)}}}
 
 

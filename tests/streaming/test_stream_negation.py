@@ -209,3 +209,11 @@ def test_the_absence_of_a_sparse_input_is_worth_a_warning() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warn_overtaken(deps, ["E"])
+    # One warning for each sparse input, whatever the number of rules.
+    several = f"{program} R @ T :- E @ T, not F @ T, not N @ T-1. S @ T :- R @ T, not E @ T-1."
+    deps = Stream(tidelog.parse(several), ["Q", "S"]).deps
+    with pytest.warns(Overtaken) as told:
+        warn_overtaken(deps, ["F", "E"])
+    first, second = sorted(str(one.message).split(" believed")[0] for one in told)
+    assert (first.count("`not E`"), first.count("`not F`")) == (1, 0)
+    assert (second.count("`not N`"), second.count("`not F`")) == (2, 1)

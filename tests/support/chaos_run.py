@@ -15,7 +15,7 @@ import sys
 def run(there: bool) -> None:
     from tidelog.cli import main
     from tidelog.evaluation.spark import failures
-    from tidelog.pipeline import loop
+    from tidelog.pipeline import sites
 
     summary = failures.summary
 
@@ -26,7 +26,7 @@ def run(there: bool) -> None:
 
     failures.summary = summary_kept
     if there:
-        loop.LITTLE = -1
+        sites.LITTLE = -1
     # The command itself imports none of this before it can be interrupted in good order.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     main()

@@ -187,6 +187,21 @@ class Client:
             self._producer.send(one)
         self._producer.flush()
 
+    def transact(self, topic: str, values: Iterable[Mapping[str, Any]], *, commit: bool) -> None:
+        """Messages of a transaction, which is committed or aborted."""
+        kafka, settings = self._jvm.org.apache.kafka, self._settings()
+        settings.put("transactional.id", "test")
+        serializer = kafka.common.serialization.ByteArraySerializer
+        producer = kafka.clients.producer.KafkaProducer(settings, serializer(), serializer())
+        producer.initTransactions()
+        producer.beginTransaction()
+        for value in values:
+            data = json.dumps(value).encode()
+            producer.send(kafka.clients.producer.ProducerRecord(topic, 0, None, None, data, None))
+        producer.flush()
+        producer.commitTransaction() if commit else producer.abortTransaction()
+        producer.close()
+
     def end(self, topic: str, partition: int = 0) -> int:
         """The offset of the next message."""
         kafka = self._jvm.org.apache.kafka

@@ -27,7 +27,7 @@ from tidelog.data.types import arrow_type
 from tidelog.evaluation.layout import Layout
 from tidelog.language.program import Row
 from tidelog.logic.normalise import core
-from tidelog.pipeline import loop as pipeline
+from tidelog.pipeline import sites
 from tidelog.spark import Commit, Running, query, stream
 from tidelog.streaming.options import StreamMode
 from tidelog.streaming.schedule import Blocking
@@ -139,7 +139,7 @@ def check(
             _tell(running)
             # In the driver or in the partitions: it must make no difference.
             some = random.choice((-1, 100_000, 100_000)) if little is None else little
-            with patch.object(pipeline, "LITTLE", some):
+            with patch.object(sites, "LITTLE", some):
                 running.awaitTermination()
                 if part.stop == len(arriving):
                     commit = running.close()

@@ -13,6 +13,7 @@ from hypothesis import assume
 from oracle import naive
 from oracle.generate import Case
 
+from support.disguise import disguised
 from support.spells import due, spells
 from tidelog.data.schema import schemas
 from tidelog.evaluation.timeline import TooHard
@@ -56,9 +57,17 @@ def interrupted(
 
 
 def streams_what_is_evaluated(
-    case: Case, lateness: int, random: Random, file: Path | None = None, **how: Any
+    case: Case,
+    lateness: int,
+    random: Random,
+    file: Path | None = None,
+    disguises: bool = False,
+    **how: Any,
 ) -> bool:
-    """Whether the program can be streamed that way; if so, its answers have been compared."""
+    """Whether the program can be streamed that way; if so, its answers have been compared.
+
+    With `disguises` the stream goes on from each snapshot with the same rules in disguise.
+    """
     pushes = arrivals(case, lateness, random)
     if not pushes:
         return True
@@ -66,9 +75,11 @@ def streams_what_is_evaluated(
     def made() -> Stream:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Growing)
+            asked = list(case.queries)
+            random.shuffle(asked)
             return Stream(
-                case.program,
-                case.queries,
+                disguised(case.program, random) if disguises else case.program,
+                asked if disguises else case.queries,
                 lateness=lateness,
                 rigid=rigid_facts(case),
                 budget=0.2,

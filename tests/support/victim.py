@@ -4,32 +4,39 @@
 to the end. `run` does the same within a session: there nothing reaches the disk from the k-th write
 on, so that what is left is what a kill leaves there, and the next start costs no new process.
 
-Of the words `many`, `absence` and `clock` are other rules than the usual ones; `there` works in the
-partitions, `online` derives online; `soak` merges state as rarely as any stream does, and notes how
+Of the words `many`, `absence` and `clock` are other rules than the usual ones; `parquet`, `json`,
+`jsonl`, `delta` and `function` are other sinks than `csv`; `there` works in the partitions,
+`online` derives online; `soak` merges state as rarely as any stream does, and notes how
 much of it there is. Every write of the stream goes through the store or `save`, so that counting
 them there finds every place between two writes.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
 import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import tidelog
+from tidelog.data import delta
 from tidelog.pipeline import loop as pipeline
+from tidelog.pipeline import sites
 from tidelog.pipeline.commit import Checkpoint
+from tidelog.pipeline.local_store import LocalStore
 from tidelog.pipeline.places import SparkAnswers
-from tidelog.pipeline.store import Store
 from tidelog.spark import Commit, session, stream
+from tidelog.streaming.sinks.growing import GrowingFile
+from tidelog.streaming.sinks.lines import LinesSink
 from tidelog.streaming.sinks.sink import LocalAnswers
 
 INPUTS = """
@@ -75,6 +82,7 @@ Level(X, L) @ T :- Level(X, L) @ T-1, Tick @ T, not Told(X) @ T.
 Silent(X) @ T :- Tick @ T, Rated(X), not Told(X) @ T.
 """
 PROGRAMS = {"plain": RULES, "many": MANY, "absence": ABSENCE, "clock": CLOCK}
+SINKS = ("parquet", "json", "jsonl", "delta", "function")
 LATENESS = {False: 1, True: 3}  # of a soak
 
 
@@ -95,7 +103,13 @@ class Writes:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        places = [(Store, name) for name in ("write", "rename", "make", "delete")]
+        places: list[tuple[Any, str]] = [
+            *((LocalStore, name) for name in ("write", "create", "rename", "make", "delete")),
+            *((GrowingFile, name) for name in ("open", "add", "cut")),
+            (LinesSink, "mark"),
+            (delta, "append"),
+            (Answered, "__call__"),
+        ]
         with ExitStack() as stack:
             for owner, name in (*places, (LocalAnswers, "save"), (SparkAnswers, "save")):
                 stack.enter_context(patch.object(owner, name, self._counted(owner, name)))
@@ -105,6 +119,7 @@ class Writes:
     def _counted(self, owner: Any, name: str) -> Callable[..., Any]:
         original: Callable[..., Any] = getattr(owner, name)
 
+        @functools.wraps(original)  # a sink looks at what a function takes
         def watched(*args: Any, **more: Any) -> Any:
             self.before()
             return original(*args, **more)
@@ -121,6 +136,19 @@ class Writes:
             original(point)
 
         return released
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A sink of a user's own, which may hear a batch twice: a file for each."""
+
+    folder: Path
+
+    def __call__(self, batch: int, answers: dict[str, DataFrame], lineage: str) -> None:
+        self.folder.mkdir(exist_ok=True)
+        rows = [(query, *row) for query, frame in answers.items() for row in frame.collect()]
+        path = self.folder / f"{batch}-{lineage}.json"
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in sorted(rows)))
 
 
 def kill() -> None:
@@ -147,6 +175,9 @@ def writes_of(
     soak = "soak" in words
     rules = next((text for name, text in PROGRAMS.items() if name in words), RULES)
 
+    kind = next((word for word in words if word in SINKS), "csv")
+    answers = folder / "answers"
+    sink: Any = Answered(answers) if kind == "function" else f"{kind}:{answers}"
     counts: list[int] = []
 
     def note(commit: Commit) -> None:
@@ -155,18 +186,18 @@ def writes_of(
         with (folder / "told.jsonl").open("a") as lines:
             lines.write(json.dumps([commit.batch, commit.state_bytes, files]) + "\n")
 
-    little = -1 if "there" in words else pipeline.LITTLE
+    little = -1 if "there" in words else sites.LITTLE
     most = pipeline.MOST_PARTS if soak else 2
     with (
         writes.watched(),
-        patch.object(pipeline, "LITTLE", little),
+        patch.object(sites, "LITTLE", little),
         patch.object(pipeline, "MOST_PARTS", most),
     ):
         running = stream(
             spark,
             tidelog.parse(rules),
             inputs=folder / "facts",
-            sink=f"csv:{folder / 'answers'}",
+            sink=sink,
             checkpoint=folder / "checkpoint",
             lateness=LATENESS[soak],
             mode="online" if "online" in words else "offline",

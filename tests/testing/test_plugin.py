@@ -59,6 +59,16 @@ def test_the_files_are_collected_and_run(project: Path) -> None:
     assert "runtest" not in done.stdout
 
 
+def test_files_of_others_are_left_alone(project: Path) -> None:
+    (project / "other.test.yaml").write_text("rules:\n- id: a\n  tests: {not: ours}\n")
+    (project / "worse.test.yml").write_text("\t%% no YAML")
+    done = pytest_in(project, "-q")
+    assert "1 failed, 3 passed" in done.stdout, done.stdout + done.stderr
+    named = pytest_in(project, "-q", "other.test.yaml")
+    assert named.returncode == 2
+    assert "other.test.yaml" in named.stdout
+
+
 def test_names_modes_and_wrong_files(project: Path) -> None:
     chosen = pytest_in(project, "-v", "-k", "two", "--tidelog-mode", "online")
     assert "rules.test.yaml::two highs PASSED" in chosen.stdout

@@ -63,7 +63,7 @@ def test_every_rules_file_of_the_examples_is_tested() -> None:
 
 
 # What tests of these cover takes most of the time of all examples.
-LARGE = ("datacentre", "la_haute_borne", "payments")
+LARGE = ("datacentre", "la_haute_borne", "oncall", "payments")
 
 
 @pytest.mark.grows

@@ -19,6 +19,9 @@ function makeClient() {
 }
 
 async function start() {
+  if (!vscode.workspace.isTrusted) {
+    return; // the server is a command that the workspace may name
+  }
   client = makeClient();
   try {
     await client.start();
@@ -59,12 +62,13 @@ async function activate(context) {
     vscode.commands.registerCommand("tidelog.runTests", () =>
       vscode.tasks.executeTask(task("test")),
     ),
+    vscode.workspace.onDidGrantWorkspaceTrust(start),
     vscode.commands.registerCommand("tidelog.restart", async () => {
       await stop();
       await start();
     }),
     vscode.tasks.registerTaskProvider("tidelog", {
-      provideTasks: () => [task("test")],
+      provideTasks: () => (vscode.workspace.isTrusted ? [task("test")] : []),
       resolveTask: (given) => task(given.definition.task),
     }),
     { dispose: stop },

@@ -34,7 +34,11 @@ function standIn(settings = {}) {
     }
   }
   const vscode = {
-    workspace: { getConfiguration: () => ({ get: (key) => settings[key] }) },
+    workspace: {
+      isTrusted: settings.trusted !== false,
+      onDidGrantWorkspaceTrust: (run) => (seen.granted = run),
+      getConfiguration: () => ({ get: (key) => settings[key] }),
+    },
     window: { showErrorMessage: (text) => seen.errors.push(text) },
     commands: { registerCommand: (name, run) => (seen.commands[name] = run) },
     tasks: {

@@ -39,11 +39,11 @@ class Analysis:
 
     def derived_state(self) -> dict[str, int]:
         """Older slices of derived predicates that a stream keeps, where any are."""
-        keep = self.deps.keep
+        deps = self.deps.folded
         return {
-            name: int(keep[name])
-            for name in self.deps.predicates
-            if not self.deps.core.predicates[name].input and 0 < keep.get(name, 0) < float("inf")
+            name: int(deps.keep[name])
+            for name in deps.predicates
+            if not deps.core.predicates[name].input and 0 < deps.keep.get(name, 0) < float("inf")
         }
 
     def as_json(self) -> dict[str, object]:
@@ -52,8 +52,8 @@ class Analysis:
             "class": self.deps.cls.value,
             "title": self.deps.cls.title,
             "reason": self.deps.reason.message,
-            "rank": self.deps.rank,
-            "radius": self.deps.radius,
+            "rank": self.deps.folded.rank,
+            "radius": self.deps.folded.radius,
             "delay": measure_json(self.delay),
             "window": None
             if self.window is None
@@ -79,7 +79,7 @@ def analyze(program: Program, query: str, budget: Budget) -> Analysis:
 
 def simplified(deps: Dependencies, budget: Budget) -> tuple[Dependencies, list[Redundant]]:
     """The same query without redundant rules and atoms, which would only hide what is least."""
-    needed, redundant = reduced(deps.core, deps.queries, budget)
+    needed, redundant = reduced(deps.written_out.core, deps.queries, budget)
     return dependencies(needed, deps.queries), redundant
 
 

@@ -12,10 +12,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tidelog.analysis.dependencies import Class, Dependencies, dependencies
-from tidelog.language.program import Measure, Type, Variable
+from tidelog.language.printer import print_aggregate, print_literal
+from tidelog.language.program import Aggregated, Atom, Measure, Type, Variable
 from tidelog.logic.clause import ONE_TICK, PART_COLUMNS, Clause, Gathering, Head, Parts, Premise
 from tidelog.logic.core import Core, Predicate, Role
 from tidelog.logic.gathering import gathered_pattern, measured_type
+from tidelog.logic.windows import quantified
 
 
 def in_blocks(deps: Dependencies) -> Dependencies:
@@ -40,14 +42,67 @@ def in_blocks(deps: Dependencies) -> Dependencies:
             clauses.append(clause)
     if len(predicates) == len(core.predicates):
         return deps
-    return dependencies(Core(core.program, tuple(clauses), predicates), deps.queries)
+    made = replace(core, clauses=tuple(clauses), predicates=predicates)
+    return dependencies(made, deps.queries)
 
 
 def blocks_kept(deps: Dependencies) -> list[str]:
-    """The blocks that a stream keeps, by the names that people read; none of what may block."""
+    """The blocks that a stream keeps, as rules say them; none of what may block."""
     if deps.cls is Class.BLOCKING:
         return []
-    return [p.shown for p in in_blocks(deps).core.predicates.values() if p.role is Role.BLOCK]
+    made = in_blocks(deps).core
+    return [rule_text(made, p) for p in made.predicates.values() if p.role is Role.BLOCK]
+
+
+def rule_text(core: Core, predicate: Predicate) -> str:
+    """The name of a predicate for people: of a window or an aggregate, what rules say for it.
+
+    >>> from tidelog.logic.normalise import core
+    >>> from tidelog.language.checks import check
+    >>> rules = "P(N) @ T :- some E(_) @ [T-1, T], N = count(E(_) @ [T-9, T])."
+    >>> deps = in_blocks(dependencies(core(check(rules).program), ["P"]))
+    >>> roles = Role.WINDOW, Role.GATHERED, Role.BLOCK
+    >>> made = [p for p in deps.core.predicates.values() if p.role in roles]
+    >>> for text in sorted({rule_text(deps.core, p) for p in made}): print(text)
+    count(E(_) @ T)
+    count(E(_) @ [T-9, T])
+    some E(_) @ [T-1, T]
+    some E(_) @ [T-9, T]
+    """
+    if predicate.role is Role.BEGUN:
+        return f"{predicate.base} begins"
+    window = core.window_of.get(predicate.name)
+    if window is not None:
+        of, ticks = window.of, window.over.ticks
+        of_tick = core.window_of.get(of.predicate)
+        of = of if of_tick is None else of_tick.of
+        below = rule_text(core, core.predicates[of.predicate])
+        atom = print_literal(Atom(below, of.args))
+        if ticks == 1:
+            return f"{atom} @ T"
+        return f"{quantified(window.over)} {atom} @ [T-{ticks - 1}, T]"
+    made = core.clauses_for.get(predicate.name, ())
+    premise = made[0].gathered if made else None
+    if premise is None or premise.gathers is None:
+        return predicate.name
+    aggregated = replace(made[0], premises=(_without_blocks(core, premise),)).as_rule.body[0]
+    assert isinstance(aggregated, Aggregated), "what is gathered is an aggregate in the language"
+    return print_aggregate(aggregated.aggregate)
+
+
+def _without_blocks(core: Core, premise: Premise) -> Premise:
+    """What an aggregate is of, as if there were no blocks; a sum for blocks of an average too."""
+    gathers, over = premise.gathers, None if premise.over == ONE_TICK else premise.over
+    assert gathers is not None, "what is gathered is made something of"
+    below = core.clauses_for.get(premise.predicate, ())
+    block = below[0].gathered if below else None
+    if block is None or core.predicates[premise.predicate].role is not Role.BLOCK:
+        measure = Measure.SUM if gathers.parts else gathers.measure
+        return replace(premise, over=over, gathers=replace(gathers, measure=measure))
+    assert block.gathers is not None, "what is gathered is made something of"
+    measure = gathers.measure if gathers.parts else block.gathers.measure
+    gathers = replace(block.gathers, measure=measure)
+    return replace(block, over=over, when=premise.when, gathers=gathers)
 
 
 def _pays(clause: Clause) -> bool:

@@ -99,6 +99,7 @@ class Canonical:
     work: int = field(default=0, init=False)  # what the last evaluation looked at
 
     def __post_init__(self) -> None:
+        self.deps = self.deps.written_out
         self.core = self.deps.core
         nodes = tuple(self.core.predicates)
         arcs = [Arc(e.body, e.head, e.offset) for e in self.deps.edges if e.offset is not None]

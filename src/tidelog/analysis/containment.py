@@ -121,9 +121,11 @@ class Searcher:
         absent_there: Iterable[str] = (),
         tries: int = MOST_TRIES,
     ) -> None:
+        source, target = source.written_out, target.written_out
         self.source = source
         self.unfolder = Unfolder(source)
-        self.target = Canonical(Opaque(target).positive)
+        opaque = self.unfolder.opaque if source is target else Opaque(target)
+        self.target = Canonical(opaque.positive)
         self._tries = tries  # sets of facts that may be replayed for one conjunction
         self.same = same  # whether derived predicates mean the same in both
         self.one = Side(source, self.unfolder)
@@ -407,6 +409,7 @@ def contained(one: Dependencies, other: Dependencies, query: str, budget: Budget
 
     A predicate that is an input of one program and only derived in the other has no facts there.
     """
+    one, other = one.written_out, other.written_out
     one = _agreed(one, other, query)
     if one.unconnected is not None or other.unconnected is not None:
         return Verdict(None)

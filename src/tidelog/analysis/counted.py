@@ -13,7 +13,17 @@ from dataclasses import replace
 
 from tidelog.analysis.dependencies import Dependencies, dependencies
 from tidelog.language.program import Comparison, Constant, Measure, Operator, Variable
-from tidelog.logic.clause import AT_HEAD, ONE_TICK, Clause, Head, Offset, Over, Premise, Sign
+from tidelog.logic.clause import (
+    AT_HEAD,
+    ONE_TICK,
+    Clause,
+    Head,
+    Offset,
+    Over,
+    Premise,
+    Sign,
+    WindowOf,
+)
 from tidelog.logic.core import Core, Predicate, Role
 from tidelog.logic.gathering import Gatherings, gathered_pattern, threshold
 
@@ -36,15 +46,15 @@ def counted(deps: Dependencies) -> Dependencies:
     if not counts.clauses:
         return deps
     clauses += [*counts.clauses, *counts.of_a_tick.clauses]
-    made = Core(deps.core.program, tuple(clauses), counts.predicates)
+    made = replace(deps.core, clauses=tuple(clauses), predicates=counts.predicates)
     return dependencies(made, deps.queries)
 
 
-def count_of(core: Core, name: str) -> Premise | None:
-    """What a stretch with so many facts counts, over its ticks; None for any other predicate."""
+def count_of(core: Core, name: str) -> WindowOf | None:
+    """What a stretch with so many facts counts, and how many; None for any other predicate."""
     clauses = core.clauses_for.get(name, ())
-    window = clauses[0].window if clauses else None
-    return window if window is not None and window.gathers is not None else None
+    counts = clauses[0].part_of if clauses else None
+    return counts if counts is not None and counts.of.gathers is not None else None
 
 
 class _Counts:
@@ -102,7 +112,7 @@ class _Counts:
             made = Clause(
                 Head(stretch.name, groups, AT_HEAD),
                 made=True,
-                window=replace(gathered, over=Over(ticks, least)),
+                part_of=WindowOf(gathered, Over(ticks, least)),
             )
             if ticks == 1:
                 self.clauses.append(self._at_a_tick(made, gathered, groups, least))

@@ -51,6 +51,7 @@ def delay(deps: Dependencies, budget: Budget) -> Measure:
     >>> [delay(dependencies(core(program), [q]), Budget()).upper for q in ("Q", "P")]
     [0, 1]
     """
+    deps = deps.written_out
     query = checked(deps)
     if deps.cls is Class.BLOCKING:
         cycle = endless(deps, ahead=True)
@@ -70,6 +71,7 @@ def delay(deps: Dependencies, budget: Budget) -> Measure:
 
 def delay_holds(deps: Dependencies, d: int, budget: Budget) -> Verdict:
     """Whether d is a delay of the query."""
+    deps = deps.written_out
     query = checked(deps)
     if deps.cls is Class.BLOCKING:
         if endless(deps, ahead=True):
@@ -253,7 +255,7 @@ def _expansions(unfolder: Unfolder, name: str) -> Iterator[Unfolded]:
 
 
 def walked(cycle: tuple[Edge, ...]) -> str:
-    places = dict.fromkeys(str(edge.clause.origin) for edge in cycle)
+    places = dict.fromkeys(str(e.clause.origin) for e in cycle if not e.clause.made)
     return f"the cycle through {cycle[0].head} ({', '.join(places)})"
 
 

@@ -18,7 +18,7 @@ from tidelog.language.graph import Arc, Bound, components, longest
 from tidelog.language.program import Rule
 from tidelog.logic.clause import Clause, FixedTick, Free, Offset, Premise, Rigid, Sign
 from tidelog.logic.core import Core
-from tidelog.logic.windows import folded
+from tidelog.logic.windows import folded, write_out
 
 
 class Class(Enum):
@@ -135,7 +135,7 @@ class Dependencies:
     @cached_property
     def edges(self) -> tuple[Edge, ...]:
         return tuple(
-            Edge(clause, premise) for clause in self.core.clauses for premise in clause.premises
+            Edge(clause, premise) for clause in self.core.uses for premise in clause.premises
         )
 
     @cached_property
@@ -188,6 +188,13 @@ class Dependencies:
     def folded(self) -> Dependencies:
         """The same as people think of it: windows are intervals that premises look at."""
         core = folded(self.core)
+        queries = tuple(name for name in self.queries if name in core.predicates)
+        return self if core is self.core else Dependencies(queries, core)
+
+    @cached_property
+    def written_out(self) -> Dependencies:
+        """The same with windows in clauses, for what works with clauses alone."""
+        core = write_out(self.core)
         return self if core is self.core else Dependencies(self.queries, core)
 
     # The paper's measures
@@ -214,7 +221,7 @@ class Dependencies:
         """
         if self.unconnected is not None:
             return None
-        own = [clause for clause in self.core.clauses if not clause.copies_input]
+        own = [clause for clause in self.core.uses if not clause.copies_input]
         ends = [
             abs(end)
             for edge in self.edges
@@ -427,7 +434,9 @@ class Dependencies:
 
     @cached_property
     def reason(self) -> Reason:
-        """The clause or cycle that decides the class."""
+        """The clause or cycle that decides the class, in the words of the rules."""
+        if self.folded is not self and self.folded.cls is self.cls:
+            return self.folded.reason
         if self.positive_cycle:
             ticks = sum(edge.offset or 0 for edge in self.positive_cycle)
             path = _walk(self.positive_cycle)

@@ -38,7 +38,7 @@ def objects(values: Iterable[Value]) -> tuple[Object, ...]:
 
 def constants_of(core: Core) -> set[Constant]:
     """The constants that clauses mention."""
-    terms = (term for clause in core.clauses for term in clause.terms)
+    terms = (term for clause in core.uses for term in clause.terms)
     return {Constant(t.value, t.type) for t in terms if isinstance(t, Constant)}
 
 

@@ -19,6 +19,7 @@ from tidelog.language.program import Constant
 from tidelog.logic.clause import Clause, Premise, Sign
 from tidelog.logic.core import Core, Predicate, Role, key
 from tidelog.logic.order import Object
+from tidelog.logic.windows import takes_many_clauses
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,8 @@ class Opaque:
             return self.given
         made = {name: _input(absence, core) for name, absence in self.absences.items()}
         clauses = tuple(self.clause(c) for c in core.clauses if c.gathered is None)
-        opaque = Core(core.program, clauses, {**core.predicates, **made, **self.gathered})
+        predicates = {**core.predicates, **made, **self.gathered}
+        opaque = replace(core, clauses=clauses, predicates=predicates)
         return Dependencies(self.given.queries, opaque)
 
     def clause(self, clause: Clause) -> Clause:
@@ -107,6 +109,24 @@ def _opaque(premise: Premise, clause: Clause) -> Premise:
     absence = Absence.of(premise, clause)
     args = tuple(premise.args[i] for i in absence.named)
     return replace(premise, predicate=absence.name, args=args, sign=Sign.POSITIVE)
+
+
+def counts_as_inputs(deps: Dependencies) -> tuple[Core, tuple[str, ...]]:
+    """The core with very long counts as inputs, and what is then asked for.
+
+    What follows from it does whatever they are. Where one is on a cycle it is the core as it is.
+    """
+    core = deps.core
+    long = {n: w for n, w in core.windows.items() if takes_many_clauses(w.over)}
+    if not long or not long.keys().isdisjoint(deps.recursive):
+        return core, deps.queries
+    own = (core.predicates[name] for name in long)
+    inputs = {p.name: replace(p, role=Role.INPUT, base=p.name) for p in own}
+    rest = {name: window for name, window in core.windows.items() if name not in long}
+    counted = [window.of.predicate for window in long.values()]
+    asked = [*deps.queries, *(name for name in counted if not core.predicates[name].input)]
+    around = replace(core, predicates={**core.predicates, **inputs}, windows=rest)
+    return around, tuple(dict.fromkeys(asked))
 
 
 def shown_args(named: Sequence[str], absence: Absence) -> list[str]:

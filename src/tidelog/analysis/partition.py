@@ -46,14 +46,14 @@ def partition_key(core: Core) -> PartitionKey:
         return PartitionKey(None, "no predicate below has a time")
     bare = next((name for name, arity in arities.items() if arity == 0), None)
     if bare is not None:
-        using = (c for c in core.clauses if any(part.predicate == bare for part in c.timed))
+        using = (c for c in core.uses if any(part.predicate == bare for part in c.timed))
         reason = f"{core.predicates[bare].base} has no arguments to split on"
         return PartitionKey(None, reason, next(using, None))
     for clause in core.clauses:
         if not clause.head.temporal and clause.timed:
             reason = f"{clause.head.predicate} gathers facts of all keys"
             return PartitionKey(None, reason, clause)
-    return common_key([Together(c.timed, c) for c in core.clauses if not c.is_fact], arities)
+    return common_key([Together(c.timed, c) for c in core.uses if not c.is_fact], arities)
 
 
 # Per predicate, the positions at which its key may stand.

@@ -1,13 +1,12 @@
 """The passes: what is worked out about a program before anything runs, in this order.
 
     core          normalise: rules as clauses, inputs apart from what has rules   logic/normalise
-    brief         the same with very long counts only named                       logic/normalise
     dependencies  reach: what the queries need, its class, phi, keep and key         dependencies
     reduced       reduce: without redundant clauses and premises                       redundancy
-    lean          what is left, windows over what they select: this is what runs         selected
-    planned       the same with very long counts only named, for plans                    passes
-    sliced        the same for streams that keep slices: long windows named, blocks        sliced
+    planned       windows over what they select; on cycles, in clauses: this runs  selected, rounds
+    sliced        the same for streams that keep slices: short windows in clauses, blocks   sliced
     stages        split: what workers do on their own, and what they exchange              stages
+    written_out   the dependencies with windows in clauses, for analyses and proofs  logic/windows
     possible      what may still come to hold, as a program                              possible
 
 Each is made when it is first asked for, and kept for its program and queries. Layers above go on
@@ -18,22 +17,34 @@ from here: plans (evaluation/plan), schedules (streaming/schedule), pipelines (p
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from typing import TypeAlias
 
+from tidelog.analysis.blocks import in_blocks
 from tidelog.analysis.containment import Budget
+from tidelog.analysis.counted import counted
 from tidelog.analysis.dependencies import Dependencies, dependencies
+from tidelog.analysis.opaque import counts_as_inputs
 from tidelog.analysis.possible import Possible, possible
 from tidelog.analysis.redundancy import Redundant, reduced
+from tidelog.analysis.rounds import in_rounds
 from tidelog.analysis.selected import selected
-from tidelog.analysis.sliced import sliced
+from tidelog.analysis.sliced import in_steps, sliced
 from tidelog.analysis.stages import Staged, staged
-from tidelog.language.program import Input, Interval, Origin, Program, Statement
-from tidelog.logic.clause import Over, Premise
-from tidelog.logic.core import Core, Predicate, Role
+from tidelog.language.program import Input, Origin, Program, Statement
+from tidelog.logic.core import Core, Predicate
 from tidelog.logic.normalise import core
-from tidelog.logic.windows import named_windows, takes_many_clauses
+
+# Passes are of three kinds, each with a law (tests/analysis/test_pass_laws). An equivalence keeps
+# the answers of the queries, and every other predicate's meaning.
+Pass: TypeAlias = Callable[[Dependencies], Dependencies]
+EQUIVALENCES: tuple[Pass, ...] = (selected, in_rounds, in_steps, counted)
+# A layout keeps them too, and makes some of their facts of others, which are stored or sent.
+LAYOUTS: tuple[Pass, ...] = (in_blocks, sliced)
+# An abstraction has every answer among what is possible: `possible`, `Opaque`, `counts_as_inputs`
+# and `Settled.rest`. They have more than a core to say.
 
 # Steps that may be spent on leaving redundant rules out. No seconds, so that plans never vary.
 REDUCING_STEPS = 500
@@ -59,78 +70,38 @@ class Passes:
     def dependencies(self) -> Dependencies:
         return dependencies(self.core, self.queries)
 
+    @property
+    def written_out(self) -> Dependencies:
+        """The same with windows in clauses: what analyses of rules, and proofs, work with."""
+        return self.dependencies.written_out
+
     def dependencies_of(self, query: str) -> Dependencies:
         """What one of the queries needs."""
         return dependencies(self.core, [query])
 
     @cached_property
     def _reduction(self) -> tuple[Core, list[Redundant]]:
-        return reduced(self.core, self.queries, _budget())
+        around, asked = counts_as_inputs(self.dependencies)
+        left, redundant = reduced(around, asked, _budget())
+        if around is not self.dependencies.core:
+            left = replace(self.core, clauses=left.clauses).below(self.queries)
+        return left, redundant
 
     @property
     def reduced(self) -> Core:
         return self._reduction[0]
 
     @cached_property
-    def lean(self) -> Dependencies:
-        return selected(dependencies(self.reduced, self.queries))
-
-    @cached_property
-    def brief(self) -> Core:
-        """The core with very long counts only named."""
-        if not any(map(takes_many_clauses, self._counts)):
-            return self.core
-        return core(self.program, self.queries, brief_windows=True)
-
-    @cached_property
-    def in_brief(self) -> Dependencies:
-        """The dependencies, with very long counts only named."""
-        return dependencies(self.brief, self.queries)
-
-    @cached_property
-    def counts(self) -> dict[str, Premise]:
-        """The very long counts that are only named in plans; none, if one of them is on a cycle."""
-        named = named_windows(self.in_brief.core)
-        return named if named.keys().isdisjoint(self.in_brief.recursive) else {}
-
-    @cached_property
     def planned(self) -> Dependencies:
-        """What runs by a plan that does very long counts in a step each: queries over finite facts,
-        and streams by a schedule.
+        """What runs by a plan: reduced, windows over what they select, and windows of cycles in
+        clauses, which are derived with the others.
         """
-        if not self.counts:
-            return self.lean
-        brief = self.in_brief.core
-        counted = [window.predicate for window in self.counts.values()]
-        asked = [*self.queries, *(name for name in counted if not brief.predicates[name].input)]
-        left, _ = reduced(self.around_counts, dict.fromkeys(asked), _budget())
-        windows = (clause for clause in brief.clauses if clause.head.predicate in self.counts)
-        planned = replace(brief, clauses=(*left.clauses, *windows))
-        return selected(dependencies(planned, self.queries))
-
-    @cached_property
-    def around_counts(self) -> Core:
-        """The core with very long counts as inputs: what follows from it does whatever they are."""
-        brief, counts = self.in_brief.core, self.counts
-        own = (brief.predicates[name] for name in counts)
-        inputs = {p.name: replace(p, role=Role.INPUT, base=p.name) for p in own}
-        clauses = tuple(clause for clause in brief.clauses if clause.head.predicate not in counts)
-        return Core(brief.program, clauses, {**brief.predicates, **inputs})
+        return in_rounds(selected(dependencies(self.reduced, self.queries)))
 
     @property
     def inputs(self) -> tuple[Predicate, ...]:
         """The inputs that the queries need."""
-        return self.in_brief.core.inputs
-
-    @property
-    def _counts(self) -> set[Over]:
-        """What the program asks of intervals."""
-        return {
-            Over(atom.time.ticks, atom.time.fewest)
-            for rule in self.program.rules
-            for atom in rule.atoms
-            if isinstance(atom.time, Interval)
-        }
+        return self.dependencies.core.inputs
 
     @cached_property
     def sliced(self) -> Dependencies:
@@ -153,7 +124,7 @@ class Passes:
 
     @cached_property
     def possible(self) -> Possible:
-        return possible(self.dependencies)
+        return possible(self.written_out)
 
 
 def _budget() -> Budget:

@@ -33,8 +33,9 @@ from tidelog.language.program import (
     terms_of,
 )
 from tidelog.logic.clause import AT_HEAD, Clause, FixedTick, Head, Offset, Premise, Sign
-from tidelog.logic.core import Core, Predicate, Role, key
+from tidelog.logic.core import Core, Predicate, Role, clause_of_a_tick, key
 from tidelog.logic.order import Order, Symbol
+from tidelog.logic.windows import write_out
 
 # A known argument, or the label of an arbitrary one.
 Pattern: TypeAlias = tuple[int | None, ...]
@@ -106,6 +107,7 @@ class Possible:
         if until is None:
             later.append(Clause(Head(FUTURE, when=AT_HEAD), (Premise(FUTURE, when=Offset(-1)),)))
         clauses = (*self.certain, *later, *(p.clause for p in self.clauses))
+        assert not own.windows, "windows that are followed have no clauses for what is possible"
         return Core(own.program, clauses, predicates)
 
 
@@ -144,11 +146,15 @@ def _narrowed(predicate: Predicate, pattern: Pattern) -> Predicate:
     return predicate.made(Role.POSSIBLE, _label(pattern), types)
 
 
-def possible(deps: Dependencies, *, anything: bool = False) -> Possible:
+def possible(
+    deps: Dependencies, *, anything: bool = False, followed: Collection[str] = ()
+) -> Possible:
     """Specialise the clauses below the queries, as far as patterns can arise.
 
-    With `anything`, predicates that carry facts on (`Dependencies.carrying`) may also hold of
-    anything at all: what they will be far ahead need then not be derived.
+    Windows are written out, but for those that are `followed` by whoever asks: of these there are
+    the patterns, and no clauses. With `anything`, predicates that carry facts on
+    (`Dependencies.carrying`) may also hold of anything at all: what they will be far ahead need
+    then not be derived.
 
     >>> from tidelog.logic.normalise import core
     >>> from tidelog.analysis.dependencies import dependencies
@@ -162,9 +168,12 @@ def possible(deps: Dependencies, *, anything: bool = False) -> Possible:
         "what may still come of an aggregate is not told before its window has arrived; `delay`"
         " says when that is",
     )
-    deps = _shortened(deps)
+    written = write_out(deps.core, lambda name: name not in followed)
+    deps = _shortened(Dependencies(deps.queries, written))
     made = Possible(deps, deps.queries[0], [], [], {}, one_sign(deps))
     core = deps.core
+    # What may hold at the last tick of a window, it may hold of.
+    at_last_tick = [clause_of_a_tick(n, w) for n, w in core.windows.items()]
     for name, predicate in core.predicates.items():
         made.patterns[name] = [(None,) * len(predicate.types)] if predicate.input else []
         if anything and name in deps.carrying:
@@ -173,13 +182,14 @@ def possible(deps: Dependencies, *, anything: bool = False) -> Possible:
     grew = True
     while grew:
         grew = False
-        for number, clause in enumerate(core.clauses):
+        for number, clause in enumerate((*core.clauses, *at_last_tick)):
             for choice in product(*(_choices(made, premise) for premise in clause.positive)):
                 if (number, choice) in done:
                     continue
                 done.add((number, choice))
                 for pattern, special, exact in _specialise(deps, clause, choice):
-                    made.clauses.append(special)
+                    if clause.head.predicate not in core.windows:
+                        made.clauses.append(special)
                     made.exact = made.exact and exact
                     if pattern not in made.patterns[clause.head.predicate]:
                         made.patterns[clause.head.predicate].append(pattern)
@@ -202,7 +212,7 @@ def one_sign(deps: Dependencies) -> bool:
         name, positive = todo.pop()
         if (name, positive) not in signs:
             signs.add((name, positive))
-            for clause in deps.core.clauses_for.get(name, ()):
+            for clause in deps.core.uses_for.get(name, ()):
                 todo += [
                     (p.predicate, positive is (p.sign is Sign.POSITIVE)) for p in clause.premises
                 ]
@@ -276,7 +286,8 @@ def _shortened(deps: Dependencies) -> Dependencies:
             clauses += _in_steps(deps.core, clause, number, predicates)
         else:
             clauses.append(clause)
-    return Dependencies(deps.queries, Core(deps.core.program, tuple(clauses), predicates))
+    core = replace(deps.core, clauses=tuple(clauses), predicates=predicates)
+    return Dependencies(deps.queries, core)
 
 
 def _in_steps(

@@ -15,9 +15,10 @@ from tidelog.analysis.containment import Budget, Searcher
 from tidelog.analysis.dependencies import Class, Dependencies, dependencies
 from tidelog.analysis.opaque import Absence
 from tidelog.analysis.unfolding import Cut
-from tidelog.language.program import Literal, Rule
+from tidelog.language.program import Atom, Literal, Rule
 from tidelog.logic.clause import Clause, Premise, Sign
 from tidelog.logic.core import Core
+from tidelog.logic.windows import write_out
 
 
 @dataclass(frozen=True)
@@ -29,19 +30,23 @@ class Redundant:
 
 
 def reduced(core: Core, queries: Iterable[str], budget: Budget) -> tuple[Core, list[Redundant]]:
-    """The core without redundant clauses and premises, and what was left out.
+    """The core without redundant clauses and premises, and the rules and atoms that are redundant.
 
     A clause goes when the others derive its head from its body; a premise when the program derives
-    the head from the rest of the body, or from the rest and the opposite of the premise.
+    the head from the rest of the body, or from the rest and the opposite of the premise. A rule
+    with an aggregate may have several clauses: it is redundant only if each of them is. Windows are
+    looked into, and stay what they are.
     """
     queries = tuple(queries)
-    left_out: list[Redundant] = []
-    current = core.below(queries)
+    current = write_out(core).below(queries)
     deps = dependencies(current, queries)
     if deps.cls is Class.BLOCKING:
-        return current, left_out
+        return core.below(queries), []
+    written = current.predicates.keys() - core.clauses_for
     place = {n: i for i, c in enumerate(deps.components) for n in c}
     below = _inputs_below(deps)
+    implied = _Implied()
+    findings = _Findings(current, implied)
     try:
         # What others are built on first: with less below, there is less to look through above.
         there = set(map(id, current.clauses))
@@ -50,17 +55,76 @@ def reduced(core: Core, queries: Iterable[str], budget: Budget) -> tuple[Core, l
                 continue
             budget.spend()
             rivals = current.clauses_for[clause.head.predicate]
-            without = _replaced(current, clause, None)
-            if len(rivals) > 1 and _implied(current, without, clause, budget):
-                left_out.append(Redundant(clause.shown))
+            others = _replaced(current, clause, None) if len(rivals) > 1 else None
+            if others is not None and implied.holds(current, others, clause, budget):
+                findings.dropped(clause)
                 # Without it, what it was the last to derive never holds, nor what needs that.
-                current = without.below(queries)
+                current = others.below(queries)
                 there = set(map(id, current.clauses))
             else:
-                current = _shortened(current, clause, below, budget, left_out)
+                current = _shortened(current, clause, below, budget, findings, implied)
     except Exhausted:
         pass
-    return current.below(queries), left_out
+    if core.windows:
+        left = (clause for clause in current.clauses if clause.head.predicate not in written)
+        current = replace(core, clauses=tuple(left))
+    return current.below(queries), findings.redundant(budget)
+
+
+class _Findings:
+    """The clauses and premises that are redundant, by the rules that they come from."""
+
+    def __init__(self, core: Core, implied: _Implied) -> None:
+        self._core = core
+        self._implied = implied
+        self._clauses: dict[int, list[Clause]] = {}
+        self._dropped: dict[int, Clause] = {}
+        self._premises: dict[int, list[Premise]] = {}
+        for clause in core.clauses:
+            if clause.written is not None:
+                self._clauses.setdefault(id(clause.written), []).append(clause)
+
+    def dropped(self, clause: Clause) -> None:
+        """Note that a clause is redundant."""
+        self._dropped[id(clause)] = clause
+
+    def shortened(self, clause: Clause, premise: Premise) -> None:
+        """Note that a clause holds without a premise."""
+        self._premises.setdefault(id(clause), []).append(premise)
+
+    def redundant(self, budget: Budget) -> list[Redundant]:
+        """The rules and atoms that may go from the program."""
+        found: list[Redundant] = []
+        for clauses in self._clauses.values():
+            rule = clauses[0].shown
+            if all(id(clause) in self._dropped for clause in clauses):
+                found.append(Redundant(rule))
+                continue
+            left = [clause for clause in clauses if id(clause) not in self._dropped]
+            premises = self._premises.get(id(left[0]), ())
+            atoms = [left[0].literal(premise) for premise in premises]
+            found += (
+                Redundant(rule, atom)
+                for atom in atoms
+                if _same_groups(rule, atom) and all(self._goes(c, atom, budget) for c in clauses)
+            )
+        return found
+
+    def _goes(self, clause: Clause, atom: Literal, budget: Budget) -> bool:
+        """Whether a clause says nothing more without an atom of its rule."""
+        if id(clause) not in self._dropped:
+            gone = self._premises.get(id(clause), ())
+            return any(clause.literal(premise) is atom for premise in gone)
+        premise = next(p for p in clause.premises if clause.literal(p) is atom)
+        shorter = clause.without(premise)
+        return shorter.safe and self._implied.holds(self._core, self._core, shorter, budget)
+
+
+def _same_groups(rule: Rule, atom: Literal) -> bool:
+    """Whether the aggregates of a rule have the same groups without one of its atoms."""
+    left = {v.name for other in rule.positive if other is not atom for v in other.variables}
+    gone = {v.name for v in atom.variables} - left if isinstance(atom, Atom) else set()
+    return not any(gone & {v.name for v in each.atom.variables} for each in rule.aggregated)
 
 
 def _shortened(
@@ -68,7 +132,8 @@ def _shortened(
     clause: Clause,
     below: dict[str, frozenset[str]],
     budget: Budget,
-    left_out: list[Redundant],
+    findings: _Findings,
+    implied: _Implied,
 ) -> Core:
     """The core with a clause that has lost its redundant premises, which are noted."""
     now = clause
@@ -79,8 +144,8 @@ def _shortened(
         opposite = _opposite(core, premise, now)
         tried = [shorter] if _worth_trying(below, premise, shorter) else []
         tried += [] if opposite is None else [_with(shorter, opposite)]
-        if any(_implied(core, core, one, budget) for one in tried):
-            left_out.append(Redundant(clause.shown, clause.literal(premise)))
+        if any(implied.holds(core, core, one, budget) for one in tried):
+            findings.shortened(clause, premise)
             core = _replaced(core, now, shorter)
             now = shorter
     return core
@@ -135,25 +200,41 @@ def _inputs_below(deps: Dependencies) -> dict[str, frozenset[str]]:
     return inputs
 
 
-def _implied(source: Core, target: Core, clause: Clause, budget: Budget) -> bool:
-    """Whether a program derives a clause's head from its body, open atoms counting as facts."""
-    name = clause.head.predicate
-    wanted = [name, *(p.predicate for p in clause.premises)]
-    try:
-        left, right = dependencies(source, wanted), dependencies(target, wanted)
-        if left.negated:
-            budget.spend(len(left.core.clauses) // 4)  # they are rewritten without `not` first
-        searcher = Searcher(left, right, same=True, tries=1)
-        start = searcher.unfolder.start_clause(clause)
-        if start is None:
-            return True  # its comparisons contradict each other
-        if left.recursive:
-            # Unfolding may not end: only what follows at once counts.
-            derived, _ = searcher.derived(start, name, Cut())
-            return derived and searcher.timeless
-        return searcher.search(start, name, Cut(), budget.share(0.1)).holds is True
-    except Exhausted:
-        return False
+class _Implied:
+    """Whether programs derive clauses; what searches one program against another is made once."""
+
+    def __init__(self) -> None:
+        self._searchers: dict[tuple[int, int], Searcher] = {}
+
+    def holds(self, source: Core, target: Core, clause: Clause, budget: Budget) -> bool:
+        """Whether a program derives a clause's head from its body, open atoms being facts."""
+        name = clause.head.predicate
+        try:
+            searcher = self._searcher(source, target, clause)
+            left = searcher.source
+            if left.negated:
+                budget.spend(len(left.core.clauses) // 4)  # they are rewritten without `not` first
+            start = searcher.unfolder.start_clause(clause)
+            if start is None:
+                return True  # its comparisons contradict each other
+            if left.recursive:
+                # Unfolding may not end: only what follows at once counts.
+                derived, _ = searcher.derived(start, name, Cut())
+                return derived and searcher.timeless
+            return searcher.search(start, name, Cut(), budget.share(0.1)).holds is True
+        except Exhausted:
+            return False
+
+    def _searcher(self, source: Core, target: Core, clause: Clause) -> Searcher:
+        """The searcher below what a clause speaks of."""
+        wanted = (clause.head.predicate, *(p.predicate for p in clause.premises))
+        left, right = source.below(wanted), target.below(wanted)
+        key = id(left), id(right)  # searchers keep them alive
+        if key not in self._searchers:
+            one = Dependencies(wanted, left)
+            other = one if right is left else Dependencies(wanted, right)
+            self._searchers[key] = Searcher(one, other, same=True, tries=1)
+        return self._searchers[key]
 
 
 def _replaced(core: Core, clause: Clause, by: Clause | None) -> Core:

@@ -14,9 +14,9 @@ from typing import TypeAlias
 from tidelog.analysis.dependencies import Dependencies, dependencies
 from tidelog.language.printer import print_literal, print_term
 from tidelog.language.program import Comparison, Variable, substituted
-from tidelog.logic.clause import AT_HEAD, Clause, Head, Premise, Sign
+from tidelog.logic.clause import AT_HEAD, Clause, Head, Premise, Sign, WindowOf
 from tidelog.logic.core import Core, Predicate, Role
-from tidelog.logic.windows import Windows, names_of, window_of
+from tidelog.logic.windows import Windows
 
 Tests: TypeAlias = tuple[Comparison, ...]
 
@@ -38,8 +38,9 @@ def selected(deps: Dependencies) -> Dependencies:
     if not selecting.steps:
         return deps
     windows = selecting.windows
-    made = (*clauses, *windows.clauses, *selecting.steps)
-    return dependencies(Core(deps.core.program, made, windows.predicates), deps.queries)
+    made = (*clauses, *selecting.steps)
+    core = Core(deps.core.program, made, windows.predicates, windows.windows)
+    return dependencies(core, deps.queries)
 
 
 class _Selecting:
@@ -47,7 +48,7 @@ class _Selecting:
 
     def __init__(self, deps: Dependencies) -> None:
         self.deps = deps
-        self.windows = Windows(dict(deps.core.predicates))
+        self.windows = Windows.of(deps.core)
         self.steps: list[Clause] = []
 
     def clause(self, clause: Clause) -> Clause:
@@ -62,40 +63,40 @@ class _Selecting:
                 clause = replace(clause, premises=premises, tests=rest)
         return clause
 
-    def _window(self, premise: Premise) -> Premise | None:
+    def _window(self, premise: Premise) -> WindowOf | None:
         """What a premise asks for, if that is a fact at any of some ticks."""
-        core, name = self.deps.core, premise.predicate
-        if premise.sign is not Sign.POSITIVE or core.predicates[name].role is not Role.WINDOW:
+        name = premise.predicate
+        if premise.sign is not Sign.POSITIVE or name in self.deps.recursive:
             return None
-        asked = None if name in self.deps.recursive else window_of(core, name)
-        return asked if asked is not None and asked.over and asked.over.least == 1 else None
+        window = self.deps.core.windows.get(name)
+        return window if window is not None and window.over.least == 1 else None
 
-    def _asked(self, premise: Premise, window: Premise, tests: Tests) -> Premise:
+    def _asked(self, premise: Premise, window: WindowOf, tests: Tests) -> Premise:
         """The premise, of the window over the facts that some tests select."""
         gone = {variable for test in tests for variable in test.variables}
-        given = dict(zip(names_of(window), premise.args, strict=True))
+        given = dict(zip(window.args, premise.args, strict=True))
         kept = tuple(own for own, term in given.items() if term not in gone)
         own = {term.name: own for own, term in given.items() if isinstance(term, Variable)}
-        step = self._step(window, kept, _renamed(tests, own))
-        asked = replace(window, predicate=step.name, args=kept)
-        (over,) = self.windows.without(Clause(Head(step.name), (asked,))).premises
-        return replace(premise, predicate=over.predicate, args=tuple(given[v] for v in kept))
+        step = self._step(window.of, kept, _renamed(tests, own))
+        of = replace(window.of, predicate=step.name, args=kept)
+        over = self.windows.predicate(replace(window, of=of))
+        return replace(premise, predicate=over.name, args=tuple(given[v] for v in kept))
 
-    def _step(self, window: Premise, kept: tuple[Variable, ...], tests: Tests) -> Predicate:
+    def _step(self, atom: Premise, kept: tuple[Variable, ...], tests: Tests) -> Predicate:
         """The predicate of the facts that some tests select; many ask for the same."""
-        below = self.windows.predicates[window.predicate]
-        variables = enumerate(dict.fromkeys(window.variables), 1)
+        below = self.windows.predicates[atom.predicate]
+        variables = enumerate(dict.fromkeys(atom.variables), 1)
         names = {v.name: Variable(f"{'_' if v.anonymous else 'X'}{i}") for i, v in variables}
-        args = tuple(names[t.name] if isinstance(t, Variable) else t for t in window.args)
+        args = tuple(names[t.name] if isinstance(t, Variable) else t for t in atom.args)
         tests = tuple(sorted(_renamed(tests, names), key=print_literal))
         label = f"{', '.join(map(print_term, args))}; {', '.join(map(print_literal, tests))}"
-        types = dict(zip(window.args, below.types, strict=True))
+        types = dict(zip(atom.args, below.types, strict=True))
         step = below.made(Role.STEP, label, tuple(types[v] for v in kept))
         if step.name not in self.windows.predicates:
             self.windows.predicates[step.name] = step
             head = Head(step.name, tuple(names[v.name] for v in kept), AT_HEAD)
-            premise = Premise(below.name, args, AT_HEAD, origin=window.origin)
-            self.steps.append(Clause(head, (premise,), tests, window.origin, made=True))
+            premise = Premise(below.name, args, AT_HEAD, origin=atom.origin)
+            self.steps.append(Clause(head, (premise,), tests, atom.origin, made=True))
         return step
 
 

@@ -54,7 +54,7 @@ class Settled:
             for p in core.predicates.values()
         }
         clauses = tuple(map(self._later, (c for c in core.clauses if c.gathered is None)))
-        return dependencies(Core(core.program, clauses, made), self.given.queries)
+        return dependencies(replace(core, clauses=clauses, predicates=made), self.given.queries)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -105,7 +105,8 @@ class Settled:
             clauses = [_renamed(c, name, settled.name) for c in clauses]
             clauses.append(self._comes(settled, own, future))
             predicates |= {settled.name: settled, name: replace(own, role=Role.DERIVED)}
-        return Core(core.program, (*core.clauses, *clauses), predicates)
+        windows = {**self.below.core.windows, **core.windows}
+        return Core(core.program, (*core.clauses, *clauses), predicates, windows)
 
     def _comes(self, settled: Predicate, own: Predicate, future: str) -> Clause:
         """An aggregate comes when it is final."""

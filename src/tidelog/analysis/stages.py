@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from itertools import groupby
 
 from tidelog.analysis.dependencies import Dependencies, dependencies
 from tidelog.analysis.partition import PartitionKey, Together, common_key
 from tidelog.logic.clause import Clause, Head, Premise
-from tidelog.logic.core import Core, Role
+from tidelog.logic.core import Role
 from tidelog.logic.normalise import handed_on
+from tidelog.logic.windows import over_ticks
 
 
 class StageKind(Enum):
@@ -60,6 +60,8 @@ def staged(deps: Dependencies, large: Iterable[str] = ()) -> Staged:
     >>> [(s.kind.value, s.predicates) for s in split.stages]
     [('keyed', ('S', 'R>1')), ('keyed', ('R',))]
     """
+    core = over_ticks(deps.core)
+    deps = deps if core is deps.core else replace(deps, core=core)
     return _Splitter(deps, frozenset(large)).plan()
 
 
@@ -81,9 +83,6 @@ class _Splitter:
         self.predicates = dict(self.core.predicates)
         self.clauses = list(self.core.clauses)
         self.stages: list[_Growing] = []
-        # Other programs keep the stages, and so the tables, that checkpoints of version 0.1.0 have.
-        roles = {p.role for p in self.predicates.values()}
-        self.few_stages = bool(roles & {Role.WINDOW, Role.GATHERED})
         self.heavy: set[str] = {p.name for p in self.core.inputs if p.base in large}
         self.timed: set[str] = {p.name for p in self.predicates.values() if p.temporal}
         self.gathered: set[str] = set()  # what depends on a rigid predicate that gathers facts
@@ -96,7 +95,7 @@ class _Splitter:
                 self.heavy.update(component)
 
     def _for(self, name: str) -> tuple[Clause, ...]:
-        return self.core.clauses_for.get(name, ())
+        return self.core.uses_for.get(name, ())
 
     def plan(self) -> Staged:
         derived = [c for c in self.deps.components if self._is_work(c[0])]
@@ -107,12 +106,9 @@ class _Splitter:
             everything = [n for c in derived for n in c]
             self.stages = [_Growing(StageKind.WHOLE, everything, [], reason, self._for(gathers)[0])]
         else:
-            early = [c for c in derived if c[0] not in self.gathered]
-            for windows, run in groupby(early, self._is_window):
-                components = tuple(run)
-                if not windows or not self._joins_at_once(components):
-                    for component in components:
-                        self._place(component)
+            for component in derived:
+                if component[0] not in self.gathered:
+                    self._place(component)
             if late:  # together: rows without a time do not go from stage to stage
                 together = tuple(name for component in late for name in component)
                 reason = f"{together[0]} rests on facts of all keys"
@@ -120,7 +116,7 @@ class _Splitter:
                 self._in_one(together, StageKind.CATALYST, reason, clause)
         core = self.core
         if len(self.predicates) > len(core.predicates):
-            core = Core(core.program, tuple(self.clauses), self.predicates)
+            core = replace(core, clauses=tuple(self.clauses), predicates=self.predicates)
         deps = dependencies(core, self.deps.queries) if core is not self.core else self.deps
         return Staged(deps, tuple(self._closed(stage) for stage in self.stages))
 
@@ -148,8 +144,8 @@ class _Splitter:
         """Whether it is the predicate of an aggregate, and nothing else is together with it."""
         return len(component) == 1 and any(c.gathered is not None for c in self._for(component[0]))
 
-    def _place_aggregate(self, component: tuple[str, ...], groups: list[Together]) -> None:
-        """With a key of its groups, facts are gathered apart; all of them together without one."""
+    def _place_whole(self, component: tuple[str, ...], groups: list[Together]) -> None:
+        """With a key of its own, an aggregate or a window is made apart; of all facts without."""
         if self._joins(component, groups):
             return
         key = self._key(groups)
@@ -162,8 +158,8 @@ class _Splitter:
         inside = set(component)
         clauses = [clause for name in component for clause in self._for(name)]
         groups = [Together(clause.timed, clause) for clause in clauses]
-        if self._gathers(component):
-            self._place_aggregate(component, groups)
+        if self._gathers(component) or (len(component) == 1 and component[0] in self.core.windows):
+            self._place_whole(component, groups)
             return
         if not any(map(self._looks_at_large, clauses)) and self._joins(component, groups):
             return
@@ -182,16 +178,6 @@ class _Splitter:
         else:
             self._enter(entry, inner, _Growing(StageKind.KEYED, list(component)))
 
-    def _is_window(self, component: tuple[str, ...]) -> bool:
-        return len(component) == 1 and self.predicates[component[0]].role is Role.WINDOW
-
-    def _joins_at_once(self, components: tuple[tuple[str, ...], ...]) -> bool:
-        """Whether components go into one stage together: of a long count there are hundreds."""
-        names = tuple(name for component in components for name in component)
-        clauses = [clause for name in names for clause in self._for(name)]
-        groups = [Together(clause.timed, clause) for clause in clauses]
-        return not any(map(self._looks_at_large, clauses)) and self._joins(names, groups)
-
     def _joins(self, component: tuple[str, ...], groups: list[Together]) -> bool:
         """Whether a component goes into a stage that there is, or into the first one."""
         if not self.stages:
@@ -199,7 +185,7 @@ class _Splitter:
                 return False
             self.stages.append(_Growing(StageKind.KEYED, list(component), list(groups)))
             return True
-        for stage in self._from_here(component) if self.few_stages else self.stages[-1:]:
+        for stage in self._from_here(component):
             if self._fits(stage, groups):
                 stage.predicates += component
                 stage.groups += groups
@@ -208,9 +194,10 @@ class _Splitter:
 
     def _from_here(self, component: tuple[str, ...]) -> list[_Growing]:
         """The stages at which everything is there that some predicates need."""
+        clauses = (*self.clauses, *self.core.window_clauses)
         needed = {
             premise.predicate
-            for clause in self.clauses
+            for clause in clauses
             if clause.head.predicate in component
             for premise in clause.premises
         }
@@ -233,7 +220,7 @@ class _Splitter:
             body = tuple(part for part in group.parts if part is not group.clause.head)
             if not body:  # facts: every partition knows those at home there
                 continue
-            if self.few_stages and stage is None and len(group.clause.premises) == 1:
+            if stage is None and len(group.clause.premises) == 1:
                 continue  # nothing to join beforehand
             if (
                 stage is not None

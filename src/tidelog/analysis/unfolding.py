@@ -93,7 +93,7 @@ class Unfolder:
     """Unfolds queries of one core of class 1 or 2."""
 
     def __init__(self, deps: Dependencies) -> None:
-        self.deps = deps
+        self.deps = deps = deps.written_out
         self.opaque = Opaque(deps)
         self.core: Core = self.opaque.positive.core
         self.absences = self.opaque.absences

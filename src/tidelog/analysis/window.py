@@ -21,6 +21,7 @@ FAR = 16
 
 def window(deps: Dependencies, d: int, budget: Budget) -> Measure:
     """The least window of a query evaluated with delay d, or bounds for it."""
+    deps = deps.written_out
     query = checked(deps)
     cycle = endless(deps, ahead=False)
     if cycle:
@@ -58,6 +59,7 @@ def _unbounded_rules(test: Callable[[int], Verdict], deps: Dependencies) -> Meas
 
 def window_holds(deps: Dependencies, d: int, s: int, budget: Budget) -> Verdict:
     """Whether s is a window of the query evaluated with delay d."""
+    deps = deps.written_out
     query = checked(deps)
     if endless(deps, ahead=False):
         return Verdict(False)

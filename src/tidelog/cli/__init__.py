@@ -1,7 +1,8 @@
 """The command line.
 
-Exit codes: 0 for any answer, warnings included; 1 when the rules or the data are wrong (and when
-`fmt --check` found work); 2 when the command was used wrongly.
+Exit codes are in `tidelog.causes`: 0 for any answer, warnings included; 1 when the rules or the
+data are wrong (and when `fmt --check` found work); 2 when the command was used wrongly; 75 when the
+same command may do it later.
 """
 
 from __future__ import annotations
@@ -15,11 +16,21 @@ from copy import copy
 import click
 
 from tidelog import __version__
-from tidelog.cli import analyses, lsp, query, report, rules, run, test, why
+from tidelog.causes import Exit, cause_of
+from tidelog.cli import analyses, checkpoint, lsp, query, report, rules, run, test, why
 from tidelog.cli.help import with_help
+from tidelog.evaluation.interrupts import as_keyboard_interrupt
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class _Commands(click.Group):
+    """The commands; Ctrl-C ends each of them with `Aborted!`, whatever it is doing."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        with as_keyboard_interrupt():
+            return super().invoke(ctx)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="tidelog")
 def cli() -> None:
     """Stream reasoning in temporal Datalog.
@@ -35,6 +46,7 @@ for command in (
     test.test_command,
     query.query_command,
     run.run_command,
+    checkpoint.checkpoint_command,
     why.why_command,
     report.report_command,
     analyses.analyze_command,
@@ -59,12 +71,15 @@ def main() -> None:
             cli()
         finally:
             sys.stdout.flush()
+    except KeyboardInterrupt:  # after the command, while its output is written
+        print("Aborted!", file=sys.stderr)
+        sys.exit(1)
     except OSError as error:  # what the commands cannot know of, such as a full disk
         with open(os.devnull, "wb") as nowhere:  # or the same error would follow at the very end
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
             print(f"Error: {_failed(error)}", file=sys.stderr)
-        sys.exit(2)
+        sys.exit(Exit.USAGE if cause_of(error) is None else Exit.RETRY)
 
 
 # Where what goes to standard output is written.

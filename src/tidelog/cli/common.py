@@ -134,13 +134,14 @@ def choices(option: str, text: str, allowed: tuple[str, ...]) -> tuple[str, ...]
     return chosen
 
 
-def print_json(value: Any) -> None:
+def print_json(value: Any, indent: int | None = 2) -> None:
+    """Print a value as JSON, in one line if it has no indent."""
     value = json_value(value)
-    text = json.dumps(value, indent=2, ensure_ascii=False)
+    text = json.dumps(value, indent=indent, ensure_ascii=False)
     try:
         text.encode(sys.stdout.encoding)
     except UnicodeError:  # file names may be any bytes, terminals may speak any encoding
-        text = json.dumps(value, indent=2)
+        text = json.dumps(value, indent=indent)
     click.echo(text)
 
 
@@ -164,7 +165,7 @@ def replace_file(path: Path, content: bytes) -> None:
 
 @contextmanager
 def data_errors() -> Iterator[None]:
-    """What is wrong with rules or data, as lines on standard error and exit code 1."""
+    """What is wrong with rules or data, as lines on standard error; exit code 1, or 75."""
     from tidelog.data.secrets import without_secrets
     from tidelog.errors import DataError, NoAnswer
     from tidelog.evaluation.plan import Unbounded
@@ -176,9 +177,11 @@ def data_errors() -> Iterator[None]:
         with _warnings_shown():
             yield
     except DataError as error:
-        for problem in error.problems:
+        first, *others = error.problems
+        code = "" if error.code is None else f" [{error.code.value}]"
+        for problem in (f"{first}{code}", *others):
             console.print(f"error: {visible(without_secrets(problem))}")
-        sys.exit(1)
+        sys.exit(error.exit)
     except Unbounded as error:
         console.print(f"error: {visible(str(error))}")
         console.print(f"  {visible(print_rule(error.clause.as_rule))}")

@@ -19,6 +19,7 @@ HELP: dict[str, tuple[str, tuple[str, ...]]] = {
         (
             "tidelog explain rules.tdl",
             "tidelog explain rules.tdl --query Alarm --show class,pipeline",
+            "tidelog explain rules.tdl --query Alarm --show sql --facts facts/",
         ),
     ),
     "query": (
@@ -33,6 +34,41 @@ HELP: dict[str, tuple[str, tuple[str, ...]]] = {
         (
             "tidelog run rules.tdl --facts arriving/ --checkpoint state --sink jsonl:answers.jsonl",
             "tail -f events.jsonl | tidelog run rules.tdl --facts - --mode online",
+        ),
+    ),
+    "checkpoint": (
+        "Look at a stream's checkpoint, verify it, go back.",
+        (
+            "tidelog checkpoint show state",
+            "tidelog checkpoint verify state",
+            "tidelog checkpoint rollback state --to 41",
+        ),
+    ),
+    "checkpoint show": ("Say how far a stream is.", ("tidelog checkpoint show state --json",)),
+    "checkpoint verify": (
+        "Say what is missing or damaged.",
+        (
+            "tidelog checkpoint verify state",
+            "tidelog checkpoint verify copy --sink csv:answers-copy",
+        ),
+    ),
+    "checkpoint audit": (
+        "Count the ledger again.",
+        ("tidelog checkpoint audit state --sink csv:answers",),
+    ),
+    "checkpoint rollback": (
+        "Go back to an earlier commit.",
+        ("tidelog checkpoint rollback state --to 41 --yes",),
+    ),
+    "checkpoint export": (
+        "Write the state as tables.",
+        ("tidelog checkpoint export state tables --format csv",),
+    ),
+    "checkpoint letters": (
+        "List dead letters, or write them as facts.",
+        (
+            "tidelog checkpoint letters state",
+            "tidelog checkpoint letters state --problem late --out late.jsonl",
         ),
     ),
     "test": (
@@ -78,10 +114,12 @@ HELP: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 
 
-def with_help(command: click.Command) -> click.Command:
-    """The command with its line and its examples."""
+def with_help(command: click.Command, group: str = "") -> click.Command:
+    """The command with its line and its examples; those of a group, too."""
     assert command.name is not None
-    line, examples = HELP[command.name]
+    for inner in command.commands.values() if isinstance(command, click.Group) else ():
+        with_help(inner, f"{command.name} ")
+    line, examples = HELP[f"{group}{command.name}"]
     command.short_help = line
     shown = "\n".join(f"  {example}" for example in examples)
     command.epilog = f"\b\nExamples:\n{shown}"

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import logging
-import signal
-import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidelog.cli.common import FactPaths
-from tidelog.cli.running import RunLog, StreamTask, starting
+from tidelog.cli.running import RunLog, StopRequest, StreamTask, starting
 from tidelog.data.kafka import Topics, kafka_options
-from tidelog.data.letters import SHOWN
 from tidelog.data.readers.places import paths_of
 from tidelog.errors import DataError, NoSpark
 from tidelog.language.program import Program
@@ -37,6 +33,7 @@ def on_spark(
     jars: tuple[str, ...] = (),
     kafka_option: tuple[str, ...] = (),
     then: tuple[str, ...] = (),
+    name: str | None = None,
     **spark_options: Any,
 ) -> list[Pending] | None:
     """Run to the end; what is pending then, if that is asked for."""
@@ -49,10 +46,14 @@ def on_spark(
     places = [*facts, *then, *_several(task.rigid), task.sink, task.checkpoint or ""]
     spark = started(master, log.show, places, jars)
     from tidelog.evaluation.spark.failures import SPARK_ERRORS, as_data_error
+    from tidelog.pipeline.progress import stream_name
     from tidelog.spark import stream
+
+    called = name or stream_name(task.program, task.queries)
 
     def commit(done: Commit) -> None:
         now = {
+            "stream": called,
             "batch": done.batch,
             "tin": done.clock.tin,
             "tout": done.tout,
@@ -60,36 +61,38 @@ def on_spark(
             "state_bytes": done.state_bytes,
             **log.awaited(done.waits_for, done.clock),
         }
-        log.unused += done.unused[: SHOWN - len(log.unused)]
-        counts = {"facts": done.facts, "late": done.late, "dead": done.dead}
+        unused = done.dead + done.skipped
+        counts = {"facts": done.facts, "late": done.late, "dead": unused}
         log.batch(now, **counts, answers=sum(done.answers.values()))
 
     trigger = {"processingTime": "500 milliseconds"} if follow else {"availableNow": True}
     try:
-        with starting():
-            running = stream(
-                spark,
-                task.program,
-                task.queries,
-                inputs=task.facts,
-                rigid=task.rigid,
-                sink=task.sink,
-                checkpoint=task.checkpoint,
-                trigger=trigger,
-                told=commit,
-                then=then or None,
-                kafka=kafka,
-                **task.options.keywords(),
-                **spark_options,
-            )
-        if running.committed is not None:
-            log.now = {"tin": running.committed.clock.tin, "tout": running.committed.tout}
-        with _asked_to_stop() as asked_to_stop:
-            while not asked_to_stop.is_set() and not running.awaitTermination(1):
+        with StopRequest() as request:
+            with starting():
+                running = stream(
+                    spark,
+                    task.program,
+                    task.queries,
+                    inputs=task.facts,
+                    rigid=task.rigid,
+                    sink=task.sink,
+                    checkpoint=task.checkpoint,
+                    trigger=trigger,
+                    told=commit,
+                    then=then or None,
+                    kafka=kafka,
+                    skip=task.skip,
+                    name=name,
+                    **task.options.keywords(),
+                    **spark_options,
+                )
+            if running.committed is not None:
+                log.now = {"tin": running.committed.clock.tin, "tout": running.committed.tout}
+            while not request.made and not running.awaitTermination(1):
                 pass
             left = None
-            if follow or task.keep_open or asked_to_stop.is_set():
-                running.halt()
+            if follow or task.keep_open or request.made:
+                running.halt(finish=True)
                 left = running.pending() if task.pending else None
                 running.stop()
             else:
@@ -168,20 +171,3 @@ def started(
     # Some of it goes to the logger of everybody.
     logging.getLogger().addFilter(lambda record: "/py4j/" not in record.pathname)
     return spark
-
-
-@contextmanager
-def _asked_to_stop() -> Iterator[threading.Event]:
-    """Set by Ctrl-C and SIGTERM: the stream ends in good order, what is committed is kept.
-
-    Spark's own handler would raise in the middle of a conversation with the JVM.
-    """
-    asked = threading.Event()
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    main = threading.current_thread() is threading.main_thread()
-    before = {n: signal.signal(n, lambda *_: asked.set()) for n in numbers} if main else {}
-    try:
-        yield asked
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

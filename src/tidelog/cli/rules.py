@@ -11,17 +11,23 @@ import click
 from tidelog import __version__
 from tidelog.cli.common import (
     RULES,
+    FactPaths,
     accepted,
     choices,
     chosen_queries,
+    data_errors,
     json_option,
     name_of,
+    origin_option,
+    paths_option,
     print_json,
     read,
     read_bytes,
     refuse,
     replace_file,
     strict_option,
+    tick_option,
+    ticks_of,
 )
 from tidelog.language.checks import Report, decode
 from tidelog.language.diagnostics import ProgramError
@@ -126,9 +132,19 @@ def _formatted(rules: str, only_check: bool, as_json: bool) -> dict[str, object]
     type=click.Choice(["offline", "online"]),
     help="Of the pipeline that is shown; offline by default.",
 )
+@paths_option("--facts", "With --show sql: what runs over these facts; repeatable.")
+@tick_option
+@origin_option
 @json_option
 def explain_command(
-    rules: str, queries: tuple[str, ...], show: str, mode: StreamMode | None, as_json: bool
+    rules: str,
+    queries: tuple[str, ...],
+    show: str,
+    mode: StreamMode | None,
+    facts: FactPaths,
+    tick: str | None,
+    origin: str | None,
+    as_json: bool,
 ) -> None:
     """Say what kind of query each output of RULES is, and why."""
     from tidelog.analysis.passes import passes
@@ -136,12 +152,23 @@ def explain_command(
     sections = choices("--show", show, terminal.SECTIONS)
     if mode is not None and "pipeline" not in sections:
         raise click.UsageError("--mode is about --show pipeline")
+    if facts is not None and "sql" not in sections:
+        raise click.UsageError("--facts is about --show sql")
+    if facts is None and (tick or origin):
+        raise click.UsageError("--tick and --origin are about the times of --facts")
     mode = mode or "offline"
     report = accepted(rules)
     asked = chosen_queries(report.program, queries)
     each_query = [passes(report.program, asked).dependencies_of(query) for query in asked]
+    ticks = None if facts is None else ticks_of(report.program, tick, origin, as_ticks=False)
     if as_json:
         queries_json = [terminal.explain_json(d) for d in each_query]
+        if "sql" in sections:
+            from tidelog.views.statements import sql_json
+
+            with data_errors():
+                sql = [{"sql": sql_json(d, facts, ticks)} for d in each_query]
+            queries_json = [{**a, **b} for a, b in zip(queries_json, sql, strict=True)]
         if "pipeline" in sections:
             from tidelog.views.pipeline import pipeline_json
 
@@ -151,6 +178,7 @@ def explain_command(
             ]
         print_json({"file": report.source.file, "queries": queries_json})
         return
-    blocks = [terminal.explain_lines(d, sections, mode) for d in each_query]
+    with data_errors():
+        blocks = [terminal.explain_lines(d, sections, mode, facts, ticks) for d in each_query]
     lines = (line for i, block in enumerate(blocks) for line in ([""] if i else []) + block)
     terminal.print_lines(lines, terminal.EXPLAIN_STYLES)

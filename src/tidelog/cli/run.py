@@ -17,7 +17,6 @@ from tidelog.cli.common import (
     chosen_queries,
     data_errors,
     jars_option,
-    json_option,
     origin_option,
     paths_option,
     print_json,
@@ -26,9 +25,9 @@ from tidelog.cli.common import (
     ticks_of,
 )
 from tidelog.cli.running import RunLog, StreamTask
-from tidelog.data.secrets import without_secrets
 from tidelog.language.diagnostics import visible
 from tidelog.language.program import Program
+from tidelog.streaming.options import MAX_AHEAD
 from tidelog.streaming.sinks import usages
 from tidelog.views import terminal
 
@@ -40,7 +39,17 @@ if TYPE_CHECKING:
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 # Options that a stream has on Spark only.
-_SPARK_ONLY = ("follow", "partitions", "memory", "files_per_batch", "then", "jars", "kafka_option")
+_SPARK_ONLY = (
+    "follow",
+    "partitions",
+    "memory",
+    "files_per_batch",
+    "keep_commits",
+    "then",
+    "jars",
+    "kafka_option",
+    "name",
+)
 
 
 def _choice(name: str, values: tuple[str, ...], help_: str) -> Callable[[_Command], _Command]:
@@ -114,6 +123,22 @@ def _choice(name: str, values: tuple[str, ...], help_: str) -> Callable[[_Comman
     help="Facts further ahead than this are not used: ticks, or a time such as 1h.",
 )
 @click.option(
+    "--max-ahead",
+    metavar="TIME|off",
+    default=MAX_AHEAD,
+    show_default=True,
+    help="Timestamps further after the clock than this are not used; off for any.",
+)
+@click.option(
+    "--heartbeats", is_flag=True, help="Messages of Kafka without facts may move time on."
+)
+@click.option(
+    "--skip",
+    multiple=True,
+    metavar="FILE|kafka:TOPIC/PARTITION/OFFSET",
+    help="Go on without this file or message: a dead letter names it; repeatable.",
+)
+@click.option(
     "--from", "from_", metavar="TIME", help="First time of answers; default the first tick seen."
 )
 @tick_option
@@ -124,6 +149,12 @@ def _choice(name: str, values: tuple[str, ...], help_: str) -> Callable[[_Comman
     is_flag=True,
     help="From when to when, once it has ended, instead of a row for every tick; with --emit eager"
     " also when it begins.",
+)
+@click.option(
+    "--resume-from",
+    type=click.Choice(["start", "here"]),
+    help="With --checkpoint, where standard input goes on: again from its beginning, which is"
+    " checked (start, the default), or with new lines only, as a pipe does (here).",
 )
 @click.option("--follow", is_flag=True, help="Wait for new facts until interrupted.")
 @click.option(
@@ -163,12 +194,25 @@ def _choice(name: str, values: tuple[str, ...], help_: str) -> Callable[[_Comman
     help="How many files a batch takes; default all there are.",
 )
 @click.option(
+    "--keep-commits",
+    type=click.IntRange(min=2),
+    metavar="N",
+    help="Of how many commits to keep the state, for `tidelog checkpoint rollback`; default 2.",
+)
+@click.option(
     "--metrics",
     metavar="FILE|:PORT",
     help="A JSON line for every batch; for Prometheus, FILE.prom or a port to serve.",
 )
+@click.option(
+    "--name",
+    metavar="TEXT",
+    help="What Spark's UI and metrics call the stream; by default as its file of rules.",
+)
 @strict_option
-@json_option
+@click.option(
+    "--json", "as_json", is_flag=True, help="The summary as the last line of standard output."
+)
 def run_command(
     rules: str,
     facts: str | tuple[str, ...],
@@ -180,12 +224,18 @@ def run_command(
     checkpoint: str | None,
     closing: bool | None,
     metrics: str | None,
+    skip: tuple[str, ...],
+    resume_from: str | None,
     strict: bool,
     as_json: bool,
     master: str,
     **given: Any,
 ) -> None:
-    """Run RULES over a stream of facts: answers as soon as they are final."""
+    """Run RULES over a stream of facts: answers as soon as they are final.
+
+    Exit codes: 0 at the end, and when stopped by SIGTERM; 1 where somebody must act; 2 for a wrong
+    option; 75 after an outage, to start again with the same command.
+    """
     from tidelog.pipeline.publishing import is_prometheus
 
     here = _is_in_process(facts, rules, engine)
@@ -194,7 +244,9 @@ def run_command(
     options = _options(program, pending, **given)
     published = metrics if metrics is not None and is_prometheus(metrics) else None
     if here:
-        _refuse_in_process({f"metrics {metrics}, for Prometheus,": published, **spark_only})
+        others = {"heartbeats": options.heartbeats, **spark_only}
+        _refuse_in_process({f"metrics {metrics}, for Prometheus,": published, **others})
+    _refuse_places(facts, skip, resume_from, here=here)
     if closing and (pending or spark_only["follow"]):
         raise click.UsageError("--close goes without --pending and --follow: both leave it open")
     asked = chosen_queries(program, queries)
@@ -211,6 +263,8 @@ def run_command(
             options,
             pending or (checkpoint is not None if closing is None else not closing),
             pending,
+            skip,
+            resume_from == "here",
         )
         if here:
             from tidelog.cli.in_process import in_process
@@ -220,9 +274,10 @@ def run_command(
             from tidelog.cli.on_spark import on_spark
 
             spark_only["memory"] = spark_only["memory"] or "1GB"
+            spark_only["keep_commits"] = spark_only["keep_commits"] or 2
             left = on_spark(task, log, master=master, metrics=published, **spark_only)
             _tell_pending(() if as_json else left or (), options.ticks)
-    _report(log, as_json, checkpoint, left)
+    _report(log, as_json, left)
     totals, used = log.totals, log.held or log.totals.get("facts")
     if used and checkpoint is not None and closing is None and log.now.get("tout") is None:
         terminal.stderr().print(
@@ -244,6 +299,18 @@ def _is_in_process(facts: str | tuple[str, ...], rules: str, engine: str | None)
     return facts == "-" or engine == "duckdb"
 
 
+def _refuse_places(
+    facts: str | tuple[str, ...], skip: tuple[str, ...], resume_from: str | None, *, here: bool
+) -> None:
+    """What to go on without, and where from, must be of the facts that are given."""
+    if resume_from is not None and facts != "-":
+        raise click.UsageError("--resume-from goes with --facts -")
+    if skip and facts == "-":
+        raise click.UsageError("--skip leaves out files and messages, not standard input")
+    if here and any(text.startswith("kafka:") for text in skip):
+        raise click.UsageError("--skip kafka:.. goes with --engine spark")
+
+
 def _options(
     program: Program,
     pending: bool,
@@ -254,6 +321,8 @@ def _options(
     sparse: tuple[str, ...],
     idle: tuple[str, ...],
     max_jump: str | None,
+    max_ahead: str,
+    heartbeats: bool,
     from_: str | None,
     tick: str | None,
     origin: str | None,
@@ -263,7 +332,7 @@ def _options(
     """The options that a stream has in process and on Spark alike."""
     from tidelog.data.ticks import in_ticks
     from tidelog.evaluation.engine import as_tick
-    from tidelog.streaming.options import StreamOptions, silences
+    from tidelog.streaming.options import StreamOptions, ahead, silences
 
     ticks = ticks_of(program, tick, origin, as_ticks)
     option = "--from"
@@ -277,6 +346,8 @@ def _options(
             raise ValueError("1 tick or more")
         option = "--idle"
         silent = silences(dict(_named(text) for text in idle))
+        option = "--max-ahead"
+        furthest = None if ticks is None else ahead(max_ahead)
     except ValueError as error:
         raise click.UsageError(f"{option}: {error}") from error
     if pending and mode != "online":
@@ -287,7 +358,9 @@ def _options(
         raise click.UsageError("--history strict goes with --mode offline")
     length = tick or program.tick
     given = (mode, emit, history, late, sparse, jump, first, length, origin, not as_ticks)
-    return StreamOptions(*given, idle=silent, intervals=intervals)
+    return StreamOptions(
+        *given, idle=silent, intervals=intervals, max_ahead=furthest, heartbeats=heartbeats
+    )
 
 
 def _named(text: str) -> tuple[str, str]:
@@ -310,28 +383,19 @@ def _tell_pending(answers: Iterable[Pending], ticks: Ticks | None) -> None:
         terminal.stderr().print(said, markup=False, highlight=False)
 
 
-def _report(
-    log: RunLog, as_json: bool, checkpoint: str | None, pending: list[Pending] | None = None
-) -> None:
-    from tidelog.data.letters import letter_text
-
+def _report(log: RunLog, as_json: bool, pending: list[Pending] | None = None) -> None:
     console, summary = terminal.stderr(), log.summary()
-    for name, what in (("late", "came too late"), ("dead", "could not be used")):
-        if summary[name]:
-            console.print(f"warning: {terminal.plural(summary[name], 'row')} {what}")
-    for letter in log.unused:
-        console.print(f"  {visible(without_secrets(letter_text(letter)))}")
-    if (summary["late"] or summary["dead"]) and checkpoint is not None:
-        console.print(f"  see {visible(without_secrets(checkpoint))}/dead_letters")
     if as_json:
         if pending is not None:
             summary["pending"] = [answer.as_json() for answer in pending]
-        print_json(summary)
+        print_json(summary, indent=None)
         return
     batches = f"{summary['batches']} {'batch' if summary['batches'] == 1 else 'batches'}"
+    unused = [("late", "late row"), ("dead", "unusable row")]
+    others = [f", {terminal.plural(summary[k], word)}" for k, word in unused if summary[k]]
     console.print(
         f"{terminal.plural(summary['facts'], 'fact')} in {batches},"
-        f" {terminal.plural(summary['answers'], 'answer')};"
+        f" {terminal.plural(summary['answers'], 'answer')}{''.join(others)};"
         f" complete up to {log.time(summary['tin'])}, answered up to {log.time(summary['tout'])}"
     )
     if log.blamed:

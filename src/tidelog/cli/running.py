@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import json
 import math
+import signal
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from tidelog.cli.common import FactPaths
 from tidelog.data.ticks import time_text
 from tidelog.errors import DataError
+from tidelog.evaluation.interrupts import is_ignored
 from tidelog.language.program import Program
 
 if TYPE_CHECKING:
     from tidelog.data.ticks import Ticks
     from tidelog.streaming.clock import Clock
     from tidelog.streaming.options import StreamOptions
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,8 @@ class StreamTask:
     options: StreamOptions
     keep_open: bool
     pending: bool  # whether to say in the end what may still come
+    skip: tuple[str, ...] = ()  # files and messages to go on without
+    from_here: bool = False  # whether all lines of standard input are new
 
 
 @dataclass
@@ -48,7 +55,6 @@ class RunLog:
     batches: int = 0
     totals: dict[str, int] = field(default_factory=dict)
     now: dict[str, Any] = field(default_factory=dict)
-    unused: list[dict[str, Any]] = field(default_factory=list)  # the first dead letters
     blamed: tuple[str, ...] = ()  # inputs that hold time back while others have gone on
     held: bool = False  # facts were read that wait for the next run
 
@@ -61,10 +67,18 @@ class RunLog:
             self.totals[name] = self.totals.get(name, 0) + n
         rate = counts["facts"] / max(seconds, 1e-9)
         if self.metrics is not None:
-            line = {**now, **counts, "seconds": round(seconds, 4), "facts_per_second": round(rate)}
+            ends = {} if self.ticks is None else {"tin_time": "tin", "tout_time": "tout"}
+            stamps = {k: now[t] if now[t] is None else self.time(now[t]) for k, t in ends.items()}
+            line = {
+                **now,
+                **stamps,
+                **counts,
+                "seconds": round(seconds, 4),
+                "facts_per_second": round(rate),
+            }
             self.metrics.write(json.dumps(line) + "\n")
             self.metrics.flush()
-        told = ("batch", "by_query", "tin", "tout", "waits_for", "idle")
+        told = ("stream", "batch", "by_query", "tin", "tout", "waits_for", "idle")
         state = [f"{k.replace('_', ' ')} {v}" for k, v in now.items() if k not in told]
         times = [
             f"complete up to {self.time(now['tin'])}",
@@ -99,6 +113,60 @@ class RunLog:
             "tout": self.now.get("tout"),
             "seconds": round(seconds, 3),
         }
+
+
+class Stopped(Exception):
+    """A stop that was asked for while a stream waits for facts."""
+
+
+class StopRequest:
+    """A request by SIGTERM to stop once the work at hand is committed; with Ctrl-C on Spark.
+
+    The second such signal ends the process at once. A signal that the process was started to
+    ignore stays so.
+    """
+
+    def __init__(self, *numbers: signal.Signals) -> None:
+        self.made = False
+        self._waiting = False
+        self._numbers = numbers or (signal.SIGTERM, signal.SIGINT)
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> StopRequest:
+        if threading.current_thread() is threading.main_thread():
+            heard = [number for number in self._numbers if not is_ignored(number)]
+            self._before = {number: signal.signal(number, self._hear) for number in heard}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _hear(self, *_: object) -> None:
+        self.made = True
+        for number in self._before:
+            signal.signal(number, signal.SIG_DFL)
+        if self._waiting:
+            raise Stopped
+
+    def check(self) -> None:
+        """Stopped if there was a request."""
+        if self.made:
+            raise Stopped
+
+    def waits(self, lines: Iterable[T]) -> Iterator[T]:
+        """What comes next of some lines; Stopped at a request, also while nothing comes."""
+        coming = iter(lines)
+        while True:
+            self._waiting = True
+            try:
+                self.check()
+                line = next(coming)
+            except StopIteration:
+                return
+            finally:
+                self._waiting = False
+            yield line
 
 
 @contextmanager

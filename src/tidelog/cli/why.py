@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import click
 
 from tidelog.cli import common
@@ -20,6 +22,7 @@ from tidelog.views import terminal
     metavar="N",
     help="Up to N proofs, by size.",
 )
+@click.option("--full", is_flag=True, help="All facts that are counted, not only the first.")
 @common.tick_option
 @common.origin_option
 @common.budget_option(60.0, "For programs that need the timeline.")
@@ -29,6 +32,7 @@ def why_command(
     fact: str,
     facts: common.FactPaths,
     most: int,
+    full: bool,
     tick: str | None,
     origin: str | None,
     budget: float,
@@ -58,7 +62,7 @@ def why_command(
             goal = read_fact(engine.typed, fact, ticks)
         except ValueError as error:
             raise click.UsageError(str(error)) from error
-        explanation = why(engine, goal, most, budget)
+        explanation = replace(why(engine, goal, most, budget), full=full)
     if as_json:
         common.print_json(why_json(explanation))
     else:

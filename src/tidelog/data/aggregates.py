@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from tidelog.data.packed import CHUNK, FULL, bit_sql, chunk, place_sql, restrict_sql
+from tidelog.errors import DataError
 from tidelog.language.program import Measure, Type
 from tidelog.logic.clause import PART_COLUMNS, Parts
 
@@ -29,8 +30,8 @@ _SLACK = 54
 # Of parts: the exponent at which a limb begins, so that most numbers near 1 have the same; the
 # power that stands for infinite numbers; and the bits of the lower one of the integers of a sum.
 _BEGIN = -20
-_BEYOND = 2000
-_LOW = 63
+BEYOND = 2000
+LOW = 63
 # Bits that a float has, and how far from 1 the power of two lies that two of them count easily.
 _DIGITS = 53
 _NEAR = 900
@@ -72,7 +73,7 @@ class Limbs:
         """
         if lowest is None or highest is None:
             return Limbs(infinite=bool(infinite))
-        bits = _LOW + high.bit_length() + 1 + parts.bit_length()
+        bits = LOW + high.bit_length() + 1 + parts.bit_length()
         return Limbs(lowest + _SLACK, (highest - lowest) // SPAN + 1, bits, bool(infinite))
 
     def power(self, limb: int) -> int:
@@ -82,6 +83,29 @@ class Limbs:
 
 # Integers are counted in ones.
 WHOLE = Limbs(_SLACK, 1)
+
+
+def expect_number(type_: Type | None, measure: Measure, base: str) -> None:
+    """DataError if the numbers that an aggregate adds up have no known type."""
+    if type_ not in (Type.INT, Type.FLOAT):
+        raise DataError(
+            f"nothing says whether the values of `{base}` that `{measure}` adds up are int"
+            f" or float: declare it, as in `input {base}(v: float) @ time.`"
+        )
+
+
+def part_power(number: int | float) -> int:
+    """The power of two that the part of a number counts, as `Gathered` writes it in SQL.
+
+    >>> part_power(7), part_power(1.5), part_power(0.0), part_power(1e300), part_power(math.inf)
+    (0, -74, -74, 926, 2000)
+    """
+    if isinstance(number, int):
+        return 0
+    if math.isinf(number):
+        return BEYOND
+    limb = math.floor((math.log2(abs(number)) - _BEGIN) / SPAN) if number else 0
+    return _BEGIN - _SLACK + SPAN * limb
 
 
 def exponent_sql(value: str) -> str:
@@ -104,11 +128,11 @@ def exponents_sql(value: str, rows: str, facts_a_row: int = 1) -> str:
 def part_sizes_sql(groups: int, rows: str, parts_a_row: int) -> str:
     """Of parts after so many columns of groups: what `Limbs.of_parts` asks for."""
     power, _, high, _ = _part_columns(groups)
-    finite = f"FILTER ({power} <> {_BEYOND})"
+    finite = f"FILTER ({power} <> {BEYOND})"
     return (
         f"SELECT min({power}) {finite}, max({power}) {finite},"
         f" coalesce(max(abs(CAST({high} AS HUGEINT))), 0), count(*) * {parts_a_row},"
-        f" count(*) FILTER ({power} = {_BEYOND}) FROM {rows} AS e"
+        f" count(*) FILTER ({power} = {BEYOND}) FROM {rows} AS e"
     )
 
 
@@ -206,10 +230,10 @@ class Gathered:
 
     def _added_parts(self) -> dict[str, str]:
         power, facts, high, low = _part_columns(len(self.groups))
-        whole = f"CAST({high} AS HUGEINT) * {1 << _LOW} + {low}"
+        whole = f"CAST({high} AS HUGEINT) * {1 << LOW} + {low}"
         parts = {"n": f"sum({facts})"}
         if self.limbs.infinite:
-            parts["i"] = f"count(*) FILTER ({power} = {_BEYOND})"
+            parts["i"] = f"count(*) FILTER ({power} = {BEYOND})"
         for i in range(self.limbs.count):
             here = f"{power} = {self.limbs.power(i)}"
             parts[f"s{i}"] = f"sum(CASE WHEN {here} THEN {whole} ELSE 0 END)"
@@ -222,17 +246,17 @@ class Gathered:
         if self.type is Type.FLOAT:
             limb = f"CAST(floor((log2(abs({value})) - {_BEGIN}) / {SPAN}) AS INT)"
             power = (
-                f"CASE WHEN abs({value}) = {_INFINITE} THEN {_BEYOND} ELSE {_BEGIN - _SLACK}"
+                f"CASE WHEN abs({value}) = {_INFINITE} THEN {BEYOND} ELSE {_BEGIN - _SLACK}"
                 f" + {SPAN} * CASE WHEN {value} = 0 THEN 0 ELSE {limb} END END"
             )
             moved = f"{value} * pow(2e0, -p // 2) * pow(2e0, -p - (-p // 2))"
-            whole = f"CASE WHEN p = {_BEYOND} THEN 0 ELSE CAST({moved} AS HUGEINT) END"
+            whole = f"CASE WHEN p = {BEYOND} THEN 0 ELSE CAST({moved} AS HUGEINT) END"
         rows = f"SELECT *, CAST({power} AS BIGINT) AS p FROM {facts}"
         added = (
             f"SELECT {keys}, p, count(*) AS n, sum({whole}) AS s FROM ({rows}) AS r"
             f" GROUP BY {keys}, p"
         )
-        high, low = f"CAST(s >> {_LOW} AS BIGINT)", f"CAST(s & {(1 << _LOW) - 1} AS BIGINT)"
+        high, low = f"CAST(s >> {LOW} AS BIGINT)", f"CAST(s & {(1 << LOW) - 1} AS BIGINT)"
         names = zip(("p", "n", high, low), PART_COLUMNS, strict=True)
         columns = ", ".join([keys, *(f"{value} AS {name}" for value, name in names)])
         return f"SELECT {columns} FROM ({added}) AS s"
@@ -375,4 +399,14 @@ def _carried(limbs: str) -> str:
     return f"list_reduce(list_transform({limbs}, lambda y: [y]), lambda y, z: {step})"
 
 
-__all__ = ["WHOLE", "Gathered", "Limbs", "exponents_sql", "restrict_sql"]
+__all__ = [
+    "BEYOND",
+    "LOW",
+    "WHOLE",
+    "Gathered",
+    "Limbs",
+    "expect_number",
+    "exponents_sql",
+    "part_power",
+    "restrict_sql",
+]

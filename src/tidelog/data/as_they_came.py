@@ -73,7 +73,8 @@ class AsTheyCame:
         names = parquet.read_schema(Path(where)).names
         *values, time = positions(names, self.schema, where)
         shown = [f"c{position} AS v{i}" for i, position in enumerate(values)]
-        moment = f"strftime(CAST(c{time} AS TIMESTAMP), '%Y-%m-%dT%H:%M:%S.%fZ')"
+        stamp = f"strftime(TRY_CAST(c{time} AS TIMESTAMP), '%Y-%m-%dT%H:%M:%S.%fZ')"
+        moment = f"coalesce({stamp}, CAST(c{time} AS STRING))"
         shown.append(f"{moment if self.ticks else f'c{time}'} AS v{len(values)}")
         listed = ", ".join(f"c{i}" for i in range(len(names)))
         came = f"SELECT {', '.join(shown)} FROM {parquet.source(Path(where))} AS x({listed})"

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, assert_never
 
 import duckdb
+import pyarrow as pa
 
 from tidelog.data.as_they_came import AsTheyCame
 from tidelog.data.letters import DeadLetter
+from tidelog.data.numbers import Decimals, is_float, not_float
 from tidelog.data.readers import csv, parquet
 from tidelog.data.readers.columns import too_large, typed_select
 from tidelog.data.readers.memory import Table
@@ -20,7 +22,7 @@ from tidelog.data.readers.places import DataFiles, FactsLike, Part, find_facts
 from tidelog.data.schema import Schema, positions, schemas
 from tidelog.data.ticks import EMPTY, Range, Ticks
 from tidelog.data.types import SQL_TYPES, filled_sql
-from tidelog.errors import DataError, first_line
+from tidelog.errors import DataError, first_line, missing_text
 from tidelog.language.program import INT_MAX, TIME_MAX, Program, Type
 
 
@@ -33,6 +35,7 @@ class Loaded:
     sources: dict[str, str]  # a select for each file or table
     range: Range = EMPTY
     nulls: int = 0
+    incomplete: tuple[str, ...] = ()  # columns in which a value that a rule needs is missing
     places: dict[str, Sequence[str]] = field(default_factory=dict)  # of rows, by file, where known
     missing: str = "FALSE"  # SQL for what makes a row of a source no fact
     rows: int = 0  # of an input with times: facts, and rows that are none
@@ -51,8 +54,9 @@ class Loader:
         aside: list[DeadLetter] | None = None,
     ) -> None:
         self.connection, self.ticks, self.aside = connection, ticks, aside
-        # By source with integers that may not fit 64 bits: their columns, by position.
+        # By source with integers that may not fit their type: their columns, by position.
         self._wide: dict[str, dict[int, str]] = {}
+        self._decimals = Decimals()
 
     def load(
         self,
@@ -61,11 +65,12 @@ class Loader:
         only: frozenset[str] | None,
         progress: Callable[[str], None],
         asked: Iterable[str] = (),
+        skip: Container[Path] = (),
     ) -> dict[str, Loaded]:
         """The facts of all inputs, or of some only; `asked` is what will be asked for."""
         loaded: dict[str, Loaded] = {}
         try:
-            parts = find_facts(program, facts, self.ticks, only, self.aside)
+            parts = find_facts(program, facts, self.ticks, only, self.aside, skip)
             for number, (name, schema) in enumerate(schemas(program, asked).items(), 1):
                 if only is None or name in only:
                     progress(f"reading {name}")
@@ -106,7 +111,7 @@ class Loader:
         large = re.search(r"value (\d+) can't be cast .* source column c(\d+)", str(error))
         if large and where in self._wide:
             return too_large(self._wide[where][int(large[2])], large[1])
-        return first_line(error)
+        return first_line(error).removeprefix("Invalid Input Error: ")
 
     def _all(self, select: str) -> list[tuple[Any, ...]]:
         return self.connection.execute(select).fetchall()
@@ -132,7 +137,7 @@ class Loader:
                             schema, source, chosen, str(path), types, self.ticks
                         )
                 case Table(table_, origin, ticked):
-                    self.connection.register(name, table_)
+                    self._register(name, table_, schema, origin)
                     places[origin] = part.places
                     order = list(range(len(schema.names)))
                     selects[origin] = self._typed(
@@ -145,6 +150,19 @@ class Loader:
         missing = _missing(schema, resolved) or "FALSE"
         loaded = Loaded(view, resolved, selects, places=places, missing=missing)
         return self._measured(loaded, schema, parts)
+
+    def _register(self, name: str, table: pa.Table, schema: Schema, origin: str) -> None:
+        """Make a table in memory known; DataError for a column of a type that DuckDB has not."""
+        try:
+            self.connection.register(name, table)
+        except duckdb.Error as error:
+            for column, values in zip(schema.names, table.columns, strict=False):
+                try:
+                    self.connection.register(name, pa.table([values], names=["a"]))
+                except duckdb.Error:
+                    kind = f"column `{column}` is {values.type}, which cannot be read: convert it"
+                    raise DataError(f"{origin}: {kind}") from None
+            raise DataError(f"{origin}: {first_line(error)}") from None
 
     def _csv(self, table: str, path: Path, schema: Schema) -> str:
         """A select of the facts in a CSV file."""
@@ -170,12 +188,18 @@ class Loader:
         """What has a NULL or NaN and came in columns of its own types, as dead letters."""
         assert self.aside is not None
         came = AsTheyCame(self.connection, self.ticks, schema)
+        floats = {n for n, t in zip(schema.names, loaded.types, strict=False) if t is Type.FLOAT}
         for where, select in loaded.sources.items():
             for _, row in came.unusable(where, select, loaded.missing):
-                reason, values = "NULL or NaN in a column", json.loads(row)
+                values = json.loads(row)
+                read = [n for i, n in enumerate(schema.names) if i not in schema.unread]
+                reason = missing_text(name for name in read if values[name] is None)
                 for name in self._wide.get(where, {}).values():
-                    if isinstance(values[name], int) and values[name] > INT_MAX:
-                        reason = too_large(name, values[name])
+                    value = values[name]
+                    if isinstance(value, int) and value > INT_MAX:
+                        reason = too_large(name, value)
+                    elif name in floats and isinstance(value, int) and not is_float(value):
+                        reason = not_float(name, value)
                 self.aside.append(DeadLetter(schema.predicate, reason, where, row))
 
     # Rows that came after a stream had read their files
@@ -222,9 +246,11 @@ class Loader:
         ticks: Ticks | None,
     ) -> str:
         lenient = self.aside is not None and schema.time is not None
-        select, wide = typed_select(
+        select, wide, decimals = typed_select(
             self.connection, schema, source, chosen, where, types, ticks, lenient=lenient
         )
+        for decimal in decimals:
+            self._decimals.warn(schema.predicate, *decimal)
         if wide:
             names = dict(zip(chosen, schema.names, strict=True))
             self._wide[where] = {position: names[position] for position in wide}
@@ -259,6 +285,11 @@ class Loader:
             if missing != "FALSE" and not whole:
                 count = f"SELECT count(*) FROM {view}_all WHERE {missing}"
                 ((loaded.nulls,),) = self._all(count)
+            if loaded.nulls:
+                tests = _missing_values(schema, loaded.types)
+                found = ", ".join(f"coalesce(bool_or({test}), false)" for test in tests.values())
+                (there,) = self._all(f"SELECT {found} FROM {view}_all")
+                loaded.incomplete = tuple(n for n, some in zip(tests, there, strict=True) if some)
             if schema.unread and not self._wide.keys().isdisjoint(loaded.sources):
                 self._all(f"SELECT max(COLUMNS(*)) FROM {view}_all")  # an error if one is too large
         except duckdb.Error as error:
@@ -308,8 +339,14 @@ class Loader:
 
 def _missing(schema: Schema, types: tuple[Type, ...]) -> str:
     """When a row is not a fact: NULL or NaN in a column that a rule looks at."""
-    read = {i: type_ for i, type_ in enumerate(types) if i not in schema.unread}
-    tests = [f"a{i + 1} IS NULL" for i in read]
-    tests += [f"isnan(a{i + 1})" for i, type_ in read.items() if type_ is Type.FLOAT]
-    tests += ["t IS NULL"] if schema.time else []
-    return " OR ".join(tests)
+    return " OR ".join(_missing_values(schema, types).values())
+
+
+def _missing_values(schema: Schema, types: tuple[Type, ...]) -> dict[str, str]:
+    """When a value is missing, by the name of its column."""
+    tests = {
+        schema.names[i]: f"a{i + 1} IS NULL" + (f" OR isnan(a{i + 1})" * (type_ is Type.FLOAT))
+        for i, type_ in enumerate(types)
+        if i not in schema.unread
+    }
+    return tests if schema.time is None else {**tests, schema.time: "t IS NULL"}

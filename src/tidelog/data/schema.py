@@ -55,7 +55,8 @@ def schemas(program: Program, asked: Iterable[str] = ()) -> dict[str, Schema]:
             declared = tuple(
                 replace(c, type=t) for c, t in zip(declaration.columns, types, strict=True)
             )
-            layout = Schema(name, declared, declaration.time, True)
+            # One that data has resolved is of an input that nobody has declared.
+            layout = Schema(name, declared, declaration.time, declaration.origin != NOWHERE)
         else:
             inferred = tuple(Column(f"arg{i}", t) for i, t in enumerate(types, 1))
             time = TIME_COLUMN if temporal[name] else None

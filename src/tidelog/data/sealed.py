@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-from pathlib import Path
 from typing import Any
 
+from tidelog.causes import Cause
 from tidelog.errors import Refused
 
 
@@ -29,7 +28,7 @@ def sealed(value: dict[str, Any]) -> bytes:
     value = json.loads(json.dumps(value))
     text = json.dumps(value, sort_keys=True, ensure_ascii=True)
     whole = {"sha256": checksum(text), **value}
-    return (json.dumps(whole, indent=1, ensure_ascii=True) + "\n").encode()
+    return (json.dumps(whole, ensure_ascii=True) + "\n").encode()
 
 
 def unsealed(data: bytes, where: str) -> dict[str, Any]:
@@ -41,7 +40,10 @@ def unsealed(data: bytes, where: str) -> dict[str, Any]:
             return value
     except (ValueError, KeyError, AttributeError, TypeError):
         pass
-    raise Refused(f"{where} is damaged: restore it from a copy, or start with a new checkpoint")
+    raise Refused(
+        f"{where} is damaged: restore it from a copy, or start with a new checkpoint",
+        code=Cause.DAMAGED,
+    )
 
 
 def sealed_lines(head: dict[str, Any], value: Any) -> str:
@@ -61,22 +63,3 @@ def unsealed_lines(text: str) -> tuple[Any, str | None]:
     if body is not None and isinstance(head, dict) and checksum(body) == head.get("sha256"):
         return head, body
     return head, None
-
-
-def replace_file(file: Path, text: str) -> None:
-    """Replace a file at once: whoever reads it sees the old text or the new one."""
-    part = file.with_name(f".{file.name}.{os.getpid()}.part")
-    try:
-        with part.open("w", encoding="utf-8") as out:
-            out.write(text)
-            out.flush()
-            os.fsync(out.fileno())
-        part.replace(file)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-    folder = os.open(file.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

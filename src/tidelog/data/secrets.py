@@ -7,18 +7,30 @@ import re
 _SECRET = (
     r"(?:pass(?:word|wd|phrase)?|pwd|secret|token|sig(?:nature)?|credentials?|key(?:id)?|auth)"
 )
-# In Azure's addresses the name before the @ is a container.
-_USER = re.compile(r"\b(?!abfss?:|wasbs?:)([a-z][a-z0-9+.-]*://)[^/\s@?#'\"]*@", re.IGNORECASE)
-# A key may have slashes in it; a number after the colon is a port.
-_PASSWORD = re.compile(
-    r"\b([a-z][a-z0-9+.-]*://)[^/\s:@?#'\"]*:(?!\d*(?:/|$))[^\s@'\"]*@", re.IGNORECASE
-)
 _PARAMETER = re.compile(rf"([?&;][\w.%-]*{_SECRET}=)[^&;\s'\"]*", re.IGNORECASE)
-_OPTION = re.compile(
-    r"(\b[\w.-]*(?:password|passwd|secret|token|credentials?|access[._-]?key)[\w.-]*=)"
-    r"(?:\"[^\"]*\"|'[^']*'|[^\s,;&\"']+)",
-    re.IGNORECASE,
+# A name that may be of an option; its value follows.
+_NAME = re.compile(r"[\w.-]+")
+_SECRET_NAME = re.compile(
+    r"password|passwd|secret|token|credentials?|access[._-]?key", re.IGNORECASE
 )
+# The key of a store on Azure.
+_ACCOUNT_KEY = re.compile(r"account\.key|\.sas\b|jaas", re.IGNORECASE)
+_VALUE = re.compile(r"\"[^\"]*\"|'[^']*'|[^\s,;&\"']+")
+# In an address: the name of who logs in, and what ends that and a password.
+_USER = re.compile(r"[^/:?#]*")
+_PORT = re.compile(r":\d*/")
+_LOGIN_END = re.compile(r"[\s@'\"]")
+# In Azure's addresses the name before the @ is a container.
+_AZURE = ("abfs", "abfss", "wasb", "wasbs")
+
+
+def is_secret(name: str) -> bool:
+    """Whether the value of an option is a credential, by its name.
+
+    >>> is_secret("spark.hadoop.fs.s3a.secret.key"), is_secret("spark.driver.memory")
+    (True, False)
+    """
+    return _SECRET_NAME.search(name) is not None or _ACCOUNT_KEY.search(name) is not None
 
 
 def without_secrets(text: str) -> str:
@@ -33,11 +45,50 @@ def without_secrets(text: str) -> str:
     >>> without_secrets("hdfs://name:8020/data@noon and abfss://box@store.net/in")
     'hdfs://name:8020/data@noon and abfss://box@store.net/in'
     """
-    for pattern, shown in (
-        (_PASSWORD, r"\1***@"),
-        (_USER, r"\1***@"),
-        (_PARAMETER, r"\1***"),
-        (_OPTION, r"\1***"),
-    ):
-        text = pattern.sub(shown, text)
-    return text
+    return _without_options(_PARAMETER.sub(r"\1***", _without_logins(text)))
+
+
+# Every text is gone through once: what is shown may come from data, and be of any length.
+
+
+def _without_logins(text: str) -> str:
+    parts: list[str] = []
+    done, end = 0, -1
+    at = text.find("://")
+    while at >= 0:
+        start = at + len("://")
+        if end < start:
+            found = _LOGIN_END.search(text, start)
+            end = len(text) if found is None else found.start()
+        if text[end : end + 1] == "@" and _is_login(text, at, start, end):
+            parts += [text[done:start], "***"]
+            done = start = end
+        at = text.find("://", start)
+    return "".join([*parts, text[done:]])
+
+
+def _is_login(text: str, at: int, start: int, end: int) -> bool:
+    """Whether what follows a scheme is somebody who logs in; `end` is the next @."""
+    if not re.match(r"[A-Za-z0-9+.-]", text[at - 1 : at]):
+        return False
+    user = _USER.match(text, start, end)
+    after = start if user is None else user.end()
+    if after == end:
+        scheme = re.search(r"[A-Za-z0-9+.-]*\Z", text[max(at - 20, 0) : at])
+        return scheme is None or scheme[0].lower() not in _AZURE
+    # A key may have slashes in it; a number after the colon is a port.
+    return text[after] == ":" and _PORT.match(text, after) is None
+
+
+def _without_options(text: str) -> str:
+    parts: list[str] = []
+    done = 0
+    for name in _NAME.finditer(text):
+        end = name.end()
+        if name.start() < done or text[end : end + 1] != "=" or not _SECRET_NAME.search(name[0]):
+            continue
+        value = _VALUE.match(text, end + 1)
+        if value is not None:
+            parts += [text[done : end + 1], "***"]
+            done = value.end()
+    return "".join([*parts, text[done:]])

@@ -4,33 +4,48 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
+from enum import Enum
 from typing import Any, TypeAlias
 
-from tidelog.data.types import fit
+from tidelog.data.bounds import short
+from tidelog.data.remedies import STAMP, TICK, remedied
+from tidelog.data.types import fit, sql_text
 from tidelog.language.durations import UNITS, duration
 from tidelog.language.graph import Bound
 from tidelog.language.program import TIME_MAX, Program, Type
 
 # ISO 8601, as DuckDB and Python both read it.
 PATTERN = (
-    "[0-9]{4}-[0-9]{2}-[0-9]{2}"
+    "([1-9][0-9]{3}|0[1-9][0-9]{2}|00[1-9][0-9]|000[1-9])-[0-9]{2}-[0-9]{2}"
     "([T ]([01][0-9]|2[0-3]):[0-9]{2}(:[0-9]{2}([.][0-9]{1,9})?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)?)?"
 )
 # What to say of a timestamp where a whole number of ticks is expected.
+NO_STAMP = "` is not a timestamp such as 2014-01-01T00:10:00Z"
 ADD_TICK = 'add --tick 1m (tick="1m" in Python)'
 NEEDS_TICK = f"is not int; it looks like a timestamp: {ADD_TICK}"
 GIVE_TICK = f"give the length of a tick: {ADD_TICK}"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+DAY = 86_400_000_000  # microseconds
+
+
+class TimeType(Enum):
+    """The type that a column of times has in Spark's SQL."""
+
+    DATE = "DATE"
+    NTZ = "TIMESTAMP_NTZ"
+    TIMESTAMP = "TIMESTAMP"
 
 
 @dataclass(frozen=True)
 class Ticks:
-    """Length of a tick and where tick 0 starts, both in microseconds."""
+    """Length of a tick and where tick 0 starts, both in microseconds; `type` is that of answers."""
 
     length: int
     origin: int = 0
+    type: TimeType = TimeType.TIMESTAMP
 
     @staticmethod
     def of(length: str | timedelta, origin: str | datetime | None = None) -> Ticks:
@@ -53,6 +68,23 @@ class Ticks:
         """The ticks that someone asks for, or those of the rules; None where times are integers."""
         one = length_given(program, length)
         return None if one is None else Ticks.of(one, origin)
+
+    def typed(self, inputs: Iterable[TimeType]) -> Ticks:
+        """The same ticks, with the type of times that follows from the types of some inputs.
+
+        A TIMESTAMP among them makes all answers that. A DATE is one only if all ticks start at
+        midnight.
+
+        >>> Ticks.of("7d").typed({TimeType.DATE}).type.value
+        'DATE'
+        >>> Ticks.of("1h").typed({TimeType.DATE}).type.value
+        'TIMESTAMP_NTZ'
+        """
+        types = set(inputs)
+        if not types or TimeType.TIMESTAMP in types:
+            return replace(self, type=TimeType.TIMESTAMP)
+        days = types == {TimeType.DATE} and self.length % DAY == 0 == self.origin % DAY
+        return replace(self, type=TimeType.DATE if days else TimeType.NTZ)
 
     def tick(self, moment: Any) -> int:
         """The tick a timestamp is in."""
@@ -136,15 +168,15 @@ def micros(moment: Any) -> int:
                 raise ValueError
             moment = datetime.fromisoformat(text)
         except ValueError:
-            raise ValueError(
-                f"`{text[:40]}` is not a timestamp such as 2014-01-01T00:10:00Z"
-            ) from None
+            said = f"`{text[:40]}{NO_STAMP}"
+            raise ValueError(remedied(said, text, STAMP)) from None
     if "datetime64" in str(getattr(moment, "dtype", "")):  # of NumPy
         moment = moment.astype("datetime64[us]").item()
     if isinstance(moment, date) and not isinstance(moment, datetime):
         moment = datetime(moment.year, moment.month, moment.day)
     if not isinstance(moment, datetime):
-        raise ValueError(f"{moment!r} is not a timestamp")
+        said = f"{short(repr(moment))} is not a timestamp"
+        raise ValueError(remedied(said, str(moment), STAMP))
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     since: timedelta = moment - _EPOCH
@@ -163,6 +195,13 @@ def time_text(tick: int, ticks: Ticks | None) -> str:
         return ticks.moment(tick).isoformat().replace("+00:00", "Z")
     except OverflowError:  # before the year 1, or after 9999
         return f"tick {tick}"
+
+
+def tick_sql(column: str, ticks: Ticks) -> str:
+    """The tick of a text in SQL; NULL if it is no timestamp."""
+    moment = f"trim({column}, ' \t')"
+    tick = ticks.sql(f"epoch_us(TRY_CAST({moment} AS TIMESTAMPTZ))")
+    return f"CASE WHEN regexp_full_match({moment}, {sql_text(PATTERN)}) THEN {tick} END"
 
 
 def floor_sql(value: str, by: int) -> str:
@@ -186,16 +225,31 @@ def fitting_tick(value: Any, ticks: Ticks | None) -> int:
     if ticks is not None:
         return ticks.tick(value)
     if needs_tick(value):
-        raise ValueError(f"`{value}` {NEEDS_TICK}")
+        raise ValueError(f"`{short(str(value))}` {NEEDS_TICK}")
+    if isinstance(value, float):
+        raise ValueError(remedied(f"{value!r} is not int", str(value), TICK))
     tick = fit(value, Type.INT)
     if tick is None:
         raise ValueError("no value")
     return check_tick(int(tick))
 
 
+def unfit_time(where: str, name: str, kind: str, sql_type: str, ticks: Ticks | None) -> str:
+    """What to say of a time column of a type that is of no use."""
+    if ticks is None:
+        wanted, remedy = "whole numbers of ticks", ""
+        if sql_type == "VARCHAR":
+            remedy = f"; if they are timestamps, {GIVE_TICK}"
+    else:
+        wanted, remedy = "timestamps", ""
+        if "INT" in sql_type:
+            remedy = "; convert them, or give no length of a tick"
+    return f"{where}: time column `{name}` is {kind}; times are {wanted}{remedy}"
+
+
 def check_tick(tick: int) -> int:
     if not -TIME_MAX <= tick <= TIME_MAX:
-        raise ValueError(f"time {tick} does not fit 62 bits")
+        raise ValueError(f"time {short(str(tick))} does not fit 62 bits")
     return tick
 
 

@@ -9,6 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tidelog.data.bounds import short
+from tidelog.data.remedies import remedied
 from tidelog.errors import DataError
 from tidelog.language.program import Type, Value
 
@@ -53,6 +55,11 @@ def common_type(values: Iterable[Any]) -> Type:
     return Type.FLOAT if kinds and kinds <= {int, float} else Type.TEXT
 
 
+def is_missing(value: Any) -> bool:
+    """Whether a value stands for one that is missing: None, or what pandas has for it."""
+    return value is None or type(value).__name__ in ("NAType", "NaTType")
+
+
 def fit(value: Any, type_: Type) -> Value | None:
     """The value as its column's type, or ValueError.
 
@@ -62,7 +69,7 @@ def fit(value: Any, type_: Type) -> Value | None:
     Traceback (most recent call last):
     ValueError: True is not int
     """
-    if value is None:
+    if is_missing(value):
         return None
     if hasattr(value, "item"):  # a NumPy scalar
         value = value.item()
@@ -71,7 +78,7 @@ def fit(value: Any, type_: Type) -> Value | None:
             return value
         case Type.INT if isinstance(value, int) and not isinstance(value, bool):
             if not -(2**63) <= value < 2**63:
-                raise ValueError(f"{value} does not fit 64 bits")
+                raise ValueError(f"{short(str(value))} does not fit 64 bits")
             return value
         case Type.FLOAT if isinstance(value, (int, float)) and not isinstance(value, bool):
             try:
@@ -84,7 +91,7 @@ def fit(value: Any, type_: Type) -> Value | None:
             except UnicodeEncodeError:
                 raise ValueError(f"{short(ascii(value))} has half a surrogate pair") from None
             return value
-    raise ValueError(f"{short(repr(value))} is not {type_.value}")
+    raise ValueError(remedied(f"{short(repr(value))} is not {type_.value}", str(value), type_))
 
 
 def one_zero(value: str) -> str:
@@ -107,19 +114,6 @@ def json_value(value: object) -> object:
             return [json_value(inner) for inner in value]
         case _:
             return value
-
-
-def finite(text: str) -> float:
-    """The float that a text writes, unless it is too large for one."""
-    value = float(text)
-    if math.isinf(value):
-        raise ValueError(f"`{short(text)}` does not fit a float")
-    return value
-
-
-def short(text: str) -> str:
-    """The beginning of a text that may be long, for a message."""
-    return text if len(text) <= 40 else text[:37] + "..."
 
 
 def sql_text(value: str) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelog.data.ticks import Ticks
+from tidelog.data.ticks import DAY, Ticks, TimeType
 from tidelog.data.types import json_value
 from tidelog.errors import DataError
 
@@ -53,8 +53,11 @@ def as_text(value: object) -> str:
             return "true" if value else "false"
         case float():
             return str(value + 0.0)  # there is one zero
-        case datetime():
-            return value.isoformat().replace("+00:00", "Z")
+        case datetime():  # one without a zone is in UTC
+            text = value.isoformat().replace("+00:00", "Z")
+            return text if value.tzinfo else f"{text}Z"
+        case date():
+            return f"{value.isoformat()}T00:00:00Z"
         case _:
             return str(value)
 
@@ -92,7 +95,7 @@ def _json_column(column: pa.Array) -> pa.Array:
 
 def as_json(value: object) -> str:
     """A value as JSON, which has no timestamps: they are texts there."""
-    if isinstance(value, datetime):
+    if isinstance(value, date):
         value = as_text(value)
     return json.dumps(json_value(value), ensure_ascii=False)
 
@@ -112,4 +115,15 @@ def timestamps(ticks: pa.ChunkedArray, length: Ticks) -> pa.ChunkedArray:
         if tick is not None and not stamped.low <= tick <= stamped.high:
             raise DataError(f"tick {tick} {NO_STAMP}")
     micros = pc.add(pc.multiply(ticks, length.length), length.origin)
-    return micros.cast(pa.timestamp("us", tz="UTC"))
+    if length.type is TimeType.DATE:
+        return pc.divide(micros, DAY).cast(pa.int32()).cast(pa.date32())
+    return micros.cast(time_type(length))
+
+
+def time_type(ticks: Ticks | None) -> pa.DataType:
+    """The Arrow type of the times of answers."""
+    if ticks is None:
+        return pa.int64()
+    if ticks.type is TimeType.DATE:
+        return pa.date32()
+    return pa.timestamp("us", tz="UTC" if ticks.type is TimeType.TIMESTAMP else None)

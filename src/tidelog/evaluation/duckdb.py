@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import TracebackType
 
 import duckdb
@@ -13,10 +14,11 @@ import pyarrow as pa
 from tidelog.analysis.dependencies import dependencies
 from tidelog.analysis.passes import passes
 from tidelog.data.letters import DeadLetter
-from tidelog.data.loader import Loader
+from tidelog.data.loader import Loaded, Loader
 from tidelog.data.readers.memory import origin_of
 from tidelog.data.readers.places import FactsLike
-from tidelog.data.schema import expect_facts, resolve_and_check
+from tidelog.data.repeats import Repeats, repeats_of
+from tidelog.data.schema import expect_facts, resolve_and_check, schemas
 from tidelog.data.ticks import EMPTY, Range, Ticks
 from tidelog.data.writers import timestamps
 from tidelog.errors import DataError, warn_left_out
@@ -27,6 +29,7 @@ from tidelog.evaluation.interrupts import interruptible
 from tidelog.evaluation.one_pass import folded, united
 from tidelog.evaluation.plan import Plan, Unbounded, plan
 from tidelog.evaluation.ranges import ranges, times_in_rules
+from tidelog.evaluation.recorder import Recorder
 from tidelog.evaluation.recursion import TOO_FAR
 from tidelog.evaluation.sql import Writer
 from tidelog.evaluation.steps import StepRunner
@@ -57,24 +60,33 @@ class Engine(Database):
     only: frozenset[str] | None = None  # load these inputs, not all
     queries: tuple[str, ...] = ()  # what will be asked; an input of these that lacks is warned of
     aside: list[DeadLetter] | None = None  # where rows go that cannot be read, if none is refused
+    recorder: Recorder | None = None  # is told of every statement
+    skip: frozenset[Path] = frozenset()  # files that are not opened
 
     def __post_init__(self) -> None:
         self.connection = duckdb.connect(config=NO_EXTENSIONS)
+        if self.recorder is not None:
+            self.connection = self.recorder.connection(self.connection)
         try:
-            self.connection.execute("SET TimeZone = 'UTC'")
-            self.connection.execute("SET preserve_insertion_order = false")
-            self.connection.execute("SET enable_progress_bar = false")
-            self.loader = Loader(self.connection, self.ticks, self.aside)
-            self.loaded = self.loader.load(
-                self.program, self.facts, self.only, self.progress, self.queries
-            )
-            types = {name: loaded.types for name, loaded in self.loaded.items()}
-            self.typed = resolve_and_check(self.program, types)
-            self._warn()
-            self.loaded |= self.loader.clocks(self.program, self.loaded)
+            with interruptible(self.connection):
+                self._load()
         except BaseException:
             self.connection.close()
             raise
+
+    def _load(self) -> None:
+        """Read the facts, and settle the types that they have."""
+        self.connection.execute("SET TimeZone = 'UTC'")
+        self.connection.execute("SET preserve_insertion_order = false")
+        self.connection.execute("SET enable_progress_bar = false")
+        self.loader = Loader(self.connection, self.ticks, self.aside)
+        self.loaded = self.loader.load(
+            self.program, self.facts, self.only, self.progress, self.queries, self.skip
+        )
+        types = {name: loaded.types for name, loaded in self.loaded.items()}
+        self.typed = resolve_and_check(self.program, types)
+        self._warn()
+        self.loaded |= self.loader.clocks(self.program, self.loaded)
 
     def __enter__(self) -> Engine:
         self._entered = ExitStack()
@@ -93,7 +105,7 @@ class Engine(Database):
     def _warn(self) -> None:
         """Warn of rows that are no facts, and of inputs that queries need and that lack."""
         for name, rows in self.nulls.items() if self.aside is None else ():
-            warn_left_out(name, rows)
+            warn_left_out(name, rows, self.loaded[name].incomplete)
         needed = passes(self.typed, self.queries).inputs if self.queries else ()
         for predicate in needed:
             name, loaded = predicate.base, self.loaded.get(predicate.base)
@@ -105,6 +117,21 @@ class Engine(Database):
                     if file != origin_of(name) and not any(x.startswith(file) for x in unread)
                 ]
                 expect_facts(name, self.program, self.queries, files)
+        for one in repeats_of(self.typed, self.queries):
+            there = self.loaded.get(one.input)
+            if there is not None and not there.range.empty:
+                self._warn_of_repeats(one, there)
+
+    def _warn_of_repeats(self, repeats: Repeats, there: Loaded) -> None:
+        """Warn of rows of an input that rules do not tell apart."""
+        of = there.rows - there.nulls
+        try:
+            rows, again = self.one(repeats.sql(there.view, of, there.range))
+        except duckdb.InterruptException:
+            raise
+        except duckdb.Error:  # a file that cannot be read is named when the query needs it
+            return
+        repeats.warn(schemas(self.typed)[repeats.input], again, rows, of)
 
     def _is_empty(self, name: str) -> bool:
         """Whether an input has no rows, not even such as are known to be its own and unusable."""
@@ -136,7 +163,7 @@ class Engine(Database):
         asked = Range(low, high)
         queries = tuple(queries)
         core = passes(self.typed, queries).planned.core
-        return folded(united(self.plan_core(core, queries, asked, windows_at_once=True)))
+        return folded(united(self.plan_core(core, queries, asked)))
 
     def ends(
         self, queries: Iterable[str], from_: float | None, to: float | None
@@ -163,13 +190,11 @@ class Engine(Database):
         queries: Iterable[str],
         asked: Range,
         until: int | None = None,
-        *,
-        windows_at_once: bool = False,
     ) -> Plan:
         """The plan of queries of a core; facts after the tick `until` are not looked at."""
         data = {p.name: self.loaded[p.base].range for p in whole.inputs if p.temporal}
         deps, within = dependencies(whole, queries), EMPTY if asked.empty else asked
-        return plan(deps, data, within, until, windows_at_once=windows_at_once)
+        return plan(deps, data, within, until)
 
     def query(
         self,

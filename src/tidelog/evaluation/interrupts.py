@@ -1,4 +1,8 @@
-"""Ctrl-C while DuckDB works; by itself, Python would notice it only after the query."""
+"""Ctrl-C while DuckDB or Spark works.
+
+By itself, Python would notice it only after a query of DuckDB's. A process that was started with
+SIGINT ignored, as one in the background of a script is, ignores it to its end.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,44 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-import duckdb
+if TYPE_CHECKING:
+    import duckdb
+
+
+@contextmanager
+def as_keyboard_interrupt() -> Iterator[None]:
+    """What DuckDB raises when Ctrl-C has ended a query becomes KeyboardInterrupt."""
+    try:
+        yield
+    except Exception as error:
+        if not _is_interrupt(error):
+            raise
+        raise KeyboardInterrupt from None
+
+
+def _is_interrupt(error: Exception) -> bool:
+    """Whether it is one of the two errors that an interrupted query ends with."""
+    if type(error) is RuntimeError:
+        return str(error) == "Query interrupted"
+    return type(error).__name__ == "InterruptException"
+
+
+def is_ignored(number: int) -> bool:
+    """Whether a signal was ignored when the process began, and still is."""
+    return signal.getsignal(number) is signal.SIG_IGN
+
+
+@contextmanager
+def sigint_stays_ignored() -> Iterator[None]:
+    """A library that listens to Ctrl-C does not, where it has been ignored from the beginning."""
+    ignored = threading.current_thread() is threading.main_thread() and is_ignored(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if ignored:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @contextmanager
@@ -22,7 +62,8 @@ def interruptible(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
     """
     main = threading.current_thread() is threading.main_thread()
     if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield
+        with as_keyboard_interrupt():
+            yield
         return
     read, write = os.pipe()
     os.set_blocking(write, False)
@@ -36,13 +77,8 @@ def interruptible(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
     watcher.start()
     before = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
     try:
-        yield
-    except duckdb.InterruptException:
-        raise KeyboardInterrupt from None
-    except RuntimeError as error:
-        if str(error) != "Query interrupted":
-            raise
-        raise KeyboardInterrupt from None
+        with as_keyboard_interrupt():
+            yield
     finally:
         signal.set_wakeup_fd(before)
         os.close(write)

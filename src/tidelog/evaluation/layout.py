@@ -42,6 +42,12 @@ class Layout:
                 relations[step.name] = self._relation(len(relations), step.name, types)
         return relations
 
+    @property
+    def scan_columns(self) -> dict[int, tuple[int, ...]]:
+        """By number of a scan, the columns of its input that it keeps."""
+        steps = (step for step in self.plan.steps if isinstance(step, Scan))
+        return {self.scans[s.name].number: s.columns for s in steps if s.name in self.scans}
+
     @cached_property
     def derived(self) -> dict[str, Relation]:
         """By table."""

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias, assert_never
 
 from tidelog.analysis.dependencies import Dependencies, refuse_blocking_cycles
-from tidelog.analysis.sliced import absent_windows
 from tidelog.data.ticks import ALWAYS, EMPTY, Range
 from tidelog.evaluation.ranges import ranges
 from tidelog.language.program import (
@@ -39,8 +38,7 @@ from tidelog.logic.clause import (
     Premise,
     Sign,
 )
-from tidelog.logic.core import Predicate, Role
-from tidelog.logic.windows import named_windows, window_of
+from tidelog.logic.core import Predicate, clause_of_a_tick
 
 
 class Unbounded(Exception):
@@ -248,15 +246,13 @@ def plan(
     until: int | None = None,
     within: Range = ALWAYS,
     *,
-    windows_at_once: bool = False,
     exchanged: bool = False,
 ) -> Plan:
     """The plan of the queries of `deps` over data at given times, for answers at `asked`.
 
     Facts after the tick `until` are left out, whatever the data holds. Facts outside `within` need
     not be looked at nor derived: what is found then holds, and what is not found may hold too.
-    Windows may be done in a step each, if nobody asks for what they are written out in; those that
-    are only named are. Where facts are exchanged they rather are selected twice than sent with
+    Where facts are exchanged they rather are selected twice than sent with
     columns that make no difference.
     Raises Unbounded when a recursive predicate would have to be evaluated for ever.
     """
@@ -267,45 +263,12 @@ def plan(
         if name in deps.recursive and name in needed and not needed[name].finite:
             base = deps.core.predicates[name].base
             raise Unbounded(_carrier(deps, name), base, needed[name])
-    windows = _windows(deps) if windows_at_once else named_windows(deps.core)
-    planner = _Planner(
-        deps,
-        needed,
-        dict(data),
-        asked,
-        windows,
-        windows_at_once=windows_at_once,
-        exchanged=exchanged,
-    )
-    return planner.plan()
-
-
-def _windows(deps: Dependencies) -> dict[str, Premise | None]:
-    """Windows that are done in one step, by predicate; None for what only these would need.
-
-    Those on a cycle are not among them: their clauses are repeated with the others.
-    """
-    core = deps.core
-    parts = {
-        name
-        for name, predicate in core.predicates.items()
-        if predicate.role is Role.WINDOW and name not in deps.recursive
-    }
-    used = {e.body for e in deps.edges if e.head not in parts and e.body in parts}
-    asked = {name: window_of(core, name) for name in used}
-    if None in asked.values():
-        # A pass has changed their clauses: these are what is done, if they say when it holds.
-        return {**named_windows(core)}
-    return {name: asked.get(name) for name in parts}
+    return _Planner(deps, needed, dict(data), asked, exchanged=exchanged).plan()
 
 
 def stream_plan(deps: Dependencies) -> Plan:
-    """The steps of the queries without any range: a stream sets them as time goes on.
-
-    Windows that are only named are done in a step each, and what they count is kept, and so are
-    those of a cycle that must not hold. Of others what they are written out in is kept.
-    """
-    return _Planner(deps, {}, {}, EMPTY, named_windows(deps.core)).plan()
+    """The steps of the queries without any range: a stream sets them as time goes on."""
+    return _Planner(deps, {}, {}, EMPTY).plan()
 
 
 def _carrier(deps: Dependencies, name: str) -> Clause:
@@ -323,14 +286,10 @@ class _Planner:
         ranges_: dict[str, Range],
         data: dict[str, Range],
         asked: Range,
-        windows: Mapping[str, Premise | None] | None = None,
         *,
-        windows_at_once: bool = True,
         exchanged: bool = False,
     ) -> None:
         refuse_blocking_cycles(deps)
-        self.windows = windows or {}
-        self.windows_at_once = windows_at_once
         self.exchanged = exchanged
         self.deps = deps
         self.core = deps.core
@@ -344,7 +303,7 @@ class _Planner:
         for name, predicate in self.core.predicates.items():
             if predicate.input:
                 self.inputs[name] = table_name("in", len(self.inputs) + 1, predicate.base)
-            elif name not in self.windows or self.windows[name] is not None:
+            else:
                 self.tables[name] = table_name("p", len(self.tables) + 1, name)
 
     def plan(self) -> Plan:
@@ -366,23 +325,20 @@ class _Planner:
         )
 
     def derive(self, name: str) -> None:
-        if name not in self.tables:
-            return
         clauses = self.core.clauses_for.get(name, ())
         if clauses and clauses[0].gathered is not None:
             self.steps.append(self.gather(clauses[0], clauses[0].gathered))
             return
-        window = self.windows.get(name)
-        if window is not None:
-            self.steps.append(self.window(name, window))
+        if name in self.core.windows:
+            self.steps.append(self.window(name))
             return
         joins = tuple(self.join(clause) for clause in clauses)
         self.steps.append(Derive(self.core.predicates[name], self.tables[name], joins))
 
-    def window(self, name: str, window: Premise) -> Derive:
+    def window(self, name: str) -> Derive:
         """A window in one step."""
-        clause = self.core.clauses_for[name][0]
-        join = self.join(replace(clause, premises=(replace(window, over=None),)))
+        window = self.core.windows[name]
+        join = self.join(clause_of_a_tick(name, window))
         return Derive(self.core.predicates[name], self.tables[name], (join,), window.over)
 
     def gather(self, clause: Clause, premise: Premise) -> Gather:
@@ -440,15 +396,10 @@ class _Planner:
 
     def before(self, component: tuple[str, ...]) -> tuple[Gather | Derive, ...]:
         """What a component hangs on of its own earlier facts: aggregates, and absent windows."""
-        clauses = [clause for name in component for clause in self.core.clauses_for[name]]
+        clauses = [c for name in component for c in self.core.clauses_for.get(name, ())]
         steps: list[Gather | Derive] = []
         steps += (self.gather(c, c.gathered) for c in clauses if c.gathered is not None)
-        if self.windows_at_once:
-            for name, window in absent_windows(self.deps, component).items():
-                if window is None:
-                    del self.tables[name]
-                else:
-                    steps.append(self.window(name, window))
+        steps += (self.window(name) for name in component if name in self.core.windows)
         return tuple(steps)
 
     def fill(self, clause: Clause, inside: set[str]) -> Fill | None:

@@ -9,7 +9,7 @@ cells of a stream: both say here what they hold.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Protocol, TypeAlias
 
@@ -219,17 +219,18 @@ class PossibleDerivations:
     ) -> dict[Counted, None]:
         """At how many ticks a window has a fact of an input, where it waits for more of them."""
         core = self.possible.deps.core
-        asked, values = window_pattern(core, name, args)
+        window, values = window_pattern(core, name, args)
+        asked, over = window.of, window.over
         selects = core.predicates[asked.predicate].role is Role.STEP
         if selects:
             asked, values = _selected_from(core, asked, values)
         predicate = core.predicates[asked.predicate]
         own = all(w.predicate == predicate.base and w.args == values for w in waits)
-        if not waits or not own or not predicate.input or tick is None or asked.over is None:
+        if not waits or not own or not predicate.input or tick is None:
             return {}
-        if asked.over.ticks > MOST_COUNTED:
+        if over.ticks > MOST_COUNTED:
             return {}
-        first = tick - asked.over.ticks + 1
+        first = tick - over.ticks + 1
         places = {i: value for i, value in enumerate(values) if value is not None}
         there = (
             0
@@ -240,7 +241,7 @@ class PossibleDerivations:
                 if not self.facts.may_come(t)
             )
         )
-        least = asked.over.least
+        least = over.least
         told = Counted(predicate.base, values, first, tick, least, there, tuple(waits))
         return {told: None} if least - there == len(waits) else {}
 
@@ -305,7 +306,7 @@ def _selected_from(core: Core, asked: Premise, args: PossibleArgs) -> tuple[Prem
     (premise,) = step.premises
     known = dict(zip(step.head.args, args, strict=True))
     values = (known.get(t) if isinstance(t, Variable) else t.value for t in premise.args)
-    return replace(premise, over=asked.over), tuple(values)
+    return premise, tuple(values)
 
 
 def _order(awaited: Awaited) -> tuple[int, str, str]:

@@ -23,7 +23,7 @@ class QueryOverData:
 
     @cached_property
     def deps(self) -> Dependencies:
-        return passes(self.engine.typed, [self.query]).dependencies
+        return passes(self.engine.typed, [self.query]).written_out
 
     @cached_property
     def possible(self) -> Possible:

@@ -14,7 +14,7 @@ from typing import assert_never
 from tidelog.analysis.dependencies import Dependencies
 from tidelog.data.ticks import ALWAYS, EMPTY, Range
 from tidelog.language.program import Program, TimePoint, ends
-from tidelog.logic.clause import Clause, FixedTick, Free, Offset, Premise, Rigid, Sign
+from tidelog.logic.clause import Clause, FixedTick, Free, Offset, Over, Premise, Rigid, Sign
 
 
 def times_in_rules(program: Program) -> Range:
@@ -62,7 +62,7 @@ def _reach(clause: Clause, supply: Mapping[str, Range]) -> Range:
     for premise in clause.premises:
         match premise.sign:
             case Sign.POSITIVE:
-                reach = reach & _reach_by(premise, supply)
+                reach = reach & _reach_over(premise.over, _reach_by(premise, supply))
             case Sign.NEGATIVE:
                 pass  # an absence can be anywhere
             case Sign.GATHERED:
@@ -74,6 +74,21 @@ def _reach(clause: Clause, supply: Mapping[str, Range]) -> Range:
     if reach.empty:
         return EMPTY
     return reach if clause.head.point is None else Range(clause.head.point, clause.head.point)
+
+
+def _reach_over(over: Over | None, there: Range) -> Range:
+    """Where a window can hold of what can hold on a range.
+
+    >>> _reach_over(Over(4, 3), Range(0, 9))
+    Range(low=2, high=10)
+    >>> _reach_over(Over(4, 3), Range(0, 1)).empty
+    True
+    """
+    if over is None or there.empty:
+        return there
+    if there.high - there.low + 1 < over.least:
+        return EMPTY
+    return Range(there.low + over.least - 1, there.high + over.ticks - over.least)
 
 
 def _reach_by(premise: Premise, supply: Mapping[str, Range]) -> Range:
@@ -117,7 +132,7 @@ def _demand(deps: Dependencies, supply: Mapping[str, Range], asked: Range) -> di
 def _in_order(deps: Dependencies) -> list[Clause]:
     """Clauses after those for what they look at, so that one round mostly does."""
     place = {name: i for i, component in enumerate(deps.components) for name in component}
-    return sorted(deps.core.clauses, key=lambda clause: place[clause.head.predicate])
+    return sorted(deps.core.uses, key=lambda clause: place[clause.head.predicate])
 
 
 def _needed(premise: Premise, head: Range) -> Range:

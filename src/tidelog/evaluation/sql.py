@@ -21,7 +21,14 @@ from tidelog.data.aggregate_words import (
     in_words,
     valued_words_sql,
 )
-from tidelog.data.aggregates import WHOLE, Gathered, Limbs, exponents_sql, part_sizes_sql
+from tidelog.data.aggregates import (
+    WHOLE,
+    Gathered,
+    Limbs,
+    expect_number,
+    exponents_sql,
+    part_sizes_sql,
+)
 from tidelog.data.packed import (
     CHUNK,
     COUNT,
@@ -46,7 +53,6 @@ from tidelog.data.packed import (
 )
 from tidelog.data.types import SQL_TYPES
 from tidelog.data.windows import window_sql
-from tidelog.errors import DataError
 from tidelog.evaluation.arithmetic_sql import calculation_sql, checks_sql
 from tidelog.evaluation.one_pass import ScanGroup
 from tidelog.evaluation.plan import (
@@ -267,12 +273,8 @@ class Writer:
         gathered, clip = _gathered(step, limbs), self._new(step.predicate)
         if not self._is_gathered(step):
             return self.empty(step.predicate)
-        if gathered.adds and gathered.type not in (Type.INT, Type.FLOAT):
-            base = step.predicate.base
-            raise DataError(
-                f"nothing says whether the values of `{base}` that `{step.measure}` adds up are int"
-                f" or float: declare it, as in `input {base}(v: float) @ time.`"
-            )
+        if gathered.adds:
+            expect_number(gathered.type, step.measure, step.predicate.base)
         if clip is None:
             made = gathered.rigid(self._gathered_rows(step))
             args = zip([*gathered.groups, "v"], columns(len(step.groups) + 1), strict=True)
@@ -882,8 +884,11 @@ def _any(ways: Sequence[Sequence[str]]) -> str:
 
 
 def _plain(text: str) -> bool:
-    """Whether a text means the same between single quotes in both engines."""
-    return len(text) <= 200 and text.isprintable() and "'" not in text and "\\" not in text
+    """Whether a text means the same between single quotes in both engines.
+
+    Spark puts the values of variables, such as those of the environment, in the place of `${..}`.
+    """
+    return len(text) <= 200 and text.isprintable() and not set(text) & set("'\\$")
 
 
 def _timed(join: Join) -> bool:

@@ -59,7 +59,7 @@ def stretches(answers: pa.Table, ticks: Ticks | None) -> pa.Table:
         return answers
     args = [f"a{i}" for i in range(len(names) - 1)]
     at = "t"
-    if ticks is not None and pa.types.is_timestamp(answers.schema.types[-1]):
+    if ticks is not None and pa.types.is_temporal(answers.schema.types[-1]):
         at = f"(epoch_us(t) - {ticks.origin}) // {ticks.length}"
     by = f"PARTITION BY {', '.join(args)} " if args else ""
     groups = ", ".join([*args, "g"])

@@ -37,7 +37,7 @@ from tidelog.logic.clause import Clause, Over, Premise
 from tidelog.logic.core import Role
 from tidelog.logic.match import VALUES, AnyTick, JoinOrder, constant_value, extensions
 from tidelog.logic.order import decide
-from tidelog.logic.windows import names_of, pattern
+from tidelog.logic.windows import pattern
 
 # How deep missing facts are followed, and how many goals may be looked at on the way.
 DEEPEST = 8
@@ -214,7 +214,7 @@ class Misses:
 
     def _clauses(self, goal: Ground) -> list[Clause]:
         clauses = self.core.clauses_for.get(goal.predicate, ())
-        return [c for c in clauses if not c.copies_input and c.window is None]
+        return [c for c in clauses if not c.copies_input and c.part_of is None]
 
     def _nearest(self, goal: Ground, depth: int, above: frozenset[Ground]) -> Miss | None:
         key = (goal, depth)
@@ -338,12 +338,13 @@ class Misses:
         fact = self._fact(name, row)
         if not isinstance(fact, Stretch) or fact.over.least > 1:
             return fact
-        asked, args = pattern(self.core, name, row[: len(self.core.predicates[name].types)])
+        window, args = pattern(self.core, name, row[: len(self.core.predicates[name].types)])
+        own_name = window.of.predicate
         known = {i: value for i, value in enumerate(args) if value is not None}
         ticks = range(int(row[-1]), int(row[-1]) - min(fact.over.ticks, MOST_TRIED), -1)
         for tick in ticks:
-            for own in self.model.lookup(asked.predicate, {**known, len(args): tick}, 1):
-                return self._fact(asked.predicate, own)
+            for own in self.model.lookup(own_name, {**known, len(args): tick}, 1):
+                return self._fact(own_name, own)
         return fact
 
     def _is_there(self, premise: Premise, known: Mapping[int, Value], whole: bool) -> bool:
@@ -392,10 +393,9 @@ class Misses:
 
     def _too_few(self, missing: Missing, premise: Premise, whole: bool) -> Missing:
         """A window at too few ticks of which an atom holds."""
-        asked, args = pattern(self.core, premise.predicate, missing.args)
-        over, time = asked.over, missing.time
-        assert over is not None, "a window is over some ticks"
-        open_: dict[Term, str | None] = dict(zip(names_of(asked), missing.variables, strict=True))
+        window, args = pattern(self.core, premise.predicate, missing.args)
+        asked, over, time = window.of, window.over, missing.time
+        open_: dict[Term, str | None] = dict(zip(window.args, missing.variables, strict=True))
         shown = tuple(map(open_.get, asked.args))
         there = 0
         if whole and time is not None:

@@ -25,8 +25,7 @@ from tidelog.evaluation.goal_directed.model import (
 )
 from tidelog.language.program import NOWHERE, Comparison, Rule, Value
 from tidelog.logic.clause import Clause
-from tidelog.logic.core import Core, Role
-from tidelog.logic.windows import named_windows
+from tidelog.logic.core import Core, Role, window_clause
 
 # Derivations of one fact by one rule, and in all, that are looked at: usually all there are; where
 # they are too many, few of each; and if that does not prove the goal, as many as it takes.
@@ -78,7 +77,6 @@ class Derivations:
     def __init__(self, model: FactModel, goals: Iterable[Ground]) -> None:
         self.model = model
         self.complete = True  # whether all derivations were looked at, so that sizes are least
-        self.named = named_windows(model.core)
         goals = list(goals)
         for most, in_all in TRIES:
             self._explore(goals, most, in_all)
@@ -90,7 +88,7 @@ class Derivations:
         """What can be part of a proof, that near the goals first; so many derivations in all."""
         core = self.model.core
         self.derivations: dict[Ground, list[Derivation]] = {}
-        self.counted: dict[Ground, list[Ground]] = {}  # of windows that are only named
+        self.counted: dict[Ground, list[Ground]] = {}  # of windows
         self.complete = True
         todo = deque(goals)
         while todo:
@@ -101,8 +99,8 @@ class Derivations:
             if in_all <= 0:
                 self.complete = self.complete and core.predicates[fact.predicate].input
                 continue
-            if fact.predicate in self.named:
-                counted = list(self.model.counted(self.named[fact.predicate], fact))
+            if fact.predicate in core.windows:
+                counted = list(self.model.counted(fact))
                 self.counted[fact] = counted
                 todo += (one for one in counted if one not in self.derivations)
                 in_all -= len(counted)
@@ -155,7 +153,7 @@ class Derivations:
 
 
 class _Windows:
-    """The windows that are only named, while facts are proved from the smallest proof up."""
+    """The windows that are not written out, while facts are proved from the smallest proof up."""
 
     def __init__(self, known: Derivations) -> None:
         self.known = known
@@ -189,12 +187,10 @@ class _Windows:
         return ways
 
     def _least(self, window: Ground) -> int:
-        over = self.known.named[window.predicate].over
-        assert over is not None, "a window is over some ticks"
-        return over.least
+        return self.known.model.core.windows[window.predicate].over.least
 
     def _way(self, window: Ground, facts: Iterable[Ground]) -> Derivation:
-        clause = self.known.model.core.clauses_for[window.predicate][0]
+        clause = window_clause(window.predicate, self.known.model.core.windows[window.predicate])
         return Derivation(clause, tuple(facts), ())
 
 

@@ -7,7 +7,7 @@ stretches of time on which it does. Each derived fact has the last step of a sma
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, TypeAlias
@@ -25,6 +25,7 @@ from tidelog.evaluation.open_answers import OpenAnswers
 from tidelog.evaluation.ranges import EMPTY, Range
 from tidelog.evaluation.timeline import Limit
 from tidelog.explain.proofs import Derivations, below, sides, way_of
+from tidelog.explain.text import FIRST_COUNTED, MOST_COUNTED
 from tidelog.language.made import made_columns
 from tidelog.language.program import Comparison, Rule, Type, Value
 from tidelog.logic.core import Core, Predicate, Role
@@ -33,6 +34,7 @@ from tidelog.logic.core import Core, Predicate, Role
 MOST_LANES = 5_000
 MOST_STRETCHES = 500_000
 MOST_PROVED = 5_000
+FEW_FACTS = 1_000
 # Points of the lines that numbers are drawn as: of one lane, and in all.
 MOST_POINTS = 400
 MOST_POINTS_IN_ALL = 50_000
@@ -65,6 +67,7 @@ class Recorded:
     premises: tuple[int, ...]
     comparisons: tuple[tuple[Comparison, Value, Value], ...]
     absent: tuple[Absence, ...] = ()
+    omitted: int = 0  # premises of a count or a window that are not recorded
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,7 @@ def record(
 ) -> Record:
     """What holds from a tick to a tick (by default those of the data) below some queries."""
     queries = tuple(queries)
-    deps = passes(engine.typed, queries).dependencies
+    deps = passes(engine.typed, queries).written_out
     span = engine.span
     asked = Range(span.low if from_ is None else from_, span.high if to is None else to)
     asked = EMPTY if asked.empty else asked
@@ -115,10 +118,29 @@ def record(
     notes: list[str] = []
     engine.progress("recording lanes")
     keys = _lane_keys(wide.core)
-    lanes = _all_lanes(engine, model, queries, asked, keys, notes)
+    order = _nearest_first(model.core, deps)
+    lanes = _all_lanes(engine, model, order, asked, keys, notes)
     engine.progress("recording proofs")
-    facts = tuple(_recorded(model, queries, asked, keys, notes))
+    facts = tuple(_recorded(model, order, asked, keys, notes))
     return Record(deps, asked, lanes, facts, keys, tuple(dict.fromkeys(notes)))
+
+
+def _nearest_first(core: Core, deps: Dependencies) -> list[Predicate]:
+    """Predicates by their steps from the outputs, inputs last; outputs as they are declared."""
+    uses: dict[str, list[str]] = {}
+    for edge in deps.folded.edges:
+        uses.setdefault(edge.head, []).append(edge.body)
+    steps = dict.fromkeys(deps.queries, 0)
+    todo = list(steps)
+    for name in todo:  # grows
+        new = [body for body in dict.fromkeys(uses.get(name, ())) if body not in steps]
+        steps.update(dict.fromkeys(new, steps[name] + 1))
+        todo += new
+    order = {name: i for i, name in enumerate(todo)}
+    own = [p for p in core.predicates.values() if p.role in (Role.INPUT, Role.DERIVED)]
+    return sorted(
+        own, key=lambda p: (p.name not in deps.queries, p.input, order.get(p.name, len(order)))
+    )
 
 
 # Lanes
@@ -127,7 +149,7 @@ def record(
 def _all_lanes(
     engine: Engine,
     model: FactModel,
-    queries: tuple[str, ...],
+    order: Sequence[Predicate],
     asked: Range,
     keys: Mapping[str, LaneKeys],
     notes: list[str],
@@ -135,9 +157,7 @@ def _all_lanes(
     """Lanes by predicate: outputs first, then what they are derived from, and inputs last."""
     if asked.empty:
         return ()
-    temporal = [p for p in model.core.predicates.values() if p.temporal]
-    temporal = [p for p in temporal if p.role in (Role.INPUT, Role.DERIVED)]
-    temporal = sorted(temporal, key=lambda p: (p.name not in queries, p.input))
+    temporal = [predicate for predicate in order if predicate.temporal]
     lanes_of: dict[str, list[Lane]] = {p.name: [] for p in temporal}
     left, points = MOST_STRETCHES, MOST_POINTS_IN_ALL
     for predicate in temporal:
@@ -260,17 +280,15 @@ def objects_of(keys: LaneKeys, fact: Ground) -> tuple[Value, ...]:
 
 def _recorded(
     model: FactModel,
-    queries: tuple[str, ...],
+    order: Sequence[Predicate],
     asked: Range,
     keys: Mapping[str, LaneKeys],
     notes: list[str],
 ) -> list[Recorded]:
     goals: list[Ground] = []
-    predicates = model.core.predicates
-    order = sorted(
-        (p for p in predicates.values() if not p.input), key=lambda p: p.name not in queries
-    )
-    for predicate in order:
+    derived = [predicate for predicate in order if not predicate.input]
+    # Few facts come before many, so that each predicate has some proofs.
+    for predicate in sorted(derived, key=lambda p: model.size(p.name) > FEW_FACTS):
         held = model.held(predicate.name)
         facts = [
             Ground(predicate.name, row[:-1], int(row[-1]))
@@ -292,8 +310,14 @@ def _recorded(
         if fact in place or fact not in derivations.least:
             continue
         place[fact] = len(place)
-        todo += below(model.core, fact, derivations.best)
+        todo += _first(model.core, fact, below(model.core, fact, derivations.best))
     return [_step(model, derivations.best, fact, place) for fact in place]
+
+
+def _first(core: Core, fact: Ground, premises: tuple[Ground, ...]) -> tuple[Ground, ...]:
+    """The premises that are shown: of a count of many facts, or a long window, the first."""
+    many = core.predicates[fact.predicate].role in (Role.GATHERED, Role.WINDOW)
+    return premises[:FIRST_COUNTED] if many and len(premises) > MOST_COUNTED else premises
 
 
 def _begins(keys: LaneKeys, facts: list[Ground]) -> Iterator[Ground]:
@@ -311,9 +335,12 @@ def _step(
     place: Mapping[Ground, int],
 ) -> Recorded:
     way = way_of(model.core, fact, best)
-    premises = tuple(place[p] for p in below(model.core, fact, best))
+    every = below(model.core, fact, best)
+    first = _first(model.core, fact, every)
+    premises = tuple(place[p] for p in first)
     if way is None:
-        return Recorded(named(model.core, fact), None, premises, ())
+        omitted = len(every) - len(first)
+        return Recorded(named(model.core, fact), None, premises, (), omitted=omitted)
     rule = way.clause.shown
     return Recorded(named(model.core, fact), rule, premises, sides(rule, way), way.absent)
 

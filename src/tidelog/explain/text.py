@@ -35,6 +35,9 @@ from tidelog.logic.windows import quantified
 WIDTH = 80
 # A chain of steps by one rule that is longer is shown by its two ends.
 LONGEST_CHAIN = 5
+# Of more lines below a window or an aggregate only the first are shown, unless all are asked for.
+MOST_COUNTED = 6
+FIRST_COUNTED = 3
 
 
 @dataclass(frozen=True)
@@ -49,11 +52,14 @@ def why_lines(why: Why) -> list[str]:
     ticks = why.ticks
     fact = fact_text(why.fact, ticks)
     if why.holds:
-        lines = []
+        lines, shortened = [], False
         for number, proof in enumerate(why.proofs, 1):
             lines += [] if number == 1 else [""]
-            lines.append(_title(why, fact, proof, number))
-            lines += proof_lines(proof, ticks)
+            tree = _Tree(proof, ticks, why.full)
+            lines += [_title(why, fact, proof, number), *_drawn([tree.line(0)])]
+            shortened = shortened or tree.shortened
+        if shortened:
+            lines += ["", "only the first of many facts are shown: --full shows all"]
         if why.more:
             lines += ["", "there are more proofs: --all N"]
         used = [step.rule for proof in why.proofs for step in proof.steps if step.rule is not None]
@@ -81,17 +87,17 @@ def _title(why: Why, fact: str, proof: Proof, number: int) -> str:
 # Proofs
 
 
-def proof_lines(proof: Proof, ticks: Ticks | None = None) -> list[str]:
-    """A proof as a tree; what is proved twice is shown once."""
-    return list(_drawn([_Tree(proof, ticks).line(0)]))
-
-
 class _Tree:
-    """The lines of a proof, long chains by one rule shortened."""
+    """The lines of a proof; what is proved twice is shown once.
 
-    def __init__(self, proof: Proof, ticks: Ticks | None) -> None:
+    Long chains by one rule are shortened, and, unless it is `full`, long lists of counted facts.
+    """
+
+    def __init__(self, proof: Proof, ticks: Ticks | None, full: bool) -> None:
         self.proof = proof
         self.ticks = ticks
+        self.full = full
+        self.shortened = False  # whether counted facts were left out
         self.seen: set[int] = set()
 
     def line(self, index: int) -> _TreeLine:
@@ -128,14 +134,17 @@ class _Tree:
 
     def _counted(self, indices: tuple[int, ...]) -> Iterator[_TreeLine]:
         """What a window counts: input facts that differ only in their ticks, a line a stretch."""
-        run: list[int] = []
+        runs: list[list[int]] = []
         for index in indices:
-            if run and not self._goes_on(run[-1], index):
-                yield self._run(run)
-                run = []
-            run.append(index)
-        if run:
-            yield self._run(run)
+            if runs and self._goes_on(runs[-1][-1], index):
+                runs[-1].append(index)
+            else:
+                runs.append([index])
+        cut = len(runs) > MOST_COUNTED and not self.full
+        yield from (self._run(run) for run in (runs[:FIRST_COUNTED] if cut else runs))
+        if cut:
+            self.shortened = True
+            yield _TreeLine(f"... {sum(map(len, runs[FIRST_COUNTED:]))} more facts", "")
 
     def _goes_on(self, index: int, following: int) -> bool:
         """Whether a step is the same input fact a tick before."""
@@ -383,7 +392,7 @@ def why_json(why: Why) -> dict[str, object]:
             **said,
             "smallest": why.smallest,
             "more": why.more,
-            "proofs": [proof_json(proof, ticks) for proof in why.proofs],
+            "proofs": [proof_json(proof, ticks, why.full) for proof in why.proofs],
         }
     return {
         **said,
@@ -416,8 +425,16 @@ def absence_json(absence: Absence, ticks: Ticks | None) -> dict[str, object]:
     return rigid if absence.time is None else {**rigid, "time": moment(absence.time, ticks)}
 
 
-def proof_json(proof: Proof, ticks: Ticks | None = None) -> dict[str, object]:
-    """Steps in order; premises are positions among them."""
+def proof_json(proof: Proof, ticks: Ticks | None = None, full: bool = True) -> dict[str, object]:
+    """Steps in order; premises are positions among them, so many of which are `omitted`."""
+    premises = {0: _first_premises(proof, 0, full)}
+    todo = [0]
+    while todo:
+        for index in premises[todo.pop()]:
+            if index not in premises:
+                premises[index] = _first_premises(proof, index, full)
+                todo.append(index)
+    positions = {index: position for position, index in enumerate(sorted(premises))}
     return {
         "size": proof.size,
         "steps": [
@@ -425,13 +442,26 @@ def proof_json(proof: Proof, ticks: Ticks | None = None) -> dict[str, object]:
                 "fact": fact_json(step.fact, ticks),
                 **_rule_json(step.rule),
                 "kept": step.kept,
-                "premises": list(step.premises),
+                "premises": [positions[i] for i in premises[index]],
+                **_omitted_json(len(step.premises) - len(premises[index])),
                 "comparisons": [comparison_text(*c) for c in step.comparisons],
                 **_if_any("absent", [absence_json(a, ticks) for a in step.absent]),
             }
-            for step in proof.steps
+            for index, step in enumerate(proof.steps)
+            if index in positions
         ],
     }
+
+
+def _first_premises(proof: Proof, index: int, full: bool) -> tuple[int, ...]:
+    """Where the premises of a step are proved; of many counted facts the first."""
+    step = proof.steps[index]
+    many = isinstance(step.fact, Stretch) and len(step.premises) > MOST_COUNTED
+    return step.premises[:FIRST_COUNTED] if many and not full else step.premises
+
+
+def _omitted_json(premises: int) -> dict[str, object]:
+    return {"omitted": premises} if premises else {}
 
 
 def _if_any(name: str, values: list[dict[str, object]]) -> dict[str, object]:

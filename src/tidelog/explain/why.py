@@ -11,7 +11,7 @@ from tidelog.analysis.containment import Ground
 from tidelog.data.readers.memory import RowsLike
 from tidelog.data.readers.places import FactsLike
 from tidelog.data.ticks import Ticks
-from tidelog.errors import DataError
+from tidelog.errors import DataError, listed
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.engine import as_tick
 from tidelog.evaluation.goal_directed.goal import Goal, on_timeline
@@ -27,6 +27,7 @@ from tidelog.language.parser import parse_source
 from tidelog.language.program import (
     TIME_COLUMN,
     TIME_MAX,
+    Atom,
     Column,
     Constant,
     Input,
@@ -56,7 +57,8 @@ class Why:
 
     `smallest` says that no proof is smaller than the first one, and `more` that there are further
     proofs than those asked for. `instead` are facts in place of an input fact that is missing.
-    Where ticks have a length, times are told as timestamps.
+    Where ticks have a length, times are told as timestamps. Text and JSON show the first of many
+    counted facts, or all if it is `full`; `proofs` have them all.
     """
 
     fact: Ground
@@ -67,6 +69,7 @@ class Why:
     misses: tuple[Miss, ...] = ()
     instead: tuple[Ground, ...] = ()
     input: bool = False
+    full: bool = False
 
     @property
     def holds(self) -> bool:
@@ -194,7 +197,9 @@ def _holds_on_timeline(goal: Goal, budget: float) -> bool:
 
 def _reach(core: Core) -> int:
     """The furthest a step moves in time."""
-    return max((abs(ticks) for clause in core.clauses for ticks in clause.offsets), default=0)
+    offsets = [ticks for clause in core.clauses for ticks in clause.offsets]
+    offsets += [window.over.ticks - 1 for window in core.windows.values()]
+    return max(map(abs, offsets), default=0)
 
 
 def _hull(goal: Goal) -> Range:
@@ -245,7 +250,7 @@ def keeping(
     if not (facts is None or isinstance(facts, Mapping)):
         raise ValueError("kept facts go with facts in memory, not with a file or folder")
     types = infer(program).columns
-    predicates = core(program, brief_windows=True).predicates
+    predicates = core(program).predicates
     declared: list[Input] = []
     for name in kept:
         if name not in program.heads:
@@ -282,7 +287,9 @@ def read_fact(program: Program, text: str, ticks: Ticks | None = None) -> Ground
         parsed = parse_source(Source("<fact>", f"{written.strip()} @ {time}."))
     statements = parsed.program.statements
     if parsed.diagnostics or len(statements) != 1 or not isinstance(statements[0], Rule):
-        raise ValueError(f"`{text}` is not a fact such as `P(a, 1) @ 5`")
+        hints = [d.hint for d in parsed.diagnostics if d.hint and "quotes" in d.hint]
+        remedy = "".join(f"; {hint}" for hint in hints[:1])
+        raise ValueError(f"`{text}` is not a fact such as `P(a, 1) @ 5`{remedy}")
     return _checked(program, statements[0], text)
 
 
@@ -291,7 +298,7 @@ def _checked(program: Program, rule: Rule, text: str) -> Ground:
     args = [t for t in head.args if isinstance(t, Constant)]
     time = head.time.tick if isinstance(head.time, TimePoint) else None
     if rule.body or len(args) < len(head.args) or (head.time is not None and time is None):
-        raise ValueError(f"`{text}` is not a fact: it has {_variables(rule)}")
+        raise ValueError(f"`{text}` is not a fact: it has {_variables(rule)}{_quoted(head)}")
     known = program.predicates
     if head.predicate not in known:
         near = Similar(known).to(head.predicate)
@@ -301,10 +308,11 @@ def _checked(program: Program, rule: Rule, text: str) -> Ground:
     wanted = types.columns[head.predicate]
     if len(args) != len(wanted):
         raise ValueError(f"{head.predicate} has {len(wanted)} arguments in the rules")
-    temporal = core(program, brief_windows=True).predicates[head.predicate].temporal
+    temporal = core(program).predicates[head.predicate].temporal
     if (time is not None) != temporal:
         has = "no" if time is not None else "a"
-        raise ValueError(f"{head.predicate} has {has} time in the rules")
+        remedy = f"; write `{head.predicate}(..) @ TIME`" if time is None else ""
+        raise ValueError(f"{head.predicate} has {has} time in the rules{remedy}")
     values: list[Value] = []
     for i, (term, type_) in enumerate(
         zip(types.fit(head.predicate, head.args), wanted, strict=True)
@@ -316,6 +324,15 @@ def _checked(program: Program, rule: Rule, text: str) -> Ground:
             )
         values.append(term.value)
     return Ground(head.predicate, tuple(values), time)
+
+
+def _quoted(head: Atom) -> str:
+    """What to write for texts that begin with a capital letter, as variables do."""
+    names = [term.name for term in head.variables if not term.anonymous]
+    if not names:
+        return ""
+    quotes = listed([f'"{name}"' for name in names])
+    return f"; text with a capital letter stands in quotes: {quotes}"
 
 
 def _variables(rule: Rule) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 
+from tidelog.language.counts import check_counts
 from tidelog.language.diagnostics import (
     Code,
     Diagnostic,
@@ -16,6 +17,7 @@ from tidelog.language.diagnostics import (
     Severity,
     Source,
 )
+from tidelog.language.habits import NULL, NULLS, function_remedy
 from tidelog.language.made import check_made
 from tidelog.language.parser import parse_source
 from tidelog.language.printer import print_literal, print_term
@@ -146,6 +148,8 @@ def check_together(
         yield from _undeclared(program, profiles, used, types)
         yield from _underivable(program, profiles)
         yield from _unused(program, used)
+        if any(p.gathered for p in profiles):
+            yield from check_counts(program, [p.rule for p in profiles])
 
 
 # Declarations
@@ -553,6 +557,8 @@ def _column(program: Program, atom: Atom, position: int) -> str | None:
 
 
 def _bind(variable: Variable) -> str:
+    if variable.name.casefold() in NULLS:
+        return NULL
     if variable.anonymous:
         return "every `_` is a variable of its own: give it a name and use it in a body atom"
     return f"use `{variable.name}` in an atom of the body"
@@ -602,7 +608,8 @@ def _undeclared(
                 continue
             unknown.remove(name)
             near = similar.to(name)
-            hint = f"if it is an input, declare it: {_declaration(atom, types)}"
+            declare = f"if it is an input, declare it: {_declaration(atom, types)}"
+            hint = (None if atom.time else function_remedy(name)) or declare
             if name in negated:
                 yield Diagnostic(
                     Code.NEGATED_UNKNOWN,

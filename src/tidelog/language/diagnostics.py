@@ -50,6 +50,7 @@ class Code(Enum):
     DUPLICATE_RULE = ("W305", "duplicate rule")
     LOWER_CASE = ("W306", "constant where a variable is likely meant")
     NEVER_THERE = ("W307", "absence of what never holds")
+    COUNTS_TICKS = ("W308", "aggregate that counts ticks")
 
     @property
     def id(self) -> str:

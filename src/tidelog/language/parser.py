@@ -6,12 +6,21 @@ where a new statement usually starts.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from tidelog.language.diagnostics import Code, Diagnostic, Note, Source
 from tidelog.language.durations import duration
+from tidelog.language.habits import (
+    LEADING,
+    PATTERNS,
+    UNITS,
+    function_remedy,
+    symbol_remedy,
+    word_remedy,
+)
 from tidelog.language.printer import print_time
 from tidelog.language.program import (
     INT_MAX,
@@ -50,15 +59,8 @@ from tidelog.language.program import (
     Variable,
     time_variable_of,
 )
-from tidelog.language.tokens import Kind, Token, habit, is_variable_name, shorten, tokenize, unquote
+from tidelog.language.tokens import Kind, Token, is_variable_name, shorten, tokenize, unquote
 
-# Words and forms that other languages have, and what to write instead.
-_WORDS = {
-    "and": "`and` is written `,`",
-    "or": "there is no `or`: write one rule for each alternative",
-    "if": "`if` is written `:-`, after the head",
-    "where": "conditions stand in the body, separated by `,`",
-}
 _TICKS_ONLY = "times are whole ticks: with ticks of one minute, five minutes are `T+5`"
 _SAY_TICK = "say so, as in `tick 1m.`, or write ticks: if one is a minute, five minutes are `T+5`"
 _DEFINE = "numbers are made in the body, as in `D = V - W`"
@@ -72,6 +74,21 @@ _FUNCTIONS = "the functions of numbers are `+`, `-`, `*`, `/`, `abs`, `least` an
 _NAME_IT = (
     "an aggregate is one side of a comparison: name it, as in `A = avg(..)`, and use the name"
 )
+_CONDITIONS = (
+    "parentheses are for numbers: separate conditions by `,`, and write one rule for each"
+    " alternative"
+)
+_NOT_ONE = "`not` is of one atom: have a rule for what is meant, and write `not` before its head"
+_NOT_COMPARED = "a comparison is negated by its operator: `!=` for `=`, `>=` for `<`"
+_BY_POSITION = "arguments have no names: they stand in the order of the declaration"
+_TWO_SIDES = "a comparison has two sides: write two of them, as in `5 < V, V < 7`"
+_COUNT_FACTS = "`count` counts the facts of an atom, as in `count(P(X, _) @ [T-4, T])`"
+_PERCENT = "`%` starts a comment: there is no remainder, and no per cent"
+_OFFSET = "an offset is a whole number, as in `T-5`, or a length of time, as in `T-5m`"
+# Text that is a comment only by mistake: `V % 2`, `5%.`
+_NO_COMMENT = re.compile(r"[ \t]*%[ \t]*[0-9.]")
+# A pattern, or a decimal without its first digit.
+_NO_VALUE = re.compile(r"/[^/\n]{0,200}/|\.[0-9]+")
 # How many operations of an expression may lie within one another.
 DEEPEST = 30
 
@@ -118,6 +135,11 @@ def tick_length(tokens: Sequence[Token]) -> str | None:
                 return number.text + unit.text
         last = token
     return None
+
+
+def _follows_closely(one: Token, two: Token) -> bool:
+    """Whether nothing stands between two tokens."""
+    return one.end == two.start and two.kind is not Kind.END
 
 
 class _GiveUp(Exception):
@@ -174,7 +196,8 @@ class _Parser:
         self.diagnostics.append(Diagnostic(code, message, origin, notes, hint))
         self.broken = True
 
-    def unexpected(self, wanted: str, hint: str | None = None) -> _GiveUp:
+    def unexpected(self, wanted: str, hint: str | None = None, *, firm: bool = False) -> _GiveUp:
+        """The error of a token; its hint is of a habit of other languages unless it is `firm`."""
         token = self.token
         if token.kind is Kind.BAD:
             return _GiveUp()
@@ -183,23 +206,47 @@ class _Parser:
         else:
             there = f"`{shorten(token.text)}`"
             origin = self.source.origin(token.start, token.end)
-        # A foreign symbol such as `<-` or `=<` was read as two of ours: this one begins or ends it.
-        begins = self.source.text[token.start : token.start + 2]
-        ends = self.source.text[max(0, token.start - 1) : token.start + 1]
-        hint = habit(begins) or habit(ends) or self.foreign_word() or hint
+        foreign = None if firm else self.foreign_symbol() or self.foreign_word()
         calculates = token.kind is Kind.SYMBOL and token.text in {**_SUMS, **_PRODUCTS}
-        if calculates and not habit(begins) and hint is not _NAME_IT:
+        if calculates and hint not in (_NAME_IT, _COUNT_FACTS):
             hint = _DEFINE
+        hint = foreign or hint
         self.report(Code.SYNTAX, f"expected {wanted}, found {there}", origin, hint)
         return _GiveUp()
+
+    def foreign_symbol(self) -> str | None:
+        """The remedy for a symbol that other languages have, which was read as two of ours."""
+        token, text = self.token, self.source.text
+        last = self.tokens[self.at - 1] if self.at else token
+        if token.text == "/" and last.text in _OPERATORS:
+            return PATTERNS
+        if _NO_COMMENT.match(text, last.end) and last.kind is not Kind.SYMBOL:
+            return _PERCENT
+        if token.text == "." and _follows_closely(token, self.peek()) and last.text in _OPERATORS:
+            return f"a decimal has a digit before its point: `0.{shorten(self.peek().text)}`"
+        # This one begins or ends it.
+        begins = symbol_remedy(text[token.start : token.start + 2])
+        return begins or symbol_remedy(text[max(0, token.start - 1) : token.start + 1])
 
     def foreign_word(self) -> str | None:
         """The remedy for a word or a form that other languages have at this place."""
         token, last = self.token, self.tokens[self.at - 1] if self.at else self.token
-        if token.kind is Kind.NAME and token.text.casefold() in _WORDS:
-            return _WORDS[token.text.casefold()]
-        if token.kind is Kind.NAME and last.kind is Kind.INT and token.start == last.end:
-            return _TICKS_ONLY
+        if token.kind is Kind.NAME and last.kind is Kind.INT:
+            if token.text.casefold() in UNITS:
+                size = f"{shorten(last.text)}{UNITS[token.text.casefold()]}"
+                return f"a length of time is written `{size}`"
+            if token.start == last.end:
+                digits = token.text.strip("_").isdigit()
+                return "write a number without `_`" if digits else _TICKS_ONLY
+        if token.kind is Kind.NAME:
+            said = self.peek() if token.text == "not" else token
+            calls = self.peek().text == "(" and _follows_closely(token, self.peek())
+            if not calls or token.text in ("in", "or", "and"):
+                remedy = word_remedy(said.text) if said.kind is Kind.NAME else None
+                if remedy is not None:
+                    return remedy
+        if last.kind is Kind.NAME and last is not token and last.text.casefold() in LEADING:
+            return word_remedy(last.text)
         if token.kind is Kind.SYMBOL and token.text == "(" and last.kind is Kind.NAME:
             return f"`{shorten(last.text)}(...)` would be a function: {_DEFINE}"
         if token.kind is Kind.SYMBOL and token.text in _OPERATORS and last.text == ")":
@@ -273,6 +320,7 @@ class _Parser:
             if self.token.kind is Kind.NAME and self.first_column(self.token):
                 # The next statement begins: the mistake is after the last token, not here.
                 message = f"expected {wanted} after `{shorten(last.text)}`"
+                hint = self.foreign_symbol() or hint
                 self.report(Code.SYNTAX, message, self.after_last(), hint)
                 raise _GiveUp
             raise self.unexpected(wanted, hint)
@@ -369,7 +417,11 @@ class _Parser:
             body.append(self.literal())
             while self.take(","):
                 body.append(self.literal())
+            if self.is_symbol(*_OPERATORS) and not isinstance(body[-1], Atom):
+                raise self.unexpected("`,` or `.`", _TWO_SIDES)
             self.end("`,` or `.`")
+        elif self.is_symbol(*_OPERATORS) and head.time is not None:
+            raise self.unexpected("`:-` or `.`", "a rule is written `head :- body.`")
         else:
             self.end("`:-` or `.`" if head.time else "`@`, `:-` or `.`")
         return Rule(head, tuple(body), self.origin(start))
@@ -378,7 +430,13 @@ class _Parser:
 
     def literal(self) -> Literal:
         start = self.token.start
-        if self.token.kind is Kind.NAME and not self.is_value():
+        if self.token.kind is Kind.NAME and not self.is_value() and not self.of_an_atom():
+            if self.token.text == "not" and self.peek().text == "(" and self.opens_atom(2):
+                self.advance()
+                raise self.unexpected("an atom after `not`", _NOT_ONE, firm=True)
+            if self.token.text == "not" and self.peek().text == "(" and self.compares(2):
+                self.advance()
+                raise self.unexpected("an atom after `not`", _NOT_COMPARED, firm=True)
             if self.token.text == "not" and self.peek().kind in _AFTER_NOT:
                 return self.negated()
             return self.asked("an atom or a comparison")
@@ -408,6 +466,21 @@ class _Parser:
         opens = nxt.kind is Kind.SYMBOL and nxt.text == "("
         return opens and self.token.kind is Kind.NAME and self.token.text in _MEASURES
 
+    def of_an_atom(self) -> bool:
+        """Whether an aggregate follows for certain, since no argument has parentheses."""
+        return self.at_aggregate() and (self.opens_atom(2) or self.peek(2).text == "*")
+
+    def opens_atom(self, ahead: int) -> bool:
+        """Whether an atom with arguments or a time begins so many tokens ahead."""
+        name = self.peek(ahead)
+        return name.kind is Kind.NAME and self.peek(ahead + 1).text in ("(", "@", ":")
+
+    def compares(self, ahead: int) -> bool:
+        """Whether a comparison of a variable begins so many tokens ahead."""
+        operator = self.peek(ahead + 1)
+        named = self.peek(ahead).kind is Kind.NAME
+        return named and operator.kind is Kind.SYMBOL and operator.text in _OPERATORS
+
     def aggregate(self) -> Aggregate:
         name = self.advance()
         self.advance()
@@ -421,13 +494,16 @@ class _Parser:
         if self.token.text in (*_QUANTIFIERS, "not") and self.peek().kind is Kind.NAME:
             hint = f"`{measure}` looks at every fact; for more than an atom have a rule of its own"
             raise self.unexpected("an atom", hint)
+        if self.is_symbol("*"):
+            raise self.unexpected("an atom", _COUNT_FACTS)
         atom = self.atom("an atom")
         self.expect(")", "`)`", f"`{measure}(..)` is of one atom: for more have a rule of its own")
         place = self.origin(name.start)
         if (of is None) is not (measure is Measure.COUNT):
             said = "counts facts" if of is not None else "needs a value of each fact"
+            name_of = atom.predicate if atom.args else "P"
             example = "count(" if of is not None else f"{measure}(V : "
-            hint = f"as in `{example}{atom.predicate}(..) @ [T-59, T])`"
+            hint = f"as in `{example}{name_of}(..) @ [T-59, T])`"
             self.report(Code.AGGREGATE, f"`{measure}` {said}", place, hint)
         if isinstance(atom.time, Interval):
             self.ordered(atom.time)
@@ -473,8 +549,13 @@ class _Parser:
         if self.take("("):
             self.depth += 1
             self.not_too_deep(self.depth)
+            if self.opens_atom(0) and self.token.text not in _NAMED:
+                raise self.unexpected("a number", _CONDITIONS, firm=True)
             inside = self.expression(wanted)
             self.depth -= 1
+            compares = self.is_symbol(*_OPERATORS, ",") or self.token.kind is Kind.NAME
+            if compares:
+                raise self.unexpected("`)`", _CONDITIONS, firm=True)
             self.expect(")", "`)`", "close what `(` opens")
             return inside
         if self.is_symbol("-") and nxt.kind not in (Kind.INT, Kind.DECIMAL):
@@ -483,6 +564,12 @@ class _Parser:
             return Calculation(Function.MINUS, (zero, self.factor(wanted)), self.origin(start))
         if self.token.kind is Kind.NAME and nxt.kind is Kind.SYMBOL and nxt.text == "(":
             return self.call()
+        foreign = _NO_VALUE.match(self.source.text, start)
+        if foreign is not None:
+            error = self.unexpected(wanted)
+            while self.token.start < foreign.end():
+                self.advance()
+            raise error
         return self.term(wanted)
 
     def call(self) -> Calculation:
@@ -490,7 +577,8 @@ class _Parser:
         if name.text in _MEASURES:
             raise self.unexpected("a variable, a constant or a function", _NAME_IT)
         if name.text not in _NAMED:
-            raise self.unexpected("a variable, a constant or a function", _FUNCTIONS)
+            hint = function_remedy(name.text) or _FUNCTIONS
+            raise self.unexpected("a variable, a constant or a function", hint)
         self.advance()
         self.advance()
         self.depth += 1
@@ -518,8 +606,7 @@ class _Parser:
             raise self.unexpected("an atom after `not`", "`not not P` is `P`")
         nxt = self.peek()
         if nxt.kind is Kind.SYMBOL and nxt.text in _OPERATORS:
-            hint = "a comparison is negated by its operator: `!=` for `=`, `>=` for `<`"
-            raise self.unexpected("an atom after `not`", hint)
+            raise self.unexpected("an atom after `not`", _NOT_COMPARED)
         return Negated(self.asked("an atom after `not`"), self.origin(start))
 
     def asked(self, wanted: str) -> Atom:
@@ -630,7 +717,8 @@ class _Parser:
             args.append(self.term("an argument"))
             while self.take(","):
                 args.append(self.term("an argument"))
-            self.expect(")", "`,` or `)`", "close the arguments with `)`")
+            hint = _BY_POSITION if self.is_symbol("=", ":") else "close the arguments with `)`"
+            self.expect(")", "`,` or `)`", hint)
         time = self.time() if self.take("@") else None
         return Atom(token.text, tuple(args), time, self.origin(token.start))
 
@@ -663,7 +751,7 @@ class _Parser:
             if self.is_symbol("+", "-"):
                 way = self.advance().text
                 if self.token.kind is not Kind.INT:
-                    raise self.unexpected("a whole number of ticks")
+                    raise self.unexpected("a whole number of ticks", _OFFSET)
                 length = self.length()
                 offset = (-1 if way == "-" else 1) * self.ticks()
                 written = None if length is None else (way + length, offset)

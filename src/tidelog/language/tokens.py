@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tidelog.language.diagnostics import Code, Diagnostic, Source
+from tidelog.language.habits import symbol_remedy
 
 
 class Kind(StrEnum):
@@ -41,6 +42,7 @@ _TOKEN = re.compile(
   | (?P<decimal> [0-9]+ (?: \.[0-9]+ (?:[eE][+-]?[0-9]+)? | [eE][+-]?[0-9]+ ) )
   | (?P<integer> [0-9]+ )
   | (?P<text>   "(?:[^"\\\n]|\\[^\n])*" )
+  | (?P<foreign> =~ | !~ | [=!]== | \*\* )
   | (?P<symbol> :- | == | != | <= | >= | [][().,:@=<>+*-] | /(?![/*]) )
     """,
     re.VERBOSE,
@@ -48,39 +50,11 @@ _TOKEN = re.compile(
 
 _KINDS = {kind.value: kind for kind in Kind}
 
-# What people write from habit in other languages, and what we would write.
-_HABITS = {
-    "<-": "a rule is written `head :- body.`",
-    "->": "a rule is written `head :- body.`, with the head first",
-    ":=": "a rule is written `head :- body.`",
-    "=<": "less-or-equal is written `<=`",
-    "=>": "greater-or-equal is written `>=`",
-    "<>": "different is written `!=`",
-    "//": "a comment starts with `%`",
-    "/*": "a comment starts with `%` and ends with the line",
-    "#": "a comment starts with `%`",
-    "'": 'text is written in double quotes: `"..."`',
-    "\u2018": 'text is written in straight double quotes: `"..."`',
-    "\u201c": 'text is written in straight double quotes: `"..."`',
-    "`": 'text is written in double quotes: `"..."`',
-    ";": "there is no `or`: write one rule for each alternative; a statement ends with `.`",
-    "&": "`and` is written `,`",
-    "|": "there is no `or`: write one rule for each alternative",
-    "!": "absence is written `not P(X) @ T`; different is written `!=`",
-    "~": "absence is written `not P(X) @ T`; different is written `!=`",
-    "\\": "absence is written `not P(X) @ T`; different is written `!=`",
-}
-
-
-def habit(text: str) -> str | None:
-    """The remedy for a symbol that another language would accept."""
-    return _HABITS.get(text)
-
-
-# Foreign quotes and comments are passed over whole, so that one habit is one error.
+# Foreign quotes, comments and patterns are passed over whole, so that one habit is one error.
 _FOREIGN = re.compile(
     r"""
     /\* .{0,2000}? \*/
+  | [=!]~ (?: \s{0,9} /[^/\n]{0,200}/ )? | [=!]== | \*\*
   | (?P<mark> \# | // | /\* ) [^\n]*
   | '[^'\n]{0,200}' | `[^`\n]{0,200}` | \u2018[^\u2019\n]{0,200}\u2019
   | \u201c[^\u201d\n]{0,200}\u201d
@@ -94,7 +68,7 @@ def tokenize(source: Source, diagnostics: list[Diagnostic]) -> Iterator[Token]:
     text, at, size = source.text, 0, len(source.text)
     while at < size:
         token = _TOKEN.match(text, at)
-        if token is None:
+        if token is None or token.lastgroup == "foreign":
             bad = _unreadable(source, at, diagnostics)
             yield bad
             at = bad.end
@@ -130,7 +104,7 @@ def _unreadable(source: Source, at: int, diagnostics: list[Diagnostic]) -> Token
                 end += 1
             shown = end
         message = f"`{shorten(text[at:shown])}` is not part of the language"
-        remedy = habit(text[at : at + 2]) or habit(text[at])
+        remedy = next(filter(None, (symbol_remedy(text[at : at + n]) for n in (3, 2, 1))), None)
         hint = remedy or "remove it, or put it in double quotes if it is text"
     diagnostics.append(Diagnostic(Code.SYNTAX, message, source.origin(at, shown), hint=hint))
     return Token(Kind.BAD, text[at:end], at)

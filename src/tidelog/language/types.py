@@ -12,6 +12,7 @@ from functools import cache, cached_property
 from typing import TypeAlias, assert_never
 
 from tidelog.language.diagnostics import Code, Diagnostic, Note
+from tidelog.language.habits import NULL, NULLS
 from tidelog.language.printer import (
     print_aggregate,
     print_expression,
@@ -333,6 +334,13 @@ def _told(
 _Place: TypeAlias = Expression | Comparison | Aggregated
 
 
+# What to do where a count meets a float.
+_WHOLE_PARTS = (
+    "a count is int: use whole numbers (`100 * K >= 95 * N`), or divide, which makes a float"
+    " (`K / N >= 0.95`)"
+)
+
+
 @dataclass(slots=True)
 class _Class:
     """Positions and variables that must have one type, and why."""
@@ -342,6 +350,7 @@ class _Class:
     why: str | Constant = ""  # a sentence, or the constant that says so
     where: Origin | None = None
     integers: list[Constant] = field(default_factory=list)
+    made: bool = False  # its type is that of an aggregate, which no declaration can change
     size: int = 1
 
     def root(self) -> _Class:
@@ -467,7 +476,8 @@ class _Inference:
         each = _Class() if aggregate.of is None else own.get(aggregate.of.name, _Class())
         match aggregate.measure:
             case Measure.COUNT:
-                made = _Class(type=Type.INT, why=f"`{shown}` is int", where=aggregate.origin)
+                why = f"`{shown}` is int"
+                made = _Class(type=Type.INT, why=why, where=aggregate.origin, made=True)
             case Measure.AVG:
                 made = _Class(type=Type.FLOAT, why=f"`{shown}` is float", where=aggregate.origin)
             case Measure.SUM | Measure.MIN | Measure.MAX:
@@ -551,7 +561,7 @@ class _Inference:
         a.integers += b.integers
         # A type that a declaration or constant gives goes before what integers merely suggest.
         if a.type is None:
-            a.type, a.why, a.where = b.type, b.why, b.where
+            a.type, a.why, a.where, a.made = b.type, b.why, b.where, b.made
         return True
 
     def clash(self, a: _Class, b: _Class, place: _Place, atom: Atom | None) -> None:
@@ -563,11 +573,14 @@ class _Inference:
         hint = None
         if types == {Type.INT, Type.FLOAT}:
             terms = _parts(place)
-            hint = (
-                "write a whole number, or declare the column `float`"
-                if any(isinstance(term, Constant) for term in terms)
-                else "integers and floats are not joined or compared: declare both columns alike"
-            )
+            if (a if a.resolved is Type.INT else b).made:
+                hint = _WHOLE_PARTS
+            elif any(isinstance(term, Constant) for term in terms):
+                hint = "write a whole number, or declare the column `float`"
+            else:
+                hint = "integers and floats are not joined or compared: declare both columns alike"
+        elif any(isinstance(t, Constant) and str(t.value).lower() in NULLS for t in _parts(place)):
+            hint = NULL
         elif Type.TEXT in types and isinstance(place, Constant) and place.type is not Type.TEXT:
             hint = f'text is written in quotes: `"{print_value(place.value)}"`'
         elif Type.BOOL in types and isinstance(place, Constant):

@@ -158,9 +158,9 @@ class Head(_Part):
 class Premise(_Part):
     """A fact that must be there (or must not be) for a clause to fire.
 
-    One that is asked for `over` some ticks becomes a predicate of its own before anything works
-    with the clauses (logic/windows). So does one that `gathers`; then it is the only premise of the
-    clause of that predicate (logic/gathering), which has no other.
+    One that is asked for `over` some ticks becomes a window, a predicate of its own, before
+    anything works with the clauses (logic/windows). So does one that `gathers`; then it is the only
+    premise of the clause of that predicate (logic/gathering), which has no other.
     """
 
     predicate: str
@@ -191,6 +191,24 @@ class Premise(_Part):
                 assert_never(self.when)
 
 
+@dataclass(frozen=True, slots=True)
+class WindowOf:
+    """What a window is: that an atom holds at so many of the ticks that end with its own."""
+
+    of: Premise  # at the window's own time
+    over: Over
+
+    @property
+    def args(self) -> tuple[Variable, ...]:
+        """The window's arguments: the variables that have one value for the whole stretch."""
+        return tuple(dict.fromkeys(v for v in self.of.variables if not v.anonymous))
+
+    @property
+    def of_any(self) -> bool:
+        """Whether several facts of a tick may be of one object, which counts once."""
+        return any(v.anonymous for v in self.of.variables)
+
+
 @dataclass(frozen=True)
 class Clause:
     """`head :- premises, tests.`; without either, a fact.
@@ -198,8 +216,8 @@ class Clause:
     `written` is the rule of the user's file that it comes from, for people to read; clauses that
     come from none have none. One that `copies_input` hands an input on to the predicate of the same
     base: it is ours, people are not shown it, and measures do not count it. One that is `made`
-    belongs to a window or to a head that lasts, as logic/windows writes them out; `window` is what
-    its head stands for. Only what it says takes part in equality.
+    belongs to a window, an aggregate or a head that lasts; where a window is written out it is
+    `part_of` what its head holds for. Only what it says takes part in equality.
     """
 
     head: Head
@@ -209,7 +227,7 @@ class Clause:
     written: Rule | None = field(default=None, compare=False, repr=False)
     copies_input: bool = field(default=False, compare=False, repr=False)
     made: bool = field(default=False, compare=False, repr=False)
-    window: Premise | None = field(default=None, compare=False, repr=False)
+    part_of: WindowOf | None = field(default=None, compare=False, repr=False)
 
     @property
     def is_fact(self) -> bool:

@@ -55,10 +55,8 @@ from tidelog.logic.gathering import Gatherings, measured_type
 from tidelog.logic.windows import Windows
 
 
-def core(program: Program, queries: Iterable[str] = (), *, brief_windows: bool = False) -> Core:
+def core(program: Program, queries: Iterable[str] = ()) -> Core:
     """The core of a checked program; queries count as outputs.
-
-    Windows of very many clauses may be named only, for whoever does them in one step.
 
     >>> from tidelog.language.checks import check
     >>> program = check("input E(a: text) @ t. E(x) @ 5. P(X) @ T :- E(X) @ T.").accepted()
@@ -87,20 +85,23 @@ def core(program: Program, queries: Iterable[str] = (), *, brief_windows: bool =
         predicates[first.name] = first
         predicates[name] = Predicate(name, True, (), Role.DERIVED, name)
         clauses += [replace(made, origin=clock.origin) for made in _ticking(first, name)]
-    windows = Windows(predicates, in_brief=brief_windows)
+    windows = Windows(predicates, {})
     gatherings = Gatherings(predicates)
     clauses = [way for clause in clauses for way in gatherings.without(clause)]
-    clauses = [windows.without(_lasting(clause, windows)) for clause in clauses]
-    return Core(program, (*clauses, *windows.clauses, *gatherings.clauses), predicates)
+    lasting: list[Clause] = []
+    clauses = [windows.without(_beginning(clause, windows, lasting)) for clause in clauses]
+    made = (*clauses, *lasting, *gatherings.clauses)
+    return Core(program, made, predicates, windows.windows)
 
 
-def _lasting(clause: Clause, windows: Windows) -> Clause:
-    """The clause; if its head holds at an interval, with the predicate that begins it."""
+def _beginning(clause: Clause, windows: Windows, lasting: list[Clause]) -> Clause:
+    """The clause; if its head holds at an interval, with the predicate that begins it, whose own
+    clause is added to the lasting ones."""
     time = None if clause.written is None else clause.written.head.time
     if not isinstance(time, Interval):
         return clause
-    head = windows.predicates[clause.head.predicate]
-    began = windows.lasting(head, Over(time.ticks, 1))
+    began, made = windows.lasting(windows.predicates[clause.head.predicate], Over(time.ticks, 1))
+    lasting += made
     return replace(clause, head=replace(clause.head, predicate=began.name))
 
 

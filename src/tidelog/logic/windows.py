@@ -5,57 +5,34 @@ atom holds at K or more. Literals that ask the same of the same atom share one, 
 interval lies: `some Jam(R) @ [T-5, T-1]` is the window of five ticks at T-1. Its arguments are the
 named variables of the atom; `_` may differ from tick to tick.
 
-Here a window is written out in clauses that double: of 2, 4, 8 .. ticks, each from two windows half
-as long. They are as good as any other clause to every analysis and engine. For a window of n ticks
-there are about log2 n of them, and K times as many steps of a count for `at least K`. Each clause
-says what window its head is, so that a plan can do all of it in one step (`window_of`).
-
-A count that would take very many clauses is only named where that is enough: in two clauses, for
-the first and the last tick that it looks at. They say what it depends on, not when it holds.
+A core says of a window what it is of (`Core.windows`), and most plans do it in one step. What works
+with clauses alone has it written out (`write_out`), in clauses that double: of 2, 4, 8 .. ticks,
+each from two windows half as long. For a window of n ticks there are about log2 n of them, and K
+times as many steps of a count for `at least K`. Each says which window it is part of.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 
 from tidelog.language.printer import print_term
 from tidelog.language.program import Term, Value, Variable
-from tidelog.logic.clause import AT_HEAD, ONE_TICK, Clause, Head, Offset, Over, Premise, Sign
-from tidelog.logic.core import Core, Predicate, Role
+from tidelog.logic.clause import (
+    AT_HEAD,
+    ONE_TICK,
+    Clause,
+    Head,
+    Offset,
+    Over,
+    Premise,
+    Sign,
+    WindowOf,
+)
+from tidelog.logic.core import Core, Predicate, Role, ShownCore
 
-# Clauses that a window is written out in, if its name would be enough.
+# Clauses that a window is written out in, unless nothing but clauses will do.
 MOST_WRITTEN_OUT = 500
-
-
-def window_of(core: Core, name: str) -> Premise | None:
-    """What the predicate of a window asks for, over its ticks; None for any other predicate.
-
-    Also for one whose clauses a pass has changed: then it is no more than what they say.
-    """
-    asked = _said(core, name)
-    if asked is not None and asked.over is not None and _is_brief(core, name, asked, asked.over):
-        return asked
-    return asked if asked is not None and _intact(core, name, asked, set()) else None
-
-
-def named_windows(core: Core) -> dict[str, Premise]:
-    """The windows that are only named: what each asks for, by its predicate.
-
-    The first clause of each is that of the last tick.
-    """
-    windows: dict[str, Premise] = {}
-    for name, predicate in core.predicates.items():
-        asked = _said(core, name) if predicate.role is Role.WINDOW else None
-        if asked is not None and asked.over and _is_brief(core, name, asked, asked.over):
-            windows[name] = asked
-    return windows
-
-
-def _said(core: Core, name: str) -> Premise | None:
-    """What the clauses of a predicate say it is a window of."""
-    windows = {clause.window for clause in core.clauses_for.get(name, ())}
-    return windows.pop() if len(windows) == 1 else None
 
 
 def quantified(over: Over) -> str:
@@ -70,41 +47,12 @@ def quantified(over: Over) -> str:
 
 def pattern(
     core: Core, name: str, args: Sequence[Value | None]
-) -> tuple[Premise, tuple[Value | None, ...]]:
-    """What a window's predicate asks for, and the arguments of that: None for any value."""
-    asked = _said(core, name)
-    assert asked is not None, "a window says what it is"
-    values = dict(zip(names_of(asked), args, strict=True))
-    terms = asked.args
-    return asked, tuple(values.get(t) if isinstance(t, Variable) else t.value for t in terms)
-
-
-def _is_brief(core: Core, name: str, asked: Premise, over: Over) -> bool:
-    """Whether the clauses of a window only say what its ends are."""
-    bodies = {clause.premises for clause in core.clauses_for[name]}
-    return over.ticks > 2 and bodies == set(_ends(asked, over))  # of two ticks ends are all
-
-
-def _ends(atom: Premise, over: Over) -> list[tuple[Premise, ...]]:
-    """The first and the last tick of a window, in a clause each."""
-    return [(replace(atom, when=Offset(back), over=None),) for back in (0, 1 - over.ticks)]
-
-
-def _intact(core: Core, name: str, asked: Premise, seen: set[str]) -> bool:
-    """Whether the clauses of a window, and of those it is made from, are as they were written."""
-    if asked.over is None or asked.predicate not in core.predicates:
-        return False
-    seen.add(name)
-    ways = Windows(dict(core.predicates)).ways(replace(asked, over=None), asked.over)
-    if {clause.premises for clause in core.clauses_for[name]} != set(ways):
-        return False
-    for part in {p.predicate for way in ways for p in way} - seen - {asked.predicate}:
-        below = _said(core, part)
-        if below is None or _asks(below) != _asks(asked):
-            return False
-        if not _intact(core, part, below, seen):
-            return False
-    return True
+) -> tuple[WindowOf, tuple[Value | None, ...]]:
+    """What a predicate is a window of, and the arguments of that: None for any value."""
+    window = core.window_of[name]
+    values = dict(zip(window.args, args, strict=True))
+    terms = window.of.args
+    return window, tuple(values.get(t) if isinstance(t, Variable) else t.value for t in terms)
 
 
 _MADE = (Role.WINDOW, Role.BEGUN, Role.GATHERED)
@@ -130,7 +78,7 @@ def folded(core: Core) -> Core:
             premises = tuple(_folded(core, premise) for premise in clause.premises)
             clauses.append(_as_lasting(core, replace(clause, premises=premises)))
     own = {n: p for n, p in core.predicates.items() if p.role not in _MADE}
-    return Core(core.program, tuple(clauses), own)
+    return ShownCore(core.program, tuple(clauses), own)
 
 
 def _folded(core: Core, premise: Premise) -> Premise:
@@ -139,12 +87,12 @@ def _folded(core: Core, premise: Premise) -> Premise:
     if gathered is not None:
         sign = premise.sign if premise.sign is Sign.NEGATIVE else Sign.GATHERED
         return replace(gathered, when=premise.when, sign=sign, origin=premise.origin)
-    asked = _said(core, premise.predicate)
-    if asked is None:
+    window = core.window_of.get(premise.predicate)
+    if window is None:
         return premise
-    terms: dict[Term, Term] = dict(zip(names_of(asked), premise.args, strict=True))
-    args = tuple(terms.get(term, term) for term in asked.args)
-    return replace(premise, predicate=asked.predicate, args=args, over=asked.over)
+    terms: dict[Term, Term] = dict(zip(window.args, premise.args, strict=True))
+    args = tuple(terms.get(term, term) for term in window.of.args)
+    return replace(premise, predicate=window.of.predicate, args=args, over=window.over)
 
 
 def _as_lasting(core: Core, clause: Clause) -> Clause:
@@ -152,8 +100,8 @@ def _as_lasting(core: Core, clause: Clause) -> Clause:
     began = core.predicates[clause.head.predicate]
     if began.role is not Role.BEGUN:
         return clause
-    windows = (c.window for c in core.clauses if c.window is not None)
-    lasts = max(w.over.ticks for w in windows if w.predicate == began.name and w.over is not None)
+    windows = core.window_of.values()
+    lasts = max(w.over.ticks for w in windows if w.of.predicate == began.name)
     premises: list[Premise] = []
     for premise in clause.premises:
         ticks = lasts - 1 + (1 if premise.over is None else premise.over.ticks)
@@ -164,7 +112,7 @@ def _as_lasting(core: Core, clause: Clause) -> Clause:
 
 
 def takes_many_clauses(over: Over) -> bool:
-    """Whether a window is too long to be written out where only its name is needed.
+    """Whether a window is too long to be written out where it need not be.
 
     >>> takes_many_clauses(Over(1440, 1)), takes_many_clauses(Over(1440, 1440))
     (False, False)
@@ -201,13 +149,17 @@ def _parts(over: Over) -> list[tuple[tuple[int, int, int], ...]]:
 
 
 class Windows:
-    """The windows of a program: predicates and clauses to add to it, each made once."""
+    """The windows of a program: predicates and what they are windows of, each made once."""
 
-    def __init__(self, predicates: dict[str, Predicate], *, in_brief: bool = False) -> None:
+    def __init__(self, predicates: dict[str, Predicate], windows: Mapping[str, WindowOf]) -> None:
         self.predicates = predicates
-        self.in_brief = in_brief
-        self.clauses: list[Clause] = []
-        self._made: dict[tuple[str, tuple[Term, ...], Over], Predicate] = {}
+        self.windows = dict(windows)
+        self.new: list[str] = []  # windows that were not there before
+
+    @classmethod
+    def of(cls, core: Core) -> Windows:
+        """Those of a core, to which others can be added."""
+        return cls(dict(core.predicates), core.windows)
 
     def without(self, clause: Clause) -> Clause:
         """The clause with a window's predicate for each of its premises over an interval."""
@@ -219,93 +171,112 @@ class Windows:
     def _asked(self, premise: Premise) -> Premise:
         if premise.over is None:
             return premise
-        names = names_of(premise)
-        window = self._window(premise, names, premise.over)
-        return replace(premise, predicate=window.name, args=names, over=None)
+        window = WindowOf(replace(premise, over=None), premise.over)
+        made = self.predicate(window)
+        return replace(premise, predicate=made.name, args=window.args, over=None)
 
-    def lasting(self, head: Predicate, over: Over) -> Predicate:
-        """The predicate whose facts make the head hold at so many ticks, beginning with theirs."""
+    def lasting(self, head: Predicate, over: Over) -> tuple[Predicate, list[Clause]]:
+        """The predicate whose facts make the head hold at so many ticks, beginning with theirs;
+        and the clause for that, if it is new."""
         began = head.made(Role.BEGUN, str(over.ticks))
-        if began.name not in self.predicates:
-            self.predicates[began.name] = began
-            args = tuple(Variable(f"X{i}") for i in range(1, len(head.types) + 1))
-            window = self._window(Premise(began.name, args, AT_HEAD), args, over)
-            asked = Premise(window.name, args, AT_HEAD)
-            self.clauses.append(Clause(Head(head.name, args, AT_HEAD), (asked,), made=True))
-        return began
+        if began.name in self.predicates:
+            return began, []
+        self.predicates[began.name] = began
+        args = tuple(Variable(f"X{i}") for i in range(1, len(head.types) + 1))
+        window = self.predicate(WindowOf(Premise(began.name, args, AT_HEAD), over))
+        asked = Premise(window.name, args, AT_HEAD)
+        return began, [Clause(Head(head.name, args, AT_HEAD), (asked,), made=True)]
 
-    def _window(self, atom: Premise, names: tuple[Variable, ...], over: Over) -> Predicate:
-        """The predicate of a window, with its clauses; many ask for the same."""
-        key = (atom.predicate, atom.args, over)
-        if key not in self._made:
-            self._made[key] = self._new_window(atom, names, over)
-        return self._made[key]
-
-    def _new_window(self, atom: Premise, names: tuple[Variable, ...], over: Over) -> Predicate:
+    def predicate(self, window: WindowOf) -> Predicate:
+        """The predicate of a window; many ask for the same."""
+        atom = window.of
         below = self.predicates[atom.predicate]
         plain = [isinstance(t, Variable) and not t.anonymous for t in atom.args]
-        if over == ONE_TICK and all(plain) and len(names) == len(atom.args):
+        if not all(plain) or len(window.args) < len(atom.args):
+            label = f" ({_pattern(atom, window.args)})"
+        elif window.over == ONE_TICK:
             return below
-        pattern = _asks(atom)[1]
+        else:
+            label = ""
         types = {t: below.types[i] for i, t in enumerate(atom.args)}
-        label = f"{over.least} of {over.ticks}"
-        if not all(plain) or len(names) < len(atom.args):
-            label += f" ({pattern})"
-        window = below.made(Role.WINDOW, label, tuple(types[v] for v in names))
-        if window.name not in self.predicates:
-            self.predicates[window.name] = window
-            here = replace(atom, when=AT_HEAD, sign=Sign.POSITIVE, over=None)
-            brief = self.in_brief and takes_many_clauses(over)
-            for premises in _ends(here, over) if brief else self.ways(here, over):
-                head = Head(window.name, names, AT_HEAD)
-                asked = replace(here, over=over)
-                self.clauses.append(Clause(head, premises, made=True, window=asked))
-        return window
+        label = f"{window.over.least} of {window.over.ticks}{label}"
+        made = below.made(Role.WINDOW, label, tuple(types[v] for v in window.args))
+        if made.name not in self.predicates:
+            self.predicates[made.name] = made
+            self.new.append(made.name)
+            of = replace(atom, when=AT_HEAD, sign=Sign.POSITIVE)
+            self.windows[made.name] = replace(window, of=of)
+        return made
 
-    def of_a_tick(self, asked: Premise) -> Predicate:
+    def of_a_tick(self, window: WindowOf) -> Predicate:
         """The predicate that says, with the arguments of a window, whether it is met at a tick."""
-        atom = replace(asked, over=None)
-        return self._window(atom, names_of(atom), ONE_TICK)
+        return self.predicate(replace(window, over=ONE_TICK))
 
-    def in_name(self, name: str, asked: Premise) -> list[Clause]:
-        """The clauses of a window that is only named; one of two ticks is written out in as few.
-
-        Where several facts of a tick may be of one object, it is over what says that one is there.
-        """
-        over, names = asked.over, names_of(asked)
-        assert over is not None, "a window has so many ticks"
-        short = over.ticks == 2
-        if short or any(v.anonymous for v in asked.variables):
-            asked = Premise(self.of_a_tick(asked).name, names, AT_HEAD, over=over)
-        head = Head(name, names, AT_HEAD)
-        bodies = self.ways(replace(asked, over=None), over) if short else _ends(asked, over)
-        return [Clause(head, body, made=True, window=asked) for body in bodies]
-
-    def ways(self, atom: Premise, over: Over) -> list[tuple[Premise, ...]]:
+    def ways(self, window: WindowOf) -> list[tuple[Premise, ...]]:
         """The bodies of a window's clauses, over shorter windows."""
-        names = names_of(atom)
 
         def part(ticks: int, least: int, before: int) -> Premise:
-            window = self._window(atom, names, Over(ticks, least))
-            return Premise(window.name, names, Offset(-before))
+            made = self.predicate(replace(window, over=Over(ticks, least)))
+            return Premise(made.name, window.args, Offset(-before))
 
-        return [tuple(part(*each) for each in parts) or (atom,) for parts in _parts(over)]
+        parts = _parts(window.over)
+        return [tuple(part(*each) for each in some) or (window.of,) for some in parts]
 
 
-def _asks(atom: Premise) -> tuple[str, str]:
+def write_out(core: Core, where: Callable[[str], bool] = lambda name: True) -> Core:
+    """The core with windows in clauses over shorter ones, which say the same; all, or some.
+
+    >>> from tidelog.logic.normalise import core
+    >>> from tidelog.language.checks import check
+    >>> rules = core(check("input E(x: int) @ t. P(X) @ T :- some E(X) @ [T-3, T].").program)
+    >>> len(rules.clauses), len(rules.windows)
+    (1, 1)
+    >>> len(write_out(rules).clauses), len(write_out(rules).windows)
+    (5, 0)
+    """
+    chosen = [name for name in core.windows if where(name)]
+    if not chosen:
+        return core
+    made = Windows.of(core)
+    made.new += chosen
+    clauses: list[Clause] = []
+    for name in made.new:  # which grows by the windows that these are made of
+        window = made.windows[name]
+        head = Head(name, window.args, AT_HEAD)
+        clauses += (Clause(head, w, made=True, part_of=window) for w in made.ways(window))
+    kept = {name: window for name, window in core.windows.items() if name not in chosen}
+    return replace(
+        core, clauses=(*core.clauses, *clauses), predicates=made.predicates, windows=kept
+    )
+
+
+def over_ticks(core: Core, names: Container[str] | None = None) -> Core:
+    """The core with a step for each tick of some windows, by default of those `of_any`.
+
+    The step says of an object that the atom holds, whatever else it says; the window is over it.
+    """
+    made = Windows.of(core)
+    for name, window in core.windows.items():
+        asked = window.of_any if names is None else name in names
+        if asked and window.over != ONE_TICK:
+            tick = made.of_a_tick(window)
+            if tick.name != window.of.predicate:
+                of = Premise(tick.name, window.args, AT_HEAD)
+                made.windows[name] = replace(window, of=of)
+    if not made.new:
+        return core
+    over = replace(core, predicates=made.predicates, windows=made.windows)
+    return write_out(over, lambda name: over.windows[name].over == ONE_TICK)
+
+
+def _pattern(atom: Premise, names: Sequence[Variable]) -> str:
     """What the windows of an atom are of, whatever its variables are called."""
-    names = names_of(atom)
-    return atom.predicate, ",".join(_place(term, atom, names) for term in atom.args)
+    return ",".join(_place(term, atom, names) for term in atom.args)
 
 
-def _place(term: Term, atom: Premise, names: tuple[Variable, ...]) -> str:
+def _place(term: Term, atom: Premise, names: Sequence[Variable]) -> str:
     """What an argument is in the name of a window; `_` that must be equal have a number."""
     if term in names:
-        return f"#{names.index(term)}"
+        return f"#{[*names].index(term)}" if isinstance(term, Variable) else print_term(term)
     same = isinstance(term, Variable) and atom.args.count(term) > 1
     return f"_{atom.args.index(term)}" if same else print_term(term)
-
-
-def names_of(atom: Premise) -> tuple[Variable, ...]:
-    """The variables that have one value for the whole stretch."""
-    return tuple(dict.fromkeys(v for v in atom.variables if not v.anonymous))

@@ -62,7 +62,18 @@ def signature(document: Document, predicate: str) -> str:
 
 
 def comment_of(document: Document, predicate: str) -> str:
-    """The comment above the first statement that declares or derives a predicate, or after it."""
+    """The comment above the first statement that declares or derives a predicate, or after it.
+
+    It is Markdown that shows the text as it is: a file that somebody sent may have images in it.
+    """
+    return _MARKUP.sub(r"\\\g<0>", _comment_of(document, predicate))
+
+
+# What means something in Markdown, or in HTML within it.
+_MARKUP = re.compile(r"[\\`*_{}\[\]()<>#&!|~]")
+
+
+def _comment_of(document: Document, predicate: str) -> str:
     for i, chunk in enumerate(document.chunks):
         if any(_defines(statement, predicate) for statement in chunk.statements):
             after = document.chunks[i + 1].tokens[:1] if i + 1 < len(document.chunks) else ()

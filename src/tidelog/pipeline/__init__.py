@@ -4,7 +4,8 @@
     start       where facts come from; whether checkpoint and sink are this stream's
     loop        a batch from top to bottom: take in, advance, write, commit
     modes       offline or online: what is due, and how it is derived
-    places      the driver or the executors: where a batch is done
+    sites       chooses where a batch is done
+    places      the driver or the executors: does it there
     kernel      the wave inside the executors' partitions, and whole in the driver
     state       packed rows between batches, in files that are never changed
     commit      the checkpoint: who the stream is, and the commit of every batch

@@ -12,13 +12,14 @@ from dataclasses import asdict, dataclass
 
 from pyspark.sql import SparkSession
 
+from tidelog.causes import Cause
 from tidelog.data.kafka import Topics
 from tidelog.data.sealed import sealed, unsealed
 from tidelog.data.ticks import Ticks, time_text
 from tidelog.errors import DataError
 from tidelog.evaluation.spark.kafka import Brokers, Messages, open_topics, topic_stream
 from tidelog.evaluation.spark.sources import Inputs
-from tidelog.pipeline.commit import LIVE, Checkpoint
+from tidelog.pipeline.commit import LIVE_FROM, Checkpoint
 from tidelog.pipeline.plan import PipelinePlan
 
 # Milliseconds by which clocks of those who send may differ: so much more is read, and left out.
@@ -31,7 +32,6 @@ STARTING = ("startingOffsets", "startingOffsetsByTimestamp", "startingTimestamp"
 class Handover:
     """Where what is live begins."""
 
-    first: int  # the number of its first batch
     known: int | None  # facts up to this tick are in the history
     offsets: list[dict[str, dict[str, int]]]  # of each group of topics; none where users say so
 
@@ -45,6 +45,7 @@ class Live:
     checkpoint: Checkpoint
     topics: Sequence[Topics]
     options: Mapping[str, str]
+    skip: Sequence[str] = ()  # messages that users leave out
 
     def check(self) -> None:
         """DataError when the topics cannot be read; before the history is."""
@@ -52,16 +53,16 @@ class Live:
 
     @property
     def begun(self) -> bool:
-        return self.checkpoint.store.exists(LIVE)
+        return self.checkpoint.store.exists(LIVE_FROM)
 
-    def source(self) -> tuple[Messages, int]:
-        """The messages, and the number of their first batch; settled now if it was not before."""
+    def source(self) -> Messages:
+        """The messages; where they begin is settled now if it was not before."""
         store = self.checkpoint.store
         if self.begun:
-            handover = Handover(**unsealed(store.read(LIVE), store.shown(LIVE)))
+            handover = Handover(**unsealed(store.read(LIVE_FROM), store.shown(LIVE_FROM)))
         else:
             handover = self._settle()
-            store.write(sealed(asdict(handover)), LIVE)
+            store.write(sealed(asdict(handover)), LIVE_FROM)
         frames = []
         for topics, offsets in zip(self.topics, handover.offsets, strict=True):
             starting = {"startingOffsets": json.dumps(offsets)} if offsets else {}
@@ -69,15 +70,16 @@ class Live:
             frames.append((topic_stream(self.spark, topics, options), topics.format))
         inputs = Inputs(self.plan.inputs, self.plan.options.ticks)
         others = frozenset(self.plan.program.inputs) - inputs.schemas.keys()
-        return Messages(frames, inputs, others, handover.known), handover.first
+        of_topics = [text for text in self.skip if text.startswith("kafka:")]
+        return Messages(frames, inputs, others, handover.known, of_topics)
 
     def _settle(self) -> Handover:
         last = self.checkpoint.last
         if last is None:  # no history
-            return Handover(0, None, [{} for _ in self.topics])
+            return Handover(None, [{} for _ in self.topics])
         known = last.clock.tin
         offsets = [self._begin(topics, known) for topics in self.topics]
-        return Handover(last.batch + 1 - last.quiet, known, offsets)
+        return Handover(known, offsets)
 
     def _begin(self, topics: Topics, known: int | None) -> dict[str, dict[str, int]]:
         """The offsets from which on messages may be of later times than the history's.
@@ -100,7 +102,8 @@ class Live:
                         f"topic `{topic}`, partition {part} begins at offset {offset}, and nothing"
                         f" in it is known to be as old as the end of the history{end}: there may be"
                         " a gap; give more history, or accept it with --kafka-option"
-                        " startingOffsets=earliest"
+                        " startingOffsets=earliest",
+                        code=Cause.HISTORY_GAP,
                     )
         return {t: {str(p): offset for p, offset in parts.items()} for t, parts in since.items()}
 

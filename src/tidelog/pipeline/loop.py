@@ -7,49 +7,40 @@ it had written before is removed first.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import Any, Generic, TypeVar, assert_never
+from typing import Any, Generic, TypeVar
 
-import duckdb
 import pyarrow as pa
-from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 
 from tidelog.analysis.definitive import Pending
-from tidelog.data.letters import letter_text, refuse_useless, warn_useless
+from tidelog.causes import Cause
+from tidelog.data.letters import SHOWN, letter_text, refuse_useless
+from tidelog.data.sealed import checksum
 from tidelog.data.ticks import time_text
-from tidelog.errors import DataError
-from tidelog.evaluation.spark.files import FileBatch
-from tidelog.evaluation.spark.shipping import is_local, threads_here
-from tidelog.evaluation.spark.sources import NO_PATTERNS, Inputs, TimeLimits
-from tidelog.evaluation.spark.splits import reading
+from tidelog.errors import DataError, listed, warn
+from tidelog.evaluation.spark.answers import no_answers
+from tidelog.evaluation.spark.sources import TimeLimits
+from tidelog.language.program import TIME_MAX
 from tidelog.pipeline.commit import Checkpoint, Commit, Decision, StatePart
 from tidelog.pipeline.modes import EVER, Derived, Mode
-from tidelog.pipeline.places import (
-    Arrived,
-    Arriving,
-    Driver,
-    Executors,
-    Place,
-    SparkAnswers,
-    configure,
-)
+from tidelog.pipeline.places import Arrived, Arriving, Place, WrittenLetters
 from tidelog.pipeline.plan import PipelinePlan
+from tidelog.pipeline.sites import Sites
+from tidelog.pipeline.spark_log import RESTORE, SparkBatch, planned
 from tidelog.pipeline.state import StateFiles, chunks_of
 from tidelog.pipeline.stretches import BatchStretches, Stretches
-from tidelog.streaming.clock import Clock, first_in_time
+from tidelog.streaming.clock import Clock, Horizon, first_in_time
+from tidelog.streaming.ledger import Ledger, expect_balance
+from tidelog.streaming.notices import Notices, UnusedRows, with_first
 from tidelog.streaming.silence import Silence
-from tidelog.streaming.sinks.sink import BatchAnswers, LocalAnswers, Sink
+from tidelog.streaming.sinks.sink import BatchAnswers, Sink
 
-# Rows of facts and rows of state up to which a batch is done in the driver.
-LITTLE = 1_000_000
-# How many times as many it may be in files that nobody has to fetch.
-MANY_IN_FILES = 4
-# Rows that the first batch may have for that: how many there are is not known beforehand.
-FIRST = 100_000
+# Characters of the lineage of a batch.
+LINEAGE = 32
 # State parts past which they are merged into one.
 MOST_PARTS = 24
 
@@ -60,26 +51,59 @@ S = TypeVar("S")
 class Pipeline(Generic[S]):
     """A stream's batches, each from the commit before it."""
 
-    spark: SparkSession
     plan: PipelinePlan
     mode: Mode[S]
-    inputs: Inputs
+    sites: Sites[S]
     state: StateFiles
     checkpoint: Checkpoint
     sink: Sink
     constant: dict[str, pa.Table]  # answers of queries that rest on nothing with a time
     told: Callable[[Commit], None]
-    partitions: int
     silence: Silence
     lenient: bool = False  # rows that cannot be used are others', from the first one on
-    useless: set[str] = field(default_factory=set)  # inputs that are warned of at the moment
-    _held: ExitStack = field(default_factory=ExitStack)  # what is open between batches
+    # Options of this start that commits name beside those of the plan: partitions, memory.
+    limits_of_work: Mapping[str, Any] = field(default_factory=dict)
+    now: Callable[[], float] = time.time  # the clock on the wall, in seconds since 1970
+    _warned_of_beats: bool = False
+    name: str = ""  # what Spark's UI calls it
+    # Says in Spark's UI what the next jobs of a batch do; None ends that.
+    jobs: Callable[[int, str | None], None] = lambda *_: None
     _listening: bool = False  # whether silence counts: a batch was done
+    _is_clean: bool = False  # whether there is nothing of a batch that was not finished
 
-    def of_spark(self, rows: Arriving, number: int) -> None:
-        """Do a batch of Spark's; those that silence brought about are counted besides."""
-        last = self.checkpoint.last
-        self.batch(rows, number + (0 if last is None else last.quiet))
+    def is_done(self, planned: SparkBatch) -> bool:
+        """Whether a batch of Spark's is committed; DataError when it cannot be the next one."""
+        last, root = self.checkpoint.last, self.checkpoint.store.name
+        known = None if last is None else last.spark
+        if planned == known:
+            return True  # Spark was stopped before it had noted that
+        if not planned.follows(known):
+            expected = "0" if known is None else f"{known.number + 1} of {known.place}/"
+            raise DataError(
+                f"{root}: batch {planned.number} of {planned.place}/ does not follow the last"
+                f" commit, which expects batch {expected}: {RESTORE}",
+                code=Cause.LOGS_DISAGREE,
+            )
+        if last is not None and last.clock.closed:
+            tin = last.clock.tin
+            final = (
+                "its input had ended"
+                if tin is None
+                else f"everything up to tick {tin} was declared final"
+            )
+            raise DataError(
+                f"{root} is closed: {final}, and there are new facts; start with a new checkpoint",
+                code=Cause.CLOSED,
+            )
+        return False
+
+    def deliver(self, place: str, number: int, rows: Callable[[], Arriving]) -> None:
+        """Do a batch of Spark's, unless it is committed; its rows are asked for only then."""
+        self.go_on()
+        batch = planned(self.checkpoint.store, place, number)
+        if not self.is_done(batch):
+            self.describe("list new files and offsets")
+            self.batch(rows(), self._next, batch)
 
     def quiet(self) -> None:
         """Do a batch without rows: time goes on, since inputs are silent."""
@@ -104,64 +128,112 @@ class Pipeline(Generic[S]):
         """The number of the batch after the last commit."""
         return 0 if self.checkpoint.last is None else self.checkpoint.last.batch + 1
 
-    def batch(self, rows: Arriving | None, number: int, *, quiet: bool = False) -> None:
+    def batch(
+        self,
+        rows: Arriving | None,
+        number: int,
+        planned: SparkBatch | None = None,
+        *,
+        quiet: bool = False,
+    ) -> None:
         """Do a batch and commit it; without rows, and not because all is quiet, the last one."""
         last = self.checkpoint.last
         closing = rows is None and not quiet
-        if self._is_done(number, last, closing=closing):
-            return
-        self._discard(number, last)
+        if planned is not None:
+            self.checkpoint.sync_plan(planned)
+        self.checkpoint.expect_alone(number)  # it may have waited for the disk for long
+        if not self._is_clean:
+            self._discard(number, last)
+        self._is_clean = False
         before, parts = (Clock(), ()) if last is None else (last.clock, last.state)
-        silent = self._silent(number, before, quiet)
-        place = self._place(rows, last)
+        decided = self._decided(number, before, quiet=quiet, timed=rows is not None)
+        silent = decided.idle
+        lineage = self._lineage(last, planned, replace(decided, quiet=quiet, closing=closing))
+        horizon = None if decided.now is None else Horizon.of(self.plan.options, decided.now)
+        self.sink.begin(number, lineage)
+        self.describe("take in rows")
+        place = self.sites.site(rows, number)
         try:
             # Take in: which rows are facts, and how far they move time.
-            arrived = Arrived() if rows is None else place.take_in(before)
+            arrived = Arrived() if rows is None else place.take_in(before, horizon)
             clock = self._moved(before, arrived, silent, closing=closing)
             # Advance: derive what is due, in the executors if it turns out to be much.
             clock, step = self.mode.due(clock)
-            if isinstance(place, Driver) and step is not None and self._is_much(step, parts):
+            if step is not None and self.sites.exceeds(place, step, parts):
                 place.release()
-                place = self._executors(self._session(rows), rows)
+                place = self.sites.executors(rows)
                 if rows is not None:
-                    place.take_in(before)
-            derived = self._advance(place, step, clock, parts)
+                    place.take_in(before, horizon)
+            self.describe("derive")
+            derived = self.sites.advance(place, step, clock, parts)
             stretches = self._stretched(place, last, derived.clock)
             # Write: dead letters, answers, state.
-            unused = self._write_dead_letters(place, number, arrived)
-            self._tell_useless(number, arrived, unused)
+            letters = self._write_dead_letters(place, number, arrived)
+            expect_balance(arrived.ledger, letters.count, f"batch {number}")
+            unused = list(letters.first)
+            self._refuse_useless(arrived, unused)
+            problems = self._problems(arrived, before, unused)
+            self._tell_beats(arrived)
             counts = self._write_answers(place, number, stretches)
             self._tell_final(number, last, derived.clock)
+            self.describe("write state")
             state = self._write_state(place, number, parts, derived)
             open_ = () if stretches is None else self.stretches.keep(stretches, number)
         finally:
             place.release()
+            self.describe(None)
         # Commit: once that is written, the batch is done.
-        commit = self._commit(number, last, derived, arrived, counts, state, unused)
-        commit = replace(commit, quiet=commit.quiet + quiet, stretches=open_)
+        commit = self._commit(number, last, derived, arrived, counts, state, unused[:SHOWN])
+        spark = planned if planned is not None or last is None else last.spark
+        stored = self.checkpoint.store.files("dead_letters", f"batch={number}")
+        commit = replace(
+            commit,
+            quiet=commit.quiet + quiet,
+            stretches=open_,
+            spark=spark,
+            letters=stored,
+            lineage=lineage,
+            problems=problems,
+        )
         # The first batch may bring what has waited for long, of some inputs before others.
         self.silence.hear(arrived.heard if self._listening else self.silence.limits)
         self._listening = True
         self.checkpoint.write(commit)
+        self._is_clean = True
         self.checkpoint.sweep(commit, last)
         if self.sink.reads_back:
             self.checkpoint.store.delete("answers", str(number))
         self.told(commit)
+        self.notices.add(commit.problems)
 
-    # Silent inputs
+    def describe(self, what: str | None) -> None:
+        """Say in Spark's UI what the next jobs of the next batch do."""
+        self.jobs(self._next, what)
 
-    def _silent(self, number: int, before: Clock, quiet: bool) -> tuple[str, ...]:
-        """The inputs that hold nothing back in a batch unless they bring something.
+    def _lineage(self, last: Commit | None, planned: SparkBatch | None, made: Decision) -> str:
+        """What stands for all that a batch follows from: batches before it, rows, and options."""
+        before = self.checkpoint.id if last is None else last.lineage
+        rows = None if planned is None else asdict(planned)
+        how = [asdict(made), repr(replace(self.plan.options, idle={}))]
+        return checksum(json.dumps([before, rows, *how]))[:LINEAGE]
 
-        What the clock on the wall says is written down first, so that the batch is the same should
-        it have to be done again.
+    # The clock on the wall
+
+    def _decided(self, number: int, before: Clock, *, quiet: bool, timed: bool) -> Decision:
+        """What the clock on the wall says of a batch, `timed` where it has rows with times.
+
+        Silent inputs hold nothing back unless they bring something. All of it is written down
+        first, so that the batch is the same should it have to be done again.
         """
-        decided = self.checkpoint.decisions.get(number)
+        options, known = self.plan.options, self.checkpoint.decisions.get(number)
+        decided = known
         if decided is None:
             decided = Decision(tuple(sorted({*before.idle, *self.silence.silent()})), quiet)
-            if self.silence.limits:
-                self.checkpoint.decide(number, decided)
-        return decided.idle
+        if timed and decided.now is None and options.ticks and options.max_ahead is not None:
+            decided = replace(decided, now=int(self.now() * 1_000_000))
+        if decided != known and (self.silence.limits or decided.now is not None):
+            self.checkpoint.decide(number, decided)
+        return decided
 
     def _moved(
         self, before: Clock, arrived: Arrived, silent: tuple[str, ...], *, closing: bool
@@ -179,41 +251,24 @@ class Pipeline(Generic[S]):
         last = self.checkpoint.last
         if last is None or last.clock.closed:
             return False
+        begun = self.checkpoint.decisions.get(self._next)
+        if begun is not None:  # a batch of Spark's that was not committed comes again
+            return begun.quiet
         silent = {*last.clock.idle, *self.silence.silent()}
         return last.clock.after(None, {}, self.plan.pace, silent=silent).tin != last.clock.tin
 
-    @property
     def limits(self) -> TimeLimits:
         """The ticks that facts of the next batch may have, as far as that is known before it."""
         clock = Clock() if self.checkpoint.last is None else self.checkpoint.last.clock
+        self.checkpoint.expect_alone(self._next)
+        now = self._decided(self._next, clock, quiet=False, timed=True).now
+        horizon = None if now is None else Horizon.of(self.plan.options, now)
+        last = TIME_MAX if horizon is None else horizon.last
         first, jump = first_in_time(clock.tin), self.plan.options.max_jump
         if jump is None:
-            return TimeLimits(first)
+            return TimeLimits(first, last)
         ticks = [*clock.seen.values(), *clock.told.values()]
-        return TimeLimits(first, max((t + jump for t in ticks), default=first - 1))
-
-    def _is_done(self, number: int, last: Commit | None, *, closing: bool) -> bool:
-        """Whether a batch was committed before; DataError when it cannot be the next one."""
-        root = self.checkpoint.store.name
-        if last is not None and last.clock.closed and not closing and number >= last.batch:
-            tin = last.clock.tin
-            final = (
-                "its input had ended"
-                if tin is None
-                else f"everything up to tick {tin} was declared final"
-            )
-            raise DataError(
-                f"{root} is closed: {final}, and there are new facts; start with a new checkpoint"
-            )
-        if last is not None and number <= last.batch:
-            return True  # Spark was stopped before it had noted that
-        expected = 0 if last is None else last.batch + 1
-        if number != expected:
-            raise DataError(
-                f"{root}: batch {number} does not follow the last commit, {expected - 1}:"
-                " restore the whole checkpoint, or start with a new one"
-            )
-        return False
+        return TimeLimits(first, min(last, max((t + jump for t in ticks), default=first - 1)))
 
     def _discard(self, number: int, last: Commit | None) -> None:
         """Remove what an unfinished attempt at this batch may have left."""
@@ -224,106 +279,69 @@ class Pipeline(Generic[S]):
         store.delete("dead_letters", f"batch={number}")
         store.delete("dead_letters", f".batch={number}")
         store.delete("answers", str(number))
-        store.delete("commits", f".{number}.json.tmp")
+        for entry in store.entries("commits"):
+            if entry.name.startswith("."):
+                store.delete("commits", entry.name)
         self.sink.discard(number, self.plan.queries, last.sink if last is not None else {})
-
-    # Where a batch is done
-
-    @property
-    def _little(self) -> int:
-        return EVER if self.mode.only_in_driver else LITTLE
-
-    def _place(self, rows: Arriving | None, last: Commit | None) -> Place:
-        """The driver when there is little to do, as far as that can be told beforehand."""
-        if rows is None:
-            return self._driver(None)
-        configure(rows.sparkSession, self.partitions)
-        if isinstance(rows, FileBatch):
-            # This process reads files as fast as tasks on the same machine do.
-            little = self._little * (MANY_IN_FILES if is_local(self.spark) else 1)
-            if self.mode.only_in_driver or rows.rows <= little:
-                return self._driver(rows)
-            return self._executors(self._session(rows), rows)
-        if self.mode.only_in_driver:
-            return self._driver(rows.toArrow())
-        if last is None:
-            most = min(FIRST, self._little)
-            some = rows.limit(most + 1).toArrow()
-            if some.num_rows <= most:
-                return self._driver(some)
-        elif last.facts + last.late + last.dead <= self._little:
-            try:
-                return self._driver(rows.toArrow())
-            except PySparkException as error:
-                if "maxResultSize" not in str(error):
-                    raise
-        return self._executors(self._session(rows), rows)
-
-    def _is_much(self, step: S, parts: tuple[StatePart, ...]) -> bool:
-        """Whether a step is one for the executors: it looks at much state, or derives much."""
-        return sum(part.rows for part in parts) > self._little or self.mode.is_long(step)
-
-    def _driver(self, rows: pa.Table | FileBatch | None) -> Driver:
-        store = self.checkpoint.store
-        return Driver(self.plan, self.inputs, store, rows, self.spark, self._database)
-
-    @cached_property
-    def _database(self) -> duckdb.DuckDBPyConnection:
-        """For the batches done in this process: to open one takes longer than a small batch."""
-        return self._held.enter_context(reading(None, threads_here(self.spark), in_order=True))
-
-    def _executors(self, spark: SparkSession, rows: Arriving | None) -> Executors:
-        return Executors(self.plan, self.inputs, self.checkpoint.store, rows, spark, self.mode)
-
-    def _session(self, rows: Arriving | None) -> SparkSession:
-        """The session that Spark made for the rows of a batch, or a new one."""
-        if rows is not None:
-            return rows.sparkSession
-        spark = self.spark.newSession()
-        configure(spark, self.partitions)
-        return spark
-
-    def _advance(
-        self, place: Place, step: S | None, clock: Clock, parts: tuple[StatePart, ...]
-    ) -> Derived:
-        match place:
-            case Driver():
-                return self.mode.in_driver(place, step, clock, parts)
-            case Executors():
-                return self.mode.in_executors(place, step, clock, parts)
-            case _ as never:
-                assert_never(never)
 
     # Writing
 
-    def _write_dead_letters(
-        self, place: Place, number: int, arrived: Arrived
-    ) -> list[dict[str, Any]]:
-        """Put the rows aside that are not used; the first of them."""
-        if not arrived.late + arrived.dead:
-            return []
+    def _write_dead_letters(self, place: Place, number: int, arrived: Arrived) -> WrittenLetters:
+        """Put the rows aside that are not used."""
+        if not arrived.late + arrived.dead + arrived.skipped:
+            return WrittenLetters()
+        self.describe("write dead letters")
         store = self.checkpoint.store
         store.make("dead_letters")
-        first = place.dead_letters(("dead_letters", f".batch={number}"))
+        written = place.dead_letters(("dead_letters", f".batch={number}"))
         store.rename(("dead_letters", f".batch={number}"), ("dead_letters", f"batch={number}"))
-        return first
+        return written
 
-    def _tell_useless(self, number: int, arrived: Arrived, first: list[dict[str, Any]]) -> None:
-        """DataError when the very first rows of an input are no facts; a warning when later ones.
+    def _refuse_useless(self, arrived: Arrived, first: list[dict[str, Any]]) -> None:
+        """DataError when the very first rows of an input are no facts.
 
         What is wrong from the start is a mistake of whoever starts the stream. Later on somebody
-        relies on it: it goes on, and says so once until a row can be used again.
+        relies on it: it goes on, and warns.
         """
         if self.checkpoint.last is None and not self.lenient:
             refuse_useless(arrived.useless, first)
             if arrived.dead and not arrived.facts + arrived.late:
-                raise DataError("no row can be used", *map(letter_text, first))
-        self.useless -= arrived.seen.keys()
-        for name, count in arrived.useless.items():
-            if name not in self.useless:
-                self.useless.add(name)
-                place = self.checkpoint.store.shown("dead_letters")
-                warn_useless(name, count, number, first, place)
+                raise DataError(
+                    "no row can be used", *map(letter_text, first), code=Cause.NO_ROW_USABLE
+                )
+
+    @cached_property
+    def notices(self) -> Notices:
+        """Warnings about rows that are not used, once a batch is committed."""
+        return Notices(self.plan.options, self._letters_place)
+
+    def _letters_place(self) -> str:
+        return self.checkpoint.store.shown("dead_letters")
+
+    def _problems(
+        self, arrived: Arrived, before: Clock, letters: list[dict[str, Any]]
+    ) -> tuple[UnusedRows, ...]:
+        """The rows of a batch that are not used, with the option that would have helped."""
+        pace, problems = self.plan.pace, []
+        for some in (some for some in arrived.unused if some.count):
+            rows = UnusedRows(some.name or None, some.kind, some.count)
+            if some.kind == "late" and some.tick is not None:
+                cause = pace.cause(before, some.name, some.tick)
+                rows = replace(rows, needed=pace.needed(before, some.tick), cause=cause)
+            elif some.tick is not None and arrived.limit is not None:
+                rows = replace(rows, needed=some.tick - arrived.limit)
+            problems.append(with_first(rows, letters))
+        return tuple(problems)
+
+    def _tell_beats(self, arrived: Arrived) -> None:
+        """Warn, once, of messages that would be heartbeats if somebody had asked for them."""
+        if arrived.unheard and not self._warned_of_beats:
+            self._warned_of_beats = True
+            warn(
+                f"{arrived.unheard} messages have no value, or nothing but a time: they move time"
+                " only with --heartbeats (heartbeats=True), since anyone who may write to a topic"
+                " can send them"
+            )
 
     @cached_property
     def stretches(self) -> Stretches:
@@ -335,8 +353,8 @@ class Pipeline(Generic[S]):
             return None
         low = -EVER if clock.first is None else self.plan.pace.first_answer(clock.first)
         final = dict.fromkeys(self.stretches.relations, EVER if clock.closed else low - 1)
-        for query, time in {} if clock.closed else self.mode.finals(clock).items():
-            known = time if clock.tin is None else min(time, clock.tin)
+        for query, until in {} if clock.closed else self.mode.finals(clock).items():
+            known = until if clock.tin is None else min(until, clock.tin)
             final[query] = max(known, final[query])
         return self.stretches.after(place, () if last is None else last.stretches, final)
 
@@ -352,7 +370,7 @@ class Pipeline(Generic[S]):
                 table = self.constant[query]
                 if number == 0 and table.num_rows:
                     counts[query] = table.num_rows
-                    answers[query] = LocalAnswers(table, self.spark)
+                    answers[query] = self.sites.local(table)
             elif stretches is not None and relation.temporal:
                 counts[query] = stretches.counts.get(relation.number, 0)
                 if counts[query]:
@@ -360,10 +378,22 @@ class Pipeline(Generic[S]):
             elif relation.number in place.counts:
                 counts[query] = place.counts[relation.number].facts
                 answers[query] = place.answers(query, relation)
+        self.describe(f"write answers of {listed(answers or self.plan.queries)}")
+        if self.sink.takes_empty:
+            answers = {q: answers.get(q) or self._no_answers(q) for q in self.plan.queries}
         if self.sink.reads_back:
-            answers = self._read_back(number, answers)
+            answers = self.sites.read_back(number, answers)
         self.sink.write(number, answers)
         return counts
+
+    def _no_answers(self, query: str) -> BatchAnswers:
+        """The columns of a query, without rows."""
+        plan, relation = self.plan, self.plan.rows.answers.get(query)
+        if relation is None:
+            return self.sites.local(self.constant[query].slice(0, 0))
+        names, options = plan.program.output_columns(query), plan.options
+        table = no_answers(relation, names, options.stamps, intervals=options.intervals)
+        return self.sites.local(table)
 
     def _tell_final(self, number: int, last: Commit | None, clock: Clock) -> None:
         """Tell the sink up to which time all answers are there, if more are than before."""
@@ -371,20 +401,6 @@ class Pipeline(Generic[S]):
         if tout is not None and (last is None or tout != last.tout):
             stamps = options.stamps
             self.sink.final(number, tout if stamps is None else time_text(tout, stamps))
-
-    def _read_back(self, number: int, answers: dict[str, BatchAnswers]) -> dict[str, BatchAnswers]:
-        """The same answers, from files of the checkpoint; what is in this process stays there."""
-        store = self.checkpoint.store
-        reader = self.spark.read.options(**NO_PATTERNS)
-        stored: dict[str, BatchAnswers] = {}
-        for i, (query, rows) in enumerate(answers.items()):
-            if isinstance(rows, LocalAnswers):
-                stored[query] = rows
-                continue
-            place = ("answers", str(number), str(i))
-            rows.save("parquet", store, place)
-            stored[query] = SparkAnswers(reader.parquet(store.path(*place)))
-        return stored
 
     def _write_state(
         self, place: Place, number: int, before: tuple[StatePart, ...], derived: Derived
@@ -396,7 +412,7 @@ class Pipeline(Generic[S]):
         old = () if derived.is_whole_state else before
         parts = self.state.after(place, number, old, looked_at)
         if len(parts) > MOST_PARTS:
-            executors = self._executors(self._session(None), None)
+            executors = self.sites.executors(None)
             try:
                 parts = self.state.merged(executors, number, parts, looked_at)
             finally:
@@ -415,8 +431,11 @@ class Pipeline(Generic[S]):
     ) -> Commit:
         """What holds once the batch is done, and the totals since the first batch."""
         before = Commit(-1, Clock(), None) if last is None else last
-        totals = {"facts": arrived.facts, "late": arrived.late, "dead": arrived.dead}
-        totals["answers"] = sum(counts.values())
+        totals = (before.total + arrived.ledger).as_json()
+        totals["answers"] = before.totals.get("answers", 0) + sum(counts.values())
+        by_input = {**before.by_input}
+        for name, ledger in arrived.by_input.items():
+            by_input[name] = by_input.get(name, Ledger()) + ledger
         return Commit(
             number,
             derived.clock,
@@ -427,12 +446,17 @@ class Pipeline(Generic[S]):
             answers=counts,
             state=state,
             sink=self.sink.state(),
-            totals={name: before.totals.get(name, 0) + n for name, n in totals.items()},
+            totals=totals,
+            rows=arrived.rows,
+            skipped=arrived.skipped,
+            heartbeats=arrived.heartbeats,
+            by_input=by_input,
             answered={query: before.answered.get(query, 0) + n for query, n in counts.items()},
             pending=derived.pending,
             unused=tuple(unused),
             waits_for=self.plan.pace.waits_for(derived.clock),
             quiet=before.quiet,
+            options={**self.plan.options.rows_to_come(), **self.limits_of_work},
         )
 
     # Around the batches
@@ -443,8 +467,7 @@ class Pipeline(Generic[S]):
 
     def close(self) -> None:
         """No more batches will come from this process."""
-        self._held.close()
-        self.__dict__.pop("_database", None)
+        self.sites.close()
         self.checkpoint.release()
         self.mode.close()
         self.sink.close()

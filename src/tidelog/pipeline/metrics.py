@@ -6,6 +6,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -18,17 +19,22 @@ from pyspark.sql.streaming.listener import (
 )
 from pyspark.sql.streaming.query import StreamingQuery
 
+from tidelog.evaluation.spark.failures import SPARK_ERRORS
 from tidelog.evaluation.spark.shipping import version
 from tidelog.pipeline.commit import Commit
 from tidelog.pipeline.publishing import Metric, Publisher
 from tidelog.pipeline.start import AnyPipeline
+
+# Seconds between two heartbeats.
+BEAT = 10.0
 
 
 class Board:
     """The numbers of one stream, published whenever one of them has changed."""
 
     def __init__(self, publisher: Publisher, pipeline: AnyPipeline) -> None:
-        self.publisher, self.id = publisher, pipeline.checkpoint.id
+        self.publisher = publisher
+        self.labels = {"stream": pipeline.checkpoint.id, "name": pipeline.name}
         self.places = pipeline.plan.rows.places
         self.pace = pipeline.plan.pace
         self.ticks, self.tick = pipeline.plan.options.ticks, pipeline.plan.options.tick
@@ -37,6 +43,9 @@ class Board:
         self.committed: float | None = None  # when, in seconds since 1970
         self.progress: Any = None
         self.running, self.failed, self.closed = False, False, False
+        self.alive: float | None = None  # when the query was last seen to run
+        self._silent = threading.Event()  # no more heartbeats
+        self._heart: threading.Thread | None = None
         self._listener: _Listener | None = None
         self._lock = threading.Lock()
         self._publish()
@@ -59,6 +68,20 @@ class Board:
         self._listener = _Listener(self, str(query.id))
         spark.streams.addListener(self._listener)
         self.running = query.isActive
+        self._beat()
+        if self._heart is None:
+            self._heart = threading.Thread(target=self._beats, name="tidelog-heart", daemon=True)
+            self._heart.start()
+
+    def _beats(self) -> None:
+        """Publish that the query runs, as long as its process answers."""
+        with suppress(*SPARK_ERRORS):
+            while not self._silent.wait(BEAT):
+                if self._query.isActive:
+                    self._beat()
+
+    def _beat(self) -> None:
+        self.alive = time.time()
         self._publish()
 
     def heard(self, progress: Any) -> None:
@@ -71,6 +94,7 @@ class Board:
 
     def close(self, failed: bool) -> None:
         """Listen no more; the last numbers stay in a file, and an endpoint is gone."""
+        self._silent.set()
         if self.closed:
             return
         if self._listener is not None:
@@ -88,7 +112,7 @@ class Board:
                 self.publisher.publish(tuple(self._metrics()))
 
     def _metrics(self) -> Iterator[Metric]:
-        of = {"stream": self.id}
+        of = self.labels
 
         def one(name: str, kind: str, help_: str, value: float | None) -> Metric:
             return Metric(name, kind, help_, () if value is None else ((of, value),))
@@ -102,6 +126,12 @@ class Board:
         yield one("tidelog_up", "gauge", "1 while the stream runs.", int(self.running))
         yield one("tidelog_failed", "gauge", "1 once it ended with an error.", int(self.failed))
         yield one(
+            "tidelog_heartbeat_timestamp_seconds",
+            "gauge",
+            "When the stream was last seen to run, in seconds since 1970.",
+            self.alive,
+        )
+        yield one(
             "tidelog_last_commit_timestamp_seconds",
             "gauge",
             "When this process committed a batch last, in seconds since 1970.",
@@ -114,12 +144,15 @@ class Board:
 
     def _committed(self, commit: Commit, one: Any, each: Any) -> Iterator[Metric]:
         """What the last commit says; counters count from the first batch on, across restarts."""
-        clock, totals = commit.clock, commit.totals
+        clock, totals = commit.clock, commit.total.as_json()
         yield one("tidelog_batches_total", "counter", "Batches committed.", commit.batch + 1)
         for name, key, help_ in (
+            ("tidelog_rows_total", "rows", "Rows read, whatever became of them."),
             ("tidelog_facts_total", "facts", "Facts taken in."),
             ("tidelog_late_total", "late", "Facts that came too late."),
             ("tidelog_dead_letters_total", "dead", "Rows that could not be used."),
+            ("tidelog_skipped_total", "skipped", "Rows or files that an operator put aside."),
+            ("tidelog_heartbeats_total", "heartbeats", "Rows that say only how far time is."),
         ):
             yield one(name, "counter", help_, totals.get(key, 0))
         answers = ("tidelog_answers_total", "counter", "Answers given.", "query")
@@ -166,7 +199,7 @@ class Board:
             for tab, (_, _, n) in part.tables.items():
                 rows[self.places[tab]] += n
                 sizes[self.places[tab]] += part.size * n / part.rows if part.rows else 0
-        labels = [{"stream": self.id, "predicate": p, "kind": kind} for p, kind in rows]
+        labels = [{**self.labels, "predicate": p, "kind": kind} for p, kind in rows]
         kept = "Rows of state, each up to 60 ticks of a fact."
         yield Metric(
             "tidelog_state_rows", "gauge", kept, tuple(zip(labels, rows.values(), strict=True))

@@ -7,42 +7,48 @@ derived from them, and write answers, state and dead letters.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeAlias
 
 import duckdb
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StringType
 
-from tidelog.data.letters import SHOWN, DeadLetter
+from tidelog.data.letters import AHEAD, LATE, SHOWN, SKIPPED, DeadLetter, excerpt, first_letters
 from tidelog.data.packed import COUNT
 from tidelog.data.ticks import Range, time_text
+from tidelog.data.types import sql_text
 from tidelog.data.writers import csv_lines, json_lines
 from tidelog.evaluation.database import Database
 from tidelog.evaluation.rows import Relation
 from tidelog.evaluation.spark.answers import unpacked, unpacked_table
-from tidelog.evaluation.spark.files import FileBatch
+from tidelog.evaluation.spark.files import FileBatch, skipped_of
 from tidelog.evaluation.spark.scans import Letters, Packs, Runs, TakeIn, in_each, tasks_of
-from tidelog.evaluation.spark.sources import BEAT, Inputs, arrow_struct
+from tidelog.evaluation.spark.sources import BEAT, NO_PATTERNS, Inputs, arrow_struct
 from tidelog.evaluation.spark.splits import Opened, session_of, whole_files
 from tidelog.language.program import TIME_MAX
 from tidelog.pipeline.plan import PipelinePlan
-from tidelog.pipeline.store import Store
 from tidelog.streaming.clock import (
     Clock,
+    Horizon,
     came_late,
     first_in_time,
     ticks_that_matter,
     was_silent,
 )
+from tidelog.streaming.ledger import Ledger
+from tidelog.streaming.notices import Kind
 from tidelog.streaming.options import StreamOptions
 from tidelog.streaming.sinks.sink import BatchAnswers, FileStore, LocalAnswers
 
 # Rows of state that one file may hold.
 FILE_ROWS = 1_000_000
+# Rows that are fetched to see whether there are more, and bytes that one of them may have.
+LOOK, LOOK_BYTES = 2_000, 65_536
 # The first id of each part of a DataFrame, as Spark gives them, is a multiple of this.
 IDS_OF_A_PART = 2**33
 
@@ -51,28 +57,83 @@ IDS_OF_A_PART = 2**33
 Arriving: TypeAlias = FileBatch | DataFrame
 
 
+@dataclass(frozen=True)
+class Unused:
+    """How many rows of an input are not used for one kind of reason."""
+
+    name: str
+    kind: Kind
+    count: int
+    tick: int | None = None  # of the latest one, or of the one furthest ahead
+
+
 @dataclass
 class Arrived:
     """What a batch brought: rows by what became of them, and ticks by input."""
 
+    rows: int = 0  # as they were read, whatever became of them
     facts: int = 0
     late: int = 0
     dead: int = 0  # unreadable, or too far ahead
+    skipped: int = 0  # put aside by an operator
+    heartbeats: int = 0
+    by_input: dict[str, Ledger] = field(default_factory=dict)
+    unused: list[Unused] = field(default_factory=list)
+    limit: int | None = None  # ticks above it are too far ahead
     first: int | None = None  # the least tick of a fact
     seen: dict[str, int] = field(default_factory=dict)  # the greatest, by input
     useless: dict[str, int] = field(default_factory=dict)  # rows of inputs without a single fact
     told: dict[str, int] = field(default_factory=dict)  # the last heartbeat, by input
     heard: set[str] = field(default_factory=set)  # the inputs that brought anything
+    unheard: int = 0  # heartbeats that say nothing, since nobody asked for them
+
+    def skip(self, rows: Mapping[str, int]) -> None:
+        """Count so many dead rows of some inputs as skipped: that is no mistake of the data's."""
+        for name, count in rows.items():
+            self.skipped += count
+            self.dead -= count
+            if name:
+                known = self.by_input[name]
+                now = replace(known, dead=known.dead - count, skipped=known.skipped + count)
+                self.by_input[name] = now
+            if name in self.useless:
+                self.useless[name] -= count
+            for i, unused in enumerate(self.unused):
+                if (unused.name, unused.kind) == (name, "unreadable"):
+                    self.unused[i] = replace(unused, count=max(0, unused.count - count))
+        self.useless = {name: n for name, n in self.useless.items() if n}
+
+    @property
+    def ledger(self) -> Ledger:
+        parts = (self.facts, self.late, self.dead, self.skipped, self.heartbeats)
+        return Ledger(self.rows, *parts)
 
     def add(
-        self, name: str, facts: int, late: int, rows: int, first: int | None, last: int | None
+        self,
+        name: str,
+        facts: int,
+        late: int,
+        dead: int,
+        first: int | None,
+        last: int | None,
+        ahead: int | None,
+        latest: int | None,
+        furthest: int | None,
     ) -> None:
+        """Add rows of an input, with the numbers of `FactTest.counted`."""
         self.heard.add(name)
         self.facts += facts
         self.late += late
-        self.dead += rows - facts - late
+        self.dead += dead
+        far = ahead or 0
+        self.unused.append(Unused(name, "late", late, latest))
+        self.unused.append(Unused(name, "ahead", far, furthest))
+        self.unused.append(Unused(name, "unreadable", dead - far))
+        if name:
+            now = Ledger(facts + late + dead, facts, late, dead)
+            self.by_input[name] = self.by_input.get(name, Ledger()) + now
         if name and not facts + late:
-            self.useless[name] = rows
+            self.useless[name] = dead
         if first is not None and last is not None:
             self.seen[name] = last
             self.first = first if self.first is None else min(self.first, first)
@@ -83,6 +144,14 @@ class Arrived:
             if tag in (inputs.beat(None), inputs.beat(name)):
                 self.heard.add(name)
                 self.told[name] = max(tick or 0, self.told.get(name, tick or 0))
+
+
+@dataclass(frozen=True)
+class WrittenLetters:
+    """The dead letters that a batch has written: how many, and the first of them."""
+
+    count: int = 0
+    first: Sequence[dict[str, Any]] = ()
 
 
 @dataclass(frozen=True)
@@ -104,13 +173,28 @@ class FactTest:
     tags: dict[str, int]  # of the inputs
     changed: str | None = None  # the queries that a late fact could have changed
     limit: int | None = None  # ticks above it are too far ahead
+    horizon: Horizon | None = None  # and those above this, too
+    hears: bool = True  # whether heartbeats count
 
     @staticmethod
-    def of(plan: PipelinePlan, inputs: Inputs, before: Clock) -> FactTest:
+    def of(
+        plan: PipelinePlan,
+        inputs: Inputs,
+        before: Clock,
+        horizon: Horizon | None = None,
+        *,
+        hears: bool = True,
+    ) -> FactTest:
         """The test for a batch after which the clock is no longer what it was before."""
+        changed = FactTest._changed(plan, inputs, before)
         tags = {name: inputs.tag(name) for name in inputs.names}
+        return FactTest(before, plan.options, tags, changed, None, horizon, hears)
+
+    @staticmethod
+    def _changed(plan: PipelinePlan, inputs: Inputs, before: Clock) -> str | None:
+        """SQL for the queries that a late fact could have changed; None if there are none."""
         if before.tin is None or before.first is None or not plan.asking_for_absence:
-            return FactTest(before, plan.options, tags)
+            return None
         published = Range(plan.pace.first_answer(before.first), before.tin)
         sources = plan.work.core.input_of
         cases: list[str] = []
@@ -126,8 +210,7 @@ class FactTest:
                 cases.append(
                     f"WHEN tag = {inputs.tag(name)} THEN concat_ws(', ', {', '.join(named)})"
                 )
-        changed = f"CASE {' '.join(cases)} ELSE '' END" if cases else None
-        return FactTest(before, plan.options, tags, changed)
+        return f"CASE {' '.join(cases)} ELSE '' END" if cases else None
 
     @property
     def max_jump(self) -> int | None:
@@ -141,7 +224,9 @@ class FactTest:
     def near(self) -> str:
         """Rows that can be read and are not too far ahead."""
         read = "problem IS NULL"
-        return read if self.limit is None else f"{read} AND t <= {self.limit}"
+        horizon = None if self.horizon is None else self.horizon.last
+        limits = [limit for limit in (self.limit, horizon) if limit is not None]
+        return f"{read} AND t <= {min(limits)}" if limits else read
 
     @property
     def in_time(self) -> str:
@@ -155,26 +240,43 @@ class FactTest:
     @property
     def beat(self) -> str:
         """Heartbeats; a late one says nothing new, and is no mistake."""
-        return f"tag <= {BEAT} AND {self.near}"
+        return f"tag <= {BEAT} AND {self.near if self.hears else 'problem IS NULL'}"
+
+    @property
+    def skipped(self) -> str:
+        """What users have left out."""
+        return f"problem LIKE '{SKIPPED}%'"
 
     @property
     def used(self) -> str:
         return f"({self.fine}) OR ({self.beat})"
 
     def counted(self, which: str = "TRUE") -> tuple[str, ...]:
-        """Facts, late ones and all rows, first and last tick, of some rows."""
+        """Facts, late ones and dead ones, first and last tick, of some rows; then those far ahead.
+
+        The last two are the ticks of the latest row and of the one furthest ahead.
+        """
         fine = f"{which} AND {self.fine}"
+        late = f"problem IS NULL AND {self.late}"
+        far = "FALSE" if self.limit is None else f"t > {self.limit}"
+        if self.horizon is not None:  # beyond it rows have another remedy
+            far += f" AND t <= {self.horizon.last}"
+        ahead = f"{which} AND problem IS NULL AND NOT ({late}) AND {far}"
         return (
             f"count_if({fine})",
-            f"count_if({which} AND problem IS NULL AND {self.late})",
-            f"count_if({which})",
+            f"count_if({which} AND {late})",
+            f"count_if({which} AND NOT ({late}) AND (tag < 0 OR NOT ({self.near})))",
             f"min(CASE WHEN {fine} THEN t END)",
             f"max(CASE WHEN {fine} THEN t END)",
+            f"count_if({ahead})",
+            f"min(CASE WHEN {which} AND {late} THEN t END)",
+            f"max(CASE WHEN {ahead} THEN t END)",
         )
 
-    def beats(self) -> tuple[str, str]:
-        """Of heartbeats, those that are not used and the last tick."""
-        return f"count_if(NOT ({self.beat}))", f"max(CASE WHEN {self.beat} THEN t END)"
+    def beats(self) -> tuple[str, str, str]:
+        """Of heartbeats, those that are used and those that are not, and the last tick."""
+        last = f"max(CASE WHEN {self.beat} THEN t END)"
+        return f"count_if({self.beat})", f"count_if(NOT ({self.beat}))", last
 
     @property
     def reason(self) -> str:
@@ -191,13 +293,16 @@ class FactTest:
         ahead = f"is more than {jump} ahead of {limit}"
         # Where ticks have a length, the time is in the row, as it came.
         tick = "concat('tick ', t)" if ticks is None else "'its time'"
+        far = ""
+        if self.horizon is not None:
+            far = f" WHEN t > {self.horizon.last} THEN {sql_text(self.horizon.reason)}"
         told = "''"
         if self.changed is not None:
             named = f"concat('; it could have changed ', {self.changed})"
             told = f"CASE WHEN ({self.changed}) <> '' THEN {named} ELSE '' END"
         return (
             f"coalesce(problem, CASE WHEN {self.late}"
-            f" THEN concat('late: ', {tick}, ' {late}', {without}, {told})"
+            f" THEN concat('late: ', {tick}, ' {late}', {without}, {told}){far}"
             f" ELSE concat({tick}, ' {ahead}') END)"
         )
 
@@ -214,6 +319,16 @@ class FactTest:
             at = last if at is None else max(at, last)
 
 
+def _first_of(lines: DataFrame) -> list[dict[str, Any]]:
+    """The first dead letters, and after them the first of each input and kind."""
+    reason = F.get_json_object("value", "$.reason")
+    kind = F.when(reason.rlike(LATE), 1).when(reason.rlike(AHEAD), 2).otherwise(3)
+    name = F.get_json_object("value", "$.predicate")
+    firsts = lines.groupBy(name, kind).agg(F.first("value").alias("value")).select("value")
+    some = lines.limit(SHOWN).union(firsts).collect()
+    return [excerpt(json.loads(line)) for line in dict.fromkeys(line for (line,) in some)]
+
+
 @dataclass(frozen=True)
 class SparkAnswers:
     """Answers as a DataFrame."""
@@ -227,6 +342,7 @@ class SparkAnswers:
         return self.rows
 
     def save(self, format_: str, store: FileStore, place: tuple[str, ...]) -> None:
+        store.make(*place[:-1])  # Spark would not wait for the names of folders
         path = store.path(*place)
         if format_ == "parquet":
             self.rows.write.parquet(path)
@@ -244,6 +360,7 @@ def _tidy(store: FileStore, place: tuple[str, ...], format_: str) -> None:
         elif entry.name.endswith(".txt"):
             own = entry.name.removesuffix("txt") + format_
             store.rename((*place, entry.name), (*place, own))
+    store.sync(*place)
 
 
 @dataclass(frozen=True)
@@ -278,7 +395,7 @@ class Driver:
         self,
         plan: PipelinePlan,
         inputs: Inputs,
-        store: Store,
+        store: FileStore,
         rows: pa.Table | FileBatch | None,
         spark: SparkSession,
         database: duckdb.DuckDBPyConnection,
@@ -300,27 +417,41 @@ class Driver:
         """While files are read: an error names the file."""
         return nullcontext() if self.files is None else self.files.readable(self.connection)
 
-    def take_in(self, before: Clock) -> Arrived:
+    def take_in(self, before: Clock, horizon: Horizon | None = None) -> Arrived:
         """Tell which rows are facts, and count them."""
+        hears = self.files is not None or self.plan.options.heartbeats
+        self.test = FactTest.of(self.plan, self.inputs, before, horizon, hears=hears)
         with self._reading():
-            return self._take_in(before)
+            return self._take_in(self.test)
 
-    def _take_in(self, before: Clock) -> Arrived:
-        self.test = test = FactTest.of(self.plan, self.inputs, before)
+    def _take_in(self, test: FactTest) -> Arrived:
         if test.max_jump is not None:
             ticks = f"SELECT DISTINCT t FROM arriving WHERE {test.in_time} ORDER BY t"
             test.limit_by((t, t) for (t,) in self.connection.execute(ticks).fetchall())
-        arrived = Arrived()
+        size = len(self.rows) if isinstance(self.rows, pa.Table) else self._file_rows
+        arrived = Arrived(size, limit=test.limit)
         names = dict(enumerate(self.inputs.names))
         counted = f"SELECT tag, {', '.join(test.counted())} FROM arriving WHERE tag > {BEAT}"
         for tag, *numbers in self.connection.execute(f"{counted} GROUP BY tag").fetchall():
             arrived.add(names.get(tag, ""), *numbers)
         beats = f"SELECT tag, {', '.join(test.beats())} FROM arriving WHERE tag <= {BEAT}"
-        for tag, dead, last in self.connection.execute(f"{beats} GROUP BY tag").fetchall():
-            arrived.beat(tag, last, self.inputs)
+        for tag, used, dead, last in self.connection.execute(f"{beats} GROUP BY tag").fetchall():
+            arrived.heartbeats += used
             arrived.dead += dead
+            arrived.unused.append(Unused("", "unreadable", dead))
+            if test.hears:
+                arrived.beat(tag, last, self.inputs)
+            else:
+                arrived.unheard += used
+        skipped = f"SELECT tag, count(*) FROM arriving WHERE {test.skipped} GROUP BY tag"
+        arrived.skip({names.get(t, ""): n for t, n in self.connection.execute(skipped).fetchall()})
         self.has_facts = arrived.facts > 0
         return arrived
+
+    @property
+    def _file_rows(self) -> int:
+        """The rows of files, as they were read."""
+        return 0 if self.files is None else self.files.rows
 
     def packed(self, packs: Packs, schema: pa.Schema) -> pa.Table:
         """The facts that arrived in the row format, once they are taken in."""
@@ -362,8 +493,8 @@ class Driver:
         rows = self.connection.sql(select).to_arrow_table()
         LocalAnswers(rows).save("parquet", self.store, place)
 
-    def dead_letters(self, place: tuple[str, ...]) -> list[dict[str, Any]]:
-        """Write the rows that are no facts as JSON lines, with the reason; the first of them."""
+    def dead_letters(self, place: tuple[str, ...]) -> WrittenLetters:
+        """Write the rows that are no facts as JSON lines, with the reason."""
         if self.files is not None and isinstance(self.rows, FileBatch):
             with self._reading():
                 reader, used, reason = self.rows.reader, self.test.used, self.test.reason
@@ -371,7 +502,8 @@ class Driver:
         else:
             letters = self._letters()
         self.store.write(b"".join(letter.line() for letter in letters), *place, "part-00000.json")
-        return [letter.as_json() for letter in letters[:SHOWN]]
+        first = first_letters(letter.as_json() for letter in letters)
+        return WrittenLetters(len(letters), list(map(excerpt, first)))
 
     def _letters(self) -> list[DeadLetter]:
         unused = self.connection.sql(
@@ -408,7 +540,7 @@ class Executors:
         self,
         plan: PipelinePlan,
         inputs: Inputs,
-        store: Store,
+        store: FileStore,
         rows: Arriving | None,
         spark: SparkSession,
         mode: HowToPack,
@@ -426,9 +558,10 @@ class Executors:
         self.held.callback(stored.unpersist)
         return stored
 
-    def take_in(self, before: Clock) -> Arrived:
+    def take_in(self, before: Clock, horizon: Horizon | None = None) -> Arrived:
         """Read, count and pack, all in one pass."""
-        self.test = FactTest.of(self.plan, self.inputs, before)
+        hears = isinstance(self.rows, FileBatch) or self.plan.options.heartbeats
+        self.test = FactTest.of(self.plan, self.inputs, before, horizon, hears=hears)
         match self.rows:
             case FileBatch():
                 return self._take_in_files(self.rows, self.test)
@@ -454,15 +587,21 @@ class Executors:
         told = rows.where("told IS NOT NULL").select("told").collect()
         self.packed = rows.where("told IS NULL").select(*schema.names)
         counts: dict[int, list[Any]] = {}
+        arrived = Arrived(limit=test.limit)
         for tag, *numbers in (json.loads(text) for (text,) in told):
-            counts[tag] = _added(counts.get(tag), numbers)
-        arrived = Arrived()
+            if tag is None:
+                arrived.rows += numbers[0]
+            else:
+                counts[tag] = _added(counts.get(tag), numbers)
         for tag, numbers in sorted(counts.items()):
             if tag >= 0:
                 arrived.add(self.inputs.names[tag], *numbers)
             else:
+                arrived.heartbeats += numbers[0]
                 arrived.dead += numbers[2]
+                arrived.unused.append(Unused("", "unreadable", numbers[2]))
                 arrived.beat(tag, numbers[4], self.inputs)
+        arrived.skip(skipped_of(files))
         return arrived
 
     def _take_in_frame(self, rows: DataFrame, test: FactTest) -> Arrived:
@@ -483,17 +622,27 @@ class Executors:
             for tag, name in beats.items()
         ]
         counted.append(F.expr(f"count_if({test.beat})").alias("beats"))
+        of_tags = {-1: "", **names}
+        counted += [
+            F.expr(f"count_if(tag = {tag} AND {test.skipped})").alias(f"skipped{tag}")
+            for tag in of_tags
+        ]
+        nameless = f"count_if(tag < 0 AND NOT ({test.beat}))"
+        counted.append(F.expr(nameless).alias("nameless"))
         counted.append(F.expr("count(*)").alias("rows"))
         numbers = self._packed_and_counted(rows, counted)
-        arrived = Arrived()
+        arrived = Arrived(numbers["rows"], heartbeats=numbers["beats"], limit=test.limit)
         for tag, name in names.items():
             some = [numbers[f"n{tag}_{i}"] for i in range(len(test.counted()))]
-            if some[2]:
+            if any(some[:3]):
                 arrived.add(name, *some)
-        for tag, name in beats.items():
+        for tag, name in beats.items() if test.hears else ():
             arrived.beat(tag, numbers[name], self.inputs)
-        used = arrived.facts + arrived.late + numbers["beats"]
-        arrived.dead = numbers["rows"] - used  # some name no input
+        arrived.dead += numbers["nameless"]
+        arrived.unused.append(Unused("", "unreadable", numbers["nameless"]))
+        arrived.unheard = 0 if test.hears else numbers["beats"]
+        skipped = {name: numbers[f"skipped{tag}"] for tag, name in of_tags.items()}
+        arrived.skip({name: count for name, count in skipped.items() if count})
         return arrived
 
     def _packed_and_counted(self, rows: DataFrame, counted: list[Column]) -> dict[str, Any]:
@@ -539,8 +688,13 @@ class Executors:
         spread = rows.coalesce(files).sortWithinPartitions("tab", "c")
         SparkAnswers(spread).save("parquet", self.store, place)
 
-    def dead_letters(self, place: tuple[str, ...]) -> list[dict[str, Any]]:
-        """Write the rows that are no facts as JSON lines, with the reason; the first of them."""
+    def dead_letters(self, place: tuple[str, ...]) -> WrittenLetters:
+        """Write the rows that are no facts as JSON lines, with the reason."""
+        first = self._write_letters(place)
+        lines = self.spark.read.options(**NO_PATTERNS).text(self.store.path(*place))
+        return WrittenLetters(lines.count(), first)
+
+    def _write_letters(self, place: tuple[str, ...]) -> list[dict[str, Any]]:
         path = self.store.path(*place)
         if isinstance(self.rows, FileBatch):
             work = Letters(self.rows.reader, self.test.used, self.test.reason)
@@ -548,7 +702,7 @@ class Executors:
             lines = self.hold(in_each(self.spark, tasks, work, "value STRING"))
             lines.write.text(path)
             _tidy(self.store, place, "json")
-            return [json.loads(line) for (line,) in lines.limit(SHOWN).collect()]
+            return _first_of(lines)
         assert self.rows is not None
         predicate: Column = F.lit(None)
         for name in self.inputs.names:
@@ -556,10 +710,10 @@ class Executors:
         letters = self.rows.where(f"NOT ({self.test.used})").select(
             predicate, F.expr(self.test.reason), "file", "came"
         )
-        lines = letters.mapInArrow(_letters_as_lines, "value STRING")
+        lines = self.hold(letters.mapInArrow(_letters_as_lines, "value STRING"))
         lines.write.text(path)
         _tidy(self.store, place, "json")
-        return [DeadLetter(*letter).as_json() for letter in letters.limit(SHOWN).collect()]
+        return _first_of(lines)
 
     def release(self) -> None:
         """Nothing of it is needed any more."""
@@ -570,12 +724,35 @@ Place: TypeAlias = Driver | Executors
 
 
 def _added(before: list[Any] | None, more: list[Any]) -> list[Any]:
-    """Facts, late ones and all rows, first and last tick: of some rows, and of more of them."""
+    """The numbers of `FactTest.counted`, of some rows and of more of them."""
     if before is None:
         return more
-    *counts, first, last = zip(before, more, strict=True)
-    firsts, lasts = ([tick for tick in ends if tick is not None] for ends in (first, last))
-    return [*map(sum, counts), min(firsts, default=None), max(lasts, default=None)]
+    joins: tuple[Callable[[list[Any]], int], ...] = (sum, sum, sum, min, max, sum, min, max)
+    known = ([x for x in both if x is not None] for both in zip(before, more, strict=True))
+    return [join(both) if both else None for join, both in zip(joins, known, strict=True)]
+
+
+def few(rows: DataFrame, most: int, most_bytes: int) -> pa.Table | None:
+    """The rows of a DataFrame, if they are few and short; otherwise they stay where they are.
+
+    A first look fetches little in any case: the row after the last one says that there are more,
+    and one that is too long comes as nulls. Only of what is more than that, all is counted.
+    """
+    names = [f"`{name}`" for name in rows.columns]
+    texts = [
+        n for n, x in zip(names, rows.schema, strict=True) if isinstance(x.dataType, StringType)
+    ]
+    size = " + ".join([str(8 * len(names)), *(f"coalesce(octet_length({n}), 0)" for n in texts)])
+    look = min(LOOK, most)
+    short = [f"CASE WHEN {size} <= {LOOK_BYTES} THEN {name} END AS {name}" for name in names]
+    some = rows.limit(look + 1).selectExpr(*short).toArrow()
+    if some.num_rows <= look and not some.column(0).null_count:
+        return some
+    if look < most:
+        ((count, total),) = rows.selectExpr("count(*)", f"sum({size})").collect()
+        if count <= most and total <= most_bytes:
+            return rows.toArrow()
+    return None
 
 
 def configure(spark: SparkSession, partitions: int) -> None:
@@ -583,5 +760,6 @@ def configure(spark: SparkSession, partitions: int) -> None:
     spark.conf.set("spark.sql.adaptive.enabled", "false")
     spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
     spark.conf.set("spark.sql.session.timeZone", "UTC")
+    spark.conf.set("spark.sql.variable.substitute", "false")
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "65536")
     spark.conf.set("spark.sql.parquet.compression.codec", "zstd")

@@ -14,11 +14,12 @@ import pyarrow as pa
 
 from tidelog.analysis.dependencies import Dependencies, dependencies
 from tidelog.analysis.passes import passes
+from tidelog.data.packed import columns
 from tidelog.data.schema import Schema, schemas
 from tidelog.errors import DataError
 from tidelog.evaluation.layout import Layout
 from tidelog.evaluation.rows import Relation
-from tidelog.language.printer import print_rule
+from tidelog.language.alignment import rules_text
 from tidelog.language.program import Program
 from tidelog.logic.core import Core
 from tidelog.pipeline.kernel import WaveJob
@@ -28,7 +29,6 @@ from tidelog.streaming.clock import Emission, Pace
 from tidelog.streaming.offline import enough_window, least_delays
 from tidelog.streaming.options import StreamOptions, expect_inputs
 from tidelog.streaming.schedule import Schedule
-from tidelog.streaming.tracked import online_rules
 
 
 class RowFormat(Protocol):
@@ -160,7 +160,7 @@ class PipelinePlan:
     def asking_for_absence(self) -> dict[str, Dependencies]:
         """What each query needs that a late fact could make wrong, not only miss something."""
         needed = passes(self.program, self.queries)
-        each = {query: dependencies(needed.brief, [query]) for query in self.queries}
+        each = {query: needed.dependencies_of(query) for query in self.queries}
         return {query: deps for query, deps in each.items() if deps.negated}
 
     @property
@@ -174,15 +174,42 @@ class PipelinePlan:
         """The queries that rest on nothing with a time: answered before anything arrives."""
         return [query for query in self.queries if query not in self.rows.answers]
 
+    def state_tables(self) -> dict[str, dict[str, Any]]:
+        """By number, the tables of state files: predicate, kind, and names and slots of columns.
+
+        For people and tools that read a checkpoint; no start reads it.
+        """
+        rows, work = self.rows, self.work
+        known = {r.number: r for r in (*rows.tables.values(), *rows.given.values())}
+        places = {number: place for number, place in rows.places.items() if number in known}
+        known |= {r.number: r for r in rows.answers.values()}
+        places |= {r.number: (query, "intervals") for query, r in rows.answers.items()}
+        chosen = work.layout.scan_columns if isinstance(work, OfflineWork) else {}
+        return {
+            str(number): {
+                "predicate": predicate,
+                "kind": kind,
+                "columns": self._columns(predicate, known[number], chosen.get(number)),
+                "slots": list(known[number].slots),
+                "temporal": known[number].temporal,
+            }
+            for number, (predicate, kind) in sorted(places.items())
+        }
+
+    def _columns(
+        self, predicate: str, relation: Relation, chosen: tuple[int, ...] | None
+    ) -> list[str]:
+        """The names of a table's columns as users know them, where it has those."""
+        names = list(self.program.output_columns(predicate))
+        if chosen is not None:
+            names = [names[i] for i in chosen]
+        count = len(relation.slots)
+        return names if len(names) == count else columns(count)
+
     def identity(self, sink: str) -> dict[str, Any]:
         """What a later start has to have in common with the first one, by name."""
         return {
-            "program": "\n".join(
-                [
-                    *(f"clock {c}." for c in self.program.clocks),
-                    *map(print_rule, self.program.rules),
-                ]
-            ),
+            "program": rules_text(self.program),
             "queries": list(self.queries),
             "inputs": {
                 name: {
@@ -236,7 +263,7 @@ def pipeline_plan(
 def _online(program: Program, queries: tuple[str, ...], options: StreamOptions) -> OnlineWork:
     """What an online stream derives; queries that rest on nothing temporal are not among it."""
     needed = passes(program, queries)
-    rules = online_rules(needed)
+    rules = needed.planned
     derived = {name for stage in needed.stages().stages for name in stage.predicates}
     asked = tuple(query for query in queries if query in derived)
     return OnlineWork(Shards(program, dependencies(rules.core, asked), options.eager))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import asdict, replace
 from os import PathLike
-from typing import Protocol, TypeAlias, assert_never
+from typing import Any, Protocol, TypeAlias, assert_never
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,11 +14,16 @@ from pyspark.sql import DataFrame, SparkSession
 from tidelog.data.kafka import MessageFormat, Topics
 from tidelog.data.readers.places import FactsPath, PathText, paths_of
 from tidelog.data.schema import expect_facts
-from tidelog.errors import DataError, need
+from tidelog.errors import DataError, need, warn
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.spark.files import DeltaFiles, Files, RemoteFiles
 from tidelog.evaluation.spark.given import Given
-from tidelog.evaluation.spark.kafka import Messages, is_messages, open_topics
+from tidelog.evaluation.spark.kafka import (
+    Messages,
+    clusters_of,
+    is_messages,
+    open_topics,
+)
 from tidelog.evaluation.spark.kernel import Kernel
 from tidelog.evaluation.spark.shipping import check_shared, cores, prepare, threads_here
 from tidelog.evaluation.spark.sources import Frames, Inputs, TimeLimits
@@ -28,11 +33,11 @@ from tidelog.pipeline.loop import Pipeline
 from tidelog.pipeline.modes import OfflineMode, OnlineMode
 from tidelog.pipeline.places import Arriving
 from tidelog.pipeline.plan import OfflineWork, OnlineWork, PipelinePlan
+from tidelog.pipeline.sites import SparkSites
 from tidelog.pipeline.state import StateFiles
-from tidelog.pipeline.store import Store
 from tidelog.streaming.clock import Span, Turn
 from tidelog.streaming.silence import Silence
-from tidelog.streaming.sinks.sink import Sink
+from tidelog.streaming.sinks.sink import FileStore, Sink
 
 AnyPipeline: TypeAlias = Pipeline[Span] | Pipeline[Turn]
 
@@ -101,6 +106,8 @@ def source_of(
     seen: Container[str],
     topics: Sequence[Topics] = (),
     kafka: Mapping[str, str] | None = None,
+    skip: Sequence[str] = (),
+    read: Callable[[], set[str]] = set,
 ) -> FactSource:
     """Where a plan's facts come from; DataError when an input that it needs has no stream.
 
@@ -118,14 +125,17 @@ def source_of(
                 " be elsewhere"
             )
         kind = DeltaFiles if tables else RemoteFiles if remote else Files
-        files = kind(spark, plan.program, paths, inputs, files_per_batch)
+        of_files = [text for text in skip if not text.startswith("kafka:")]
+        files = kind(spark, plan.program, paths, inputs, files_per_batch, of_files)
+        if isinstance(files, DeltaFiles):
+            files.read = read
         for name in files.missing():
             if name not in seen:
                 expect_facts(name, plan.program, plan.queries)
         return files
     others = frozenset(plan.program.inputs) - inputs.schemas.keys()
     if topics:
-        return Messages(open_topics(spark, topics, kafka or {}), inputs, others)
+        return Messages(open_topics(spark, topics, kafka or {}), inputs, others, None, skip)
     for name in sorted(set(plan.inputs) - set(frames)):
         needing = plan.program.needing(name, plan.queries)
         raise DataError(f"no stream for input `{name}`, which {need(needing)}")
@@ -135,7 +145,10 @@ def source_of(
                 "of these DataFrames some hold messages of Kafka and some hold facts: decode all of"
                 " them, or none"
             )
-        return Messages([(f, MessageFormat(n)) for n, f in sorted(frames.items())], inputs, others)
+        of_inputs = [(f, MessageFormat(n)) for n, f in sorted(frames.items())]
+        return Messages(of_inputs, inputs, others, None, skip)
+    if skip:
+        raise DataError("--skip leaves out files and messages of Kafka, not rows of a DataFrame")
     return Frames(frames, inputs)
 
 
@@ -152,6 +165,8 @@ def start(
     ends: bool = False,
     lenient: bool = False,
     topics: Sequence[Topics] = (),
+    limits: Mapping[str, Any] | None = None,
+    kafka: Mapping[str, str] | None = None,
 ) -> AnyPipeline:
     """A pipeline that is ready for its next batch; Refused, with nothing touched, if it is not.
 
@@ -159,7 +174,9 @@ def start(
     of which none can be used.
     """
     try:
-        given = replace(given, rigid=_recognised(spark, plan, given, point, sink, topics))
+        clusters = clusters_of(spark, topics, kafka or {})
+        rigid = _recognised(spark, plan, given, point, sink, topics, clusters)
+        given = replace(given, rigid=rigid)
     except BaseException:
         point.release()
         sink.close()
@@ -169,7 +186,8 @@ def start(
     state = StateFiles(point.store, plan.rows)
     # A stream that ends with what is there waits for nobody.
     silence = Silence({} if ends else plan.options.silence_limits(plan.pace.held))
-    rest = (inputs, state, point, sink, _constant(plan, given), told, count, silence, lenient)
+    limits = {"partitions": count, "memory": memory, **(limits or {})}
+    rest = (state, point, sink, _constant(plan, given), told, silence, lenient, limits)
     match plan.work:
         case OfflineWork() as work:
             sent = {n: table for n, table in given.rigid.items() if n in work.layout.rigid}
@@ -178,12 +196,14 @@ def start(
             offline = OfflineMode(
                 work, plan.pace, inputs, state, kernel, given.rigid, clocks, threads
             )
-            return Pipeline(spark, plan, offline, *rest)
+            sites = SparkSites(spark, plan, offline, inputs, point, count)
+            return Pipeline(plan, offline, sites, *rest)
         case OnlineWork(shards=shards) as work:
             needed = {predicate.name for predicate in work.core.inputs}
             rows = {name: _tuples(t) for name, t in given.rigid.items() if name in needed}
             online = OnlineMode(shards, plan.pace, inputs, state, count, rows)
-            return Pipeline(spark, plan, online, *rest)
+            turns = SparkSites(spark, plan, online, inputs, point, count)
+            return Pipeline(plan, online, turns, *rest)
         case _ as never:
             assert_never(never)
 
@@ -195,27 +215,54 @@ def _recognised(
     point: Checkpoint,
     sink: Sink,
     topics: Sequence[Topics],
+    clusters: Mapping[str, str],
 ) -> dict[str, pa.Table]:
     """Write what a new stream is, or see that it is the one there was; its rigid facts."""
     identity = plan.identity(sink.name)
-    if topics:  # brokers may move
+    if topics:  # brokers of a cluster may move
         identity["topics"] = [[*part.topics, asdict(part.format)] for part in topics]
     prepare(spark)
-    point.take()
-    point.recognise(identity)
-    fresh = point.last is None
-    sink.check(point.id, fresh=fresh)
-    sink.prepare(plan.queries, fresh=fresh)
-    point.start(identity, lambda: _copy(given.rigid, point.store))
-    sink.mark(point.id)
+    take_up(point, sink, identity, plan, lambda: _copy(given.rigid, point.store), clusters)
     check_shared(spark, point.store.here("lock"), sink.shared_file)
-    return {
+    kept = {
         name: pq.read_table(pa.BufferReader(point.store.read("rigid", f"{i}.parquet")))
         for i, name in enumerate(given.rigid)
     }
+    for name, table in kept.items():
+        now = given.rigid[name]
+        if not table.equals(now) and _tuples(table) != _tuples(now):
+            warn(
+                f"the rigid facts of `{name}` are others than at the first start, and the stream"
+                f" goes on with those, from {point.store.shown('rigid')}: start with a new"
+                " checkpoint to use the new ones"
+            )
+    return kept
 
 
-def _copy(rigid: dict[str, pa.Table], store: Store) -> None:
+def take_up(
+    point: Checkpoint,
+    sink: Sink,
+    identity: dict[str, Any],
+    plan: PipelinePlan,
+    copy_rigid: Callable[[], None],
+    clusters: Mapping[str, str] | None = None,
+) -> None:
+    """Begin a stream, or go on with one; Refused, with nothing touched, for another one."""
+    point.take()
+    point.recognise(identity)
+    point.expect_clusters(clusters or {})
+    fresh = point.last is None
+    sink.check(point.id, fresh=fresh)
+    if point.last is not None:
+        sink.verify(point.last.sink)
+    sink.prepare(plan.queries, fresh=fresh)
+    point.start(identity, copy_rigid)
+    point.describe(plan.state_tables())
+    point.note_clusters(clusters or {})
+    sink.mark(point.id)
+
+
+def _copy(rigid: dict[str, pa.Table], store: FileStore) -> None:
     for i, table in enumerate(rigid.values()):
         buffer = pa.BufferOutputStream()
         pq.write_table(table, buffer)

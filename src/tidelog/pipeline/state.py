@@ -19,7 +19,7 @@ from tidelog.evaluation.spark.sources import NO_PATTERNS, arrow_struct, each_onc
 from tidelog.pipeline.commit import StatePart, written
 from tidelog.pipeline.places import Executors, Place
 from tidelog.pipeline.plan import RowFormat
-from tidelog.pipeline.store import Store
+from tidelog.streaming.sinks.sink import FileStore
 
 Chunks: TypeAlias = Mapping[int, list[tuple[int, int]]]  # by table: first and last chunk
 
@@ -35,7 +35,7 @@ def chunks_of(ranges: Mapping[int, Iterable[Range]]) -> dict[int, list[tuple[int
 class StateFiles:
     """Reads and writes the state parts of a checkpoint."""
 
-    store: Store
+    store: FileStore
     rows: RowFormat
 
     @cached_property

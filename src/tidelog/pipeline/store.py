@@ -1,107 +1,125 @@
-"""Files wherever Spark can write: through Hadoop's FileSystem, and on this machine directly."""
+"""Files wherever Spark can write: through Hadoop's FileSystem, or on this machine directly."""
 
 from __future__ import annotations
 
-import os
 import re
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from tidelog.causes import cause_of
+from tidelog.data.durable import HERE, Entry
 from tidelog.data.secrets import without_secrets
 from tidelog.errors import DataError
-from tidelog.evaluation.spark.failures import without_class
+from tidelog.evaluation.spark.failures import SPARK_ERRORS, without_class
+from tidelog.pipeline.local_store import LocalStore
+from tidelog.pipeline.stored import Stored
+from tidelog.streaming.sinks.sink import FileStore
+
+# Stores on which a rename happens at once or not at all; on any other it may be a copy.
+RENAMING = {"file", "hdfs", "abfs", "abfss"}
+
+
+def open_store(spark: SparkSession, root: str) -> FileStore:
+    """A folder on any file system that Spark knows."""
+    assert spark._jvm is not None
+    jvm: Any = spark._jvm  # the way to Hadoop
+    try:
+        path = _rooted(jvm, root)
+        fs: Any = path.getFileSystem(spark._jsc.hadoopConfiguration())
+        address: str = fs.makeQualified(path).toString()
+        if fs.getScheme() != "file":
+            return HadoopStore(jvm, fs, path)
+    except Py4JJavaError as error:
+        raise _unreachable(without_secrets(root), error) from None
+    local = str(path.toUri().getPath()) if root.startswith("file:") else root
+    return LocalStore(local, address, partial(JavaLock.of, jvm))
+
+
+def _rooted(jvm: Any, root: str) -> Any:
+    """An address such as hdfs://name/folder, or a path, in which a colon is just a colon."""
+    path = jvm.org.apache.hadoop.fs.Path
+    return path(root) if re.match(r"[A-Za-z][\w+.-]*:/", root) else path(None, None, root)
 
 
 @dataclass(frozen=True)
-class Entry:
-    name: str
-    folder: bool
-    size: int
+class JavaLock:
+    """A file that Spark's process has locked."""
+
+    file: Any
+
+    @staticmethod
+    def of(jvm: Any, path: str) -> JavaLock | None:
+        """None when the process of another start has it still."""
+        file = jvm.java.io.RandomAccessFile(path, "rw")
+        if file.getChannel().tryLock() is not None:
+            return JavaLock(file)
+        file.close()
+        return None
+
+    def release(self) -> None:
+        with suppress(*SPARK_ERRORS):  # its process may be gone
+            self.file.close()
 
 
-class Store:
-    """A folder on any file system that Spark knows."""
+class HadoopStore(Stored):
+    """A folder that is reached through Hadoop."""
 
-    def __init__(self, spark: SparkSession, root: str) -> None:
-        assert spark._jvm is not None
-        self._jvm = spark._jvm  # the way to Hadoop
-        self._hadoop_path: Any = self._jvm.org.apache.hadoop.fs.Path  # to look it up takes longest
-        conf = spark._jsc.hadoopConfiguration()
-        try:
-            path: Any = self._rooted(root)
-            fs = path.getFileSystem(conf)
-            self.root: str = fs.makeQualified(path).toString()
-        except Py4JJavaError as error:
-            raise _unreachable(without_secrets(root), error) from None
-        self.name = without_secrets(self.root)  # to be stored and shown
-        self.local: str | None = None
-        if fs.getScheme() == "file":
-            self.local = str(path.toUri().getPath()) if root.startswith("file:") else root
-            fs = fs.getRaw()  # without a checksum file beside each file
-        self._fs = fs
-        self.copies = self._renames_by_copying(path)
+    def __init__(self, jvm: Any, fs: Any, path: Any) -> None:
+        super().__init__(fs.makeQualified(path).toString(), HERE)
+        self._jvm, self._fs = jvm, fs
+        self._hadoop_path: Any = jvm.org.apache.hadoop.fs.Path  # to look it up takes longest
+        self.kind = _kind_of(fs, path)  # of the store, as addresses begin
+        self.copies = self.kind not in RENAMING or self._is_flat(path)
 
-    def _renames_by_copying(self, path: Any) -> bool:
-        """Whether a rename is a copy, of a folder file by file, as on S3 and GCS."""
+    def _is_flat(self, path: Any) -> bool:
+        """Whether folders are but parts of names, as on Azure without its hierarchical names."""
         etags = "fs.capability.etags.available", "fs.capability.etags.preserved.in.rename"
         has, keeps = (bool(self._fs.hasPathCapability(path, name)) for name in etags)
-        return (has and not keeps) or self.root.startswith("gs:")
+        return has and not keeps
 
-    def _rooted(self, root: str) -> Any:
-        """An address such as hdfs://name/folder, or a path, in which a colon is just a colon."""
-        path = self._hadoop_path
-        return path(root) if re.match(r"[A-Za-z][\w+.-]*:/", root) else path(None, None, root)
+    def here(self, *parts: str) -> None:
+        return None
 
-    def path(self, *parts: str) -> str:
-        return "/".join([self.root, *parts])
-
-    def shown(self, *parts: str) -> str:
-        """A path for people, without what is secret in it."""
-        return "/".join([self.name, *parts])
-
-    def here(self, *parts: str) -> str | None:
-        """Where a file is on this machine; None when it is elsewhere."""
-        return None if self.local is None else os.path.join(self.local, *parts)
+    def is_file(self) -> bool:
+        return False
 
     def _path(self, *parts: str) -> Any:
         return self._hadoop_path(self.path(*parts))
 
     def exists(self, *parts: str) -> bool:
-        if self.local is not None:
-            return os.path.exists(os.path.join(self.local, *parts))
         try:
             return bool(self._fs.exists(self._path(*parts)))
         except Py4JJavaError as error:
             raise _unreachable(self.name, error) from None
 
     def entries(self, *parts: str) -> list[Entry]:
-        """What a folder holds, by name; nothing when it is not there."""
         if not self.exists(*parts):
             return []
-        if self.local is not None:  # as for `read`
-            entries = _entries_here(os.path.join(self.local, *parts))
-        else:
-            entries = [
-                Entry(status.getPath().getName(), bool(status.isDirectory()), int(status.getLen()))
-                for status in self._fs.listStatus(self._path(*parts))
-            ]
+        entries = [
+            Entry(status.getPath().getName(), bool(status.isDirectory()), int(status.getLen()))
+            for status in self._fs.listStatus(self._path(*parts))
+        ]
         return sorted(entries, key=lambda entry: entry.name)
 
     def read(self, *parts: str) -> bytes:
-        if self.local is not None:  # many times faster than through the JVM
-            with open(os.path.join(self.local, *parts), "rb") as file:
-                return file.read()
         stream = self._fs.open(self._path(*parts))
         try:
             return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
         finally:
             stream.close()
 
-    def sha256(self, *parts: str) -> str:
+    def digest(self, *parts: str) -> str:
+        known = self._fs.getFileChecksum(self._path(*parts))
+        if known is not None:
+            return f"{known.getAlgorithmName()}:{bytes(known.getBytes()).hex()}"
+        if self.copies:  # which has no state, and checks what it holds itself
+            return ""
         stream = self._fs.open(self._path(*parts))
         try:
             digest: str = self._jvm.org.apache.commons.codec.digest.DigestUtils.sha256Hex(stream)
@@ -113,10 +131,10 @@ class Store:
         try:
             if self._fs.mkdirs(self._path(*parts)):
                 return
-            reason = "no folder can be made there"
+            reason, code = "no folder can be made there", None
         except Py4JJavaError as error:
-            reason = said(error)
-        raise DataError(f"{self.shown(*parts)} cannot be written: {reason}; name another place")
+            reason, code = said(error), cause_of(str(error))
+        raise self._cannot_make(reason, code, *parts)
 
     def write(self, data: bytes, *parts: str) -> None:
         """A whole file or none: written beside its place, then renamed to it.
@@ -125,18 +143,47 @@ class Store:
         """
         *folders, name = parts
         temporary = parts if self.copies else (*folders, f".{name}.tmp")
-        try:
-            if self.local is not None:  # as for `read`
-                _write_here(data, os.path.join(self.local, *temporary))
-            else:
-                self._write_there(data, temporary)
-        except Py4JJavaError as error:
-            raise DataError(f"{self.shown(*parts)} cannot be written: {said(error)}") from None
-        except OSError as error:
-            reason = error.strerror or error
-            raise DataError(f"{self.shown(*parts)} cannot be written: {reason}") from None
+        with self._writing(*parts):
+            self._write_there(data, temporary)
         if temporary != parts:
-            self.rename(temporary, parts)
+            self._replace(data, temporary, parts)
+
+    def _replace(self, data: bytes, source: tuple[str, ...], target: tuple[str, ...]) -> None:
+        """Rename a file to its name; one that is there is written over if it has other bytes.
+
+        `FileSystem.rename` replaces nothing. Half a file may be there after a crash: only notes of
+        a start are written again, and the next start writes those anew.
+        """
+        if self._fs.rename(self._path(*source), self._path(*target)):
+            return
+        if not self.exists(*target):
+            raise DataError(f"{self.shown(*source)} cannot be renamed to {self.shown(*target)}")
+        if self.read(*target) != data:
+            with self._writing(*target):
+                self._write_there(data, target)
+        self.delete(*source)
+
+    def create(self, data: bytes, *parts: str, check: Callable[[], None] = lambda: None) -> bool:
+        *folders, name = parts
+        with self._writing(*parts):
+            temporary = (*folders, f".{name}.{self.machine.new_name()[:8]}.tmp")
+            self._write_there(data, temporary)
+            check()
+            if self._fs.rename(self._path(*temporary), self._path(*parts)):
+                return True
+            self.delete(*temporary)
+        if self.exists(*parts):
+            return False
+        raise DataError(f"{self.shown(*parts)} cannot be written: it cannot be renamed to")
+
+    @contextmanager
+    def _writing(self, *parts: str) -> Iterator[None]:
+        """While something is written: errors say what and why."""
+        try:
+            yield
+        except Py4JJavaError as error:
+            text = f"{self.shown(*parts)} cannot be written: {said(error)}"
+            raise DataError(text, code=cause_of(str(error))) from None
 
     def _write_there(self, data: bytes, parts: tuple[str, ...]) -> None:
         stream = self._fs.create(self._path(*parts), True)
@@ -151,54 +198,36 @@ class Store:
         stream.close()
 
     def rename(self, source: tuple[str, ...], target: tuple[str, ...]) -> None:
-        refused = f"{self.shown(*source)} cannot be renamed to {self.shown(*target)}"
-        if self.local is None:
-            if not self._fs.rename(self._path(*source), self._path(*target)):
-                raise DataError(refused)
-            return
-        try:
-            os.replace(os.path.join(self.local, *source), os.path.join(self.local, *target))
-        except OSError as error:
-            raise DataError(f"{refused}: {error.strerror or error}") from None
+        if not self._fs.rename(self._path(*source), self._path(*target)):
+            raise DataError(f"{self.shown(*source)} cannot be renamed to {self.shown(*target)}")
 
-    def hold(self, *parts: str) -> Any:
-        """Have Spark's process lock a file on this machine; what is to be closed in the end.
+    def sync(self, *parts: str) -> None:
+        return  # what is closed is safe there
 
-        None when the process of another start has it still.
-        """
-        file = self._jvm.java.io.RandomAccessFile(self.here(*parts), "rw")
-        if file.getChannel().tryLock() is not None:
-            return file
-        file.close()
+    def hold(self, *parts: str) -> None:
         return None
 
     def delete(self, *parts: str) -> None:
         self._fs.delete(self._path(*parts), True)
 
 
-def _write_here(data: bytes, path: str) -> None:
-    """Write a file, and have it on the disk."""
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _entries_here(folder: str) -> list[Entry]:
-    entries: list[Entry] = []
-    with os.scandir(folder) as there:
-        for entry in there:
-            with suppress(FileNotFoundError):  # it has gone in the meantime
-                entries.append(Entry(entry.name, entry.is_dir(), entry.stat().st_size))
-    return entries
+def _kind_of(fs: Any, path: Any) -> str:
+    """How addresses of a store begin; of a mount table, those of what is mounted there."""
+    kind = str(fs.getUri().getScheme())
+    while kind == "viewfs" and path is not None:
+        try:
+            return str(fs.resolvePath(path).toUri().getScheme())
+        except Py4JJavaError:  # only what is there can be resolved
+            path = path.getParent()
+    return kind
 
 
 def _unreachable(place: str, error: Py4JJavaError) -> DataError:
     return DataError(
         f"{place}: Spark cannot reach this place: {said(error)}; see that its address is right,"
         " that the connector for it is among Spark's jars, and that its settings (spark.hadoop.*)"
-        " name the store and who may use it"
+        " name the store and who may use it",
+        code=cause_of(str(error)),
     )
 
 

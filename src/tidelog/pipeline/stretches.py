@@ -24,8 +24,7 @@ from tidelog.evaluation.stretches import named_stretches
 from tidelog.pipeline.commit import StatePart, written
 from tidelog.pipeline.places import FILE_ROWS, Driver, Executors, Place, SparkAnswers
 from tidelog.pipeline.plan import PipelinePlan
-from tidelog.pipeline.store import Store
-from tidelog.streaming.sinks.sink import BatchAnswers, LocalAnswers
+from tidelog.streaming.sinks.sink import BatchAnswers, FileStore, LocalAnswers
 from tidelog.streaming.stretches import kept_sql, stretched_sql, told_sql
 
 _WORDS, _KEPT, _STRETCHED = "tidelog_words", "tidelog_kept", "tidelog_stretched"
@@ -48,7 +47,7 @@ class Stretches:
     """Makes stretches of the answers of a stream."""
 
     plan: PipelinePlan
-    store: Store
+    store: FileStore
 
     @property
     def relations(self) -> dict[str, Relation]:

@@ -25,7 +25,6 @@ from tidelog.streaming.offline import OfflineAlgorithm
 from tidelog.streaming.online import OnlineAlgorithm
 from tidelog.streaming.schedule import at_once
 from tidelog.streaming.snapshot import State
-from tidelog.streaming.tracked import online_rules
 
 
 def in_two_parts(deps: Dependencies) -> Settled | None:
@@ -46,7 +45,7 @@ def by_schedule(needed: Passes) -> bool:
     deps = needed.planned
     if deps.gathered is None or deps.cls is Class.BLOCKING:
         return False
-    return at_once(deps) or in_two_parts(online_rules(needed)) is None
+    return at_once(deps) or in_two_parts(deps) is None
 
 
 class AggregatesFirst:
@@ -87,7 +86,8 @@ class AggregatesFirst:
         self.rest.begin(earliest)
 
     def advance(self, tin: int, facts: FactsByTime, low: int) -> AnswerRows:
-        new = self.below.advance(tin, facts, self._first)
+        below = {name: times for name, times in facts.items() if name in self.below.inputs}
+        new = self.below.advance(tin, below, self._first)
         return self.rest.advance(tin, self._with(facts, new), low)
 
     def close(self, last: int, low: int) -> AnswerRows:

@@ -15,6 +15,7 @@ from typing import TypeAlias, assert_never
 from tidelog.analysis.dependencies import Dependencies
 from tidelog.language.graph import Bound, components
 from tidelog.language.program import Row
+from tidelog.logic.aggregate import Aggregate
 from tidelog.logic.clause import Clause, FixedTick, Free, Offset, Premise, Rigid, Sign
 from tidelog.streaming.joins import EMPTY, CompiledClause, IndexedSlice
 from tidelog.streaming.tracked import Tracked
@@ -150,7 +151,7 @@ def in_order(
     deps: Dependencies, component: tuple[str, ...], phi: Mapping[str, int]
 ) -> Iterator[tuple[str, ...]]:
     """The predicates of a component that need each other in one cell, what is needed first."""
-    if component not in deps.cycles_through_not:
+    if component not in (*deps.cycles_through_not, *deps.cycles_through_aggregates):
         yield component
         return
     needs: dict[str, list[str]] = {}
@@ -266,9 +267,13 @@ def rigid_model(
             continue
         clauses = []
         for clause in deps.core.clauses:
-            if clause.head.predicate in names:
+            if clause.head.predicate in names and clause.gathered is not None:
+                aggregate = Aggregate(clause)
+                rows = aggregate.of_slices([model[aggregate.source].rows])
+                model[aggregate.name] = IndexedSlice(rows)
+            elif clause.head.predicate in names:
                 lookups = (Lookup.of(p, inside=p.predicate in names) for p in clause.premises)
                 clauses.append(PlacedClause(0, clause, tuple(lookups)))
         derived = derive(clauses, 0, dict.fromkeys(names, 0), read)
-        model.update({name: derived.get(name, IndexedSlice(set())) for name in names})
+        model = {**{name: IndexedSlice(set()) for name in names}, **model, **derived}
     return model

@@ -10,15 +10,17 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from datetime import timedelta
 from heapq import merge
 from itertools import islice, repeat
 from typing import Any
 
 from tidelog.analysis.definitive import Pending
 from tidelog.analysis.dependencies import Dependencies
-from tidelog.data.ticks import ALWAYS, EMPTY, Range, Ticks, time_text
+from tidelog.data.ticks import ALWAYS, EMPTY, Range, Ticks, duration_text, time_text
 from tidelog.language.graph import Bound
 from tidelog.language.program import TIME_MAX
+from tidelog.streaming.options import StreamOptions
 from tidelog.streaming.schedule import Schedule
 
 NOTHING: Mapping[str, int] = {}
@@ -63,6 +65,33 @@ def ahead_reason(tick: int, last: int, most: int, ticks: Ticks | None) -> str:
     if ticks is None:
         return f"tick {tick} is more than {most} ahead of {last}"
     return f"its time is more than {most} ticks ahead of {time_text(last, ticks)}"
+
+
+@dataclass(frozen=True)
+class Horizon:
+    """The last tick that is not too far after the clock on the wall, and why later rows are."""
+
+    last: int
+    reason: str
+
+    @staticmethod
+    def of(options: StreamOptions, now: int) -> Horizon | None:
+        """The horizon when the clock says so many microseconds since 1970; None if there is none.
+
+        >>> options = StreamOptions.of("1m", None, max_ahead="1h")
+        >>> Horizon.of(options, 0)
+        Horizon(last=60, reason='its time is more than 1h after the clock, which said \
+1970-01-01T00:00:00Z; --max-ahead allows more')
+        """
+        if options.ticks is None or options.max_ahead is None:
+            return None
+        ahead = options.max_ahead // timedelta(microseconds=1)
+        moment = time_text(now // 1_000_000, Ticks(1_000_000))
+        reason = (
+            f"its time is more than {duration_text(options.max_ahead)} after the clock, which said"
+            f" {moment}; --max-ahead allows more"
+        )
+        return Horizon((now + ahead - options.ticks.origin) // options.ticks.length, reason)
 
 
 @dataclass(frozen=True)
@@ -129,6 +158,26 @@ class Pace:
         awake = [name for name in self.held if name not in clock.idle]
         first = min((there.get(name, -math.inf) for name in awake), default=math.inf)
         return tuple(name for name in awake if there.get(name, -math.inf) == first)
+
+    def needed(self, clock: Clock, tick: int) -> int | None:
+        """The least lateness with which a fact that came too late would have been in time.
+
+        >>> Pace(("E",), lateness=2).needed(Clock(seen={"E": 10}, tin=7), 4)
+        6
+        """
+        return None if clock.tin is None else self.lateness + clock.tin + 1 - tick
+
+    def cause(self, clock: Clock, name: str, tick: int) -> str:
+        """Why time had gone on without a late fact, where more lateness is no remedy.
+
+        >>> Pace(("E", "F")).cause(Clock(seen={"F": 9}, tin=8, overtaken={"E": 8}), "E", 3)
+        'time had gone on without E, which was silent: a longer --idle would do'
+        """
+        if tick <= clock.overtaken.get(name, -math.inf):
+            return f"{was_silent(name)[2:]}: a longer --idle would do"
+        if clock.told and self.tin(clock.seen, NOTHING, clock.idle) != clock.tin:
+            return "a heartbeat had said that everything before it was there"
+        return ""
 
     def delivered(self, told: int) -> int:
         """The tick that a heartbeat delivers: nothing before it is missing, however late."""

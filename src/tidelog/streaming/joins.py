@@ -319,13 +319,17 @@ class _Writer:
         return row
 
     def _calculate(self, made: Iterable[Made]) -> None:
-        """Names for what is calculated; what follows happens only if it has a value."""
+        """Names for what is calculated; what follows happens only if all of it has a value.
+
+        It is one condition: Python allows no more than 100 of them within one another.
+        """
+        values: list[str] = []
         for each in made:
             name = _name(self.order.place(each.calculation))
             self.constants[f"f{name}"] = calculator(each)
             args = ", ".join(_name(place) for place in each.places)
-            self.put(f"{name} = f{name}({args})")
-            self.when([f"{name} is not None"])
+            values.append(f"({name} := f{name}({args})) is not None")
+        self.when(values)
 
     def _is_absent(self, step: JoinStep) -> str:
         """Whether no row is what a negated premise asks for; what is not known is any value."""

@@ -20,9 +20,11 @@ from tidelog.analysis.containment import Budget
 from tidelog.analysis.definitive import Pending
 from tidelog.analysis.delay import delay
 from tidelog.analysis.dependencies import Dependencies, dependencies
+from tidelog.analysis.opaque import counts_as_inputs
 from tidelog.analysis.passes import passes
 from tidelog.analysis.sliced import sliced
 from tidelog.analysis.window import window
+from tidelog.causes import Cause
 from tidelog.data.packed import unpack
 from tidelog.data.readers.memory import arrow_schema
 from tidelog.data.schema import Schema, schemas
@@ -40,6 +42,7 @@ from tidelog.streaming.columns import between
 from tidelog.streaming.intake import by_time
 from tidelog.streaming.schedule import Schedule
 from tidelog.streaming.slices import (
+    MOST_AGGREGATE_FACTS,
     MOST_FACTS,
     MOST_KEPT,
     MOST_TICKS,
@@ -224,7 +227,8 @@ class OfflineAlgorithm:
             if name not in known:
                 raise SnapshotError(
                     f"another version of tidelog took the snapshot, which kept slices of {name}:"
-                    " go on with that version, or start again without the snapshot"
+                    " go on with that version, or start again without the snapshot",
+                    code=Cause.OTHER_FORMAT,
                 )
 
     def go_on(self, tin: int, slices: Mapping[str, pa.Table]) -> None:
@@ -284,15 +288,23 @@ class OfflineAlgorithm:
         by_tick = self.by_tick
         if by_tick is None:
             return self._waves(tin, facts, emit)
-        # What comes in columns is many facts of a tick, to be taken tick by tick.
-        tuples = (r for times in facts.values() for r in times.values() if isinstance(r, set))
+        slices = [rows for times in facts.values() for rows in times.values()]
         short = tin + self.ahead - self.done <= MOST_TICKS
-        if short and sum(map(len, tuples)) <= MOST_FACTS and not self.large:
+        if short and not self.large and self._are_few(by_tick, slices):
             return self._by_tick(by_tick, tin, facts, emit)
         tables, facts = dict(self.large), self._take_over(by_tick, facts)
         answers = self._waves(tin, facts, emit)
         self._hand_back(by_tick, facts, tables)
         return answers
+
+    def _are_few(self, by_tick: Slices, slices: list[Set[Row]]) -> bool:
+        """Whether new facts are so few that to take them tick by tick is the better way.
+
+        Joins of facts in columns are, however many there are of a tick; aggregates go row by row.
+        """
+        if by_tick.aggregates:
+            return sum(map(len, slices)) <= MOST_AGGREGATE_FACTS
+        return sum(len(rows) for rows in slices if isinstance(rows, set)) <= MOST_FACTS
 
     def _waves(self, tin: int, facts: FactsByTime, emit: Range) -> list[AnswerRows]:
         assert self.start is not None
@@ -463,10 +475,12 @@ def least_delay(program: Program, query: str, phi: int) -> int:
         return 0
     budget = Budget(BUDGET)
     needed = passes(program, [query])
-    if any(needed.in_brief.phi[name] > 0 for name in needed.counts):
+    deps = needed.dependencies
+    around, _ = counts_as_inputs(deps)
+    if any(deps.phi[name] > 0 for name in deps.core.windows.keys() - around.windows.keys()):
         return phi
     # A count is known with its last tick, as any input is.
-    deps = dependencies(needed.around_counts, [query]) if needed.counts else needed.dependencies
+    deps = deps if around is deps.core else dependencies(around, [query])
     try:
         measure = delay(_simple(deps, budget), budget)
     except NoAnswer:

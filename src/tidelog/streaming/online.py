@@ -13,11 +13,9 @@ from typing import TypeAlias
 
 from tidelog.analysis.definitive import Pending
 from tidelog.analysis.dependencies import Dependencies
-from tidelog.analysis.passes import passes
 from tidelog.analysis.possible import all_args, possible
 from tidelog.evaluation.possible_derivations import PossibleDerivations
 from tidelog.language.program import Row, Value
-from tidelog.logic.windows import named_windows
 from tidelog.streaming.algorithm import AnswerRows, FactsByTime, RowsByTime
 from tidelog.streaming.cells import NO_TIME
 from tidelog.streaming.columns import with_time
@@ -63,6 +61,7 @@ class OnlineAlgorithm:
         self.inputs = tuple(p.name for p in core.inputs if p.temporal)
         clauses = [p.clause for p in made.clauses]
         clauses += [clause for clause in core.clauses if clause.negative]
+        clauses += core.window_clauses
         self.chosen = {name: chosen(clauses, name) for name in self.inputs}
         self.temporal = [q for q in self.queries if core.predicates[q].temporal]
         self.rigid = [q for q in self.queries if q not in self.temporal]
@@ -202,10 +201,7 @@ class OnlineAlgorithm:
         model = self.network.model
         made = model.graph.made
         if model.windows:  # what these are made of is not there, but found when it is asked for
-            deps = self.deps
-            if named_windows(deps.core):
-                deps = passes(deps.core.program, self.queries).lean
-            made = possible(deps, anything=True)
+            made = possible(self.deps, anything=True)
         return PossibleDerivations(made, CellFacts(model, made.deps.core))
 
     # Definitive

@@ -8,10 +8,13 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
-from tidelog.data.ticks import Duration, Ticks, duration_text, in_ticks
+from tidelog.data.ticks import Duration, Ticks, TimeType, duration_text, in_ticks
 from tidelog.errors import DataError
 from tidelog.evaluation.engine import Moment, as_tick
 from tidelog.language.durations import duration
+
+# How far after the clock on the wall timestamps may lie unless users say otherwise.
+MAX_AHEAD = "1d"
 
 StreamMode: TypeAlias = Literal["offline", "online"]
 # A silence for all inputs, or one for each that is named.
@@ -46,6 +49,10 @@ class StreamOptions:
     # After what silence an input no longer holds time back; under "" for all that are not named.
     idle: Mapping[str, timedelta] = field(default_factory=dict)
     intervals: bool = False  # answers from when to when, instead of a row for every tick
+    time_types: frozenset[TimeType] = frozenset()  # of DataFrames that facts come from
+    # How far after the clock on the wall timestamps may lie; without a tick length nothing does.
+    max_ahead: timedelta | None = None
+    heartbeats: bool = False  # whether messages may say how far time has come
 
     @staticmethod
     def of(
@@ -55,9 +62,12 @@ class StreamOptions:
         max_jump: Duration | None = None,
         from_: Moment | None = None,
         idle: Idle | None = None,
+        max_ahead: str | timedelta | None = None,
         **others: Any,
     ) -> StreamOptions:
         """Options as users give them: lengths of time for ticks, timestamps for times.
+
+        Where ticks have no length, `max_ahead` says nothing: no clock tells how far they are.
 
         >>> StreamOptions.of("1m", None, lateness="5m").lateness
         5
@@ -75,6 +85,7 @@ class StreamOptions:
             tick=length,
             origin=start,
             idle=silences(idle),
+            max_ahead=None if length is None else ahead(max_ahead),
             **others,
         )
 
@@ -98,7 +109,9 @@ class StreamOptions:
     @property
     def stamps(self) -> Ticks | None:
         """Length and origin of ticks where answers have timestamps."""
-        return self.ticks if self.timestamps else None
+        if self.ticks is None or not self.timestamps:
+            return None
+        return self.ticks.typed(self.time_types)
 
     @property
     def online(self) -> bool:
@@ -119,7 +132,7 @@ class StreamOptions:
 
     def keywords(self) -> dict[str, Any]:
         """As keywords of `tidelog.spark.stream`."""
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if name != "time_types"}
 
     def pushed(self) -> dict[str, Any]:
         """As keywords of `tidelog.Stream`."""
@@ -134,14 +147,28 @@ class StreamOptions:
             "tick": self.tick,
             "origin": None if self.ticks is None else self.ticks.origin,
             "timestamps": self.timestamps,
-            "lateness": self.lateness,
-            "sparse": sorted(self.sparse),
-            "max_jump": self.max_jump,
             "from": self.from_,
             "mode": self.mode,
             "emit": self.emit,
             "intervals": self.intervals,
+            **self._time_identity(),
         }
+
+    def rows_to_come(self) -> dict[str, Any]:
+        """What decides only about rows to come, by name: another start may have it otherwise."""
+        return {
+            "lateness": self.lateness,
+            "sparse": sorted(self.sparse),
+            "max_jump": self.max_jump,
+            "max_ahead": duration_text(self.max_ahead),
+            "idle": {name: duration_text(length) for name, length in sorted(self.idle.items())},
+            "heartbeats": self.heartbeats,
+        }
+
+    def _time_identity(self) -> dict[str, str]:
+        """The type of times, where it is not the usual one."""
+        type_ = TimeType.TIMESTAMP if self.stamps is None else self.stamps.type
+        return {} if type_ is TimeType.TIMESTAMP else {"time_type": type_.value}
 
 
 def silences(idle: Idle | None) -> dict[str, timedelta]:
@@ -160,6 +187,20 @@ def silences(idle: Idle | None) -> dict[str, timedelta]:
     return lengths
 
 
+def ahead(max_ahead: str | timedelta | None) -> timedelta | None:
+    """How far after the clock on the wall timestamps may lie; None or `off` for any distance.
+
+    >>> ahead("1d"), ahead("off")
+    (datetime.timedelta(days=1), None)
+    """
+    if max_ahead is None or max_ahead == "off":
+        return None
+    size = duration(max_ahead)
+    if size is None:
+        raise ValueError(f"max_ahead is a length of time such as 1d, or off, not {max_ahead!r}")
+    return timedelta(microseconds=size)
+
+
 def expect_inputs(idle: Iterable[str], temporal: Container[str]) -> None:
     """DataError when a silence is given for what is no input with a time."""
     for name in idle:
@@ -172,4 +213,16 @@ def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:
         raise ValueError(f"{name} is {' or '.join(known)}, not {value!r}")
 
 
-__all__ = ["Emit", "History", "Idle", "StreamMode", "StreamOptions", "silences"]
+# What a start may have otherwise than the one before; all else belongs to the stream.
+ROWS_TO_COME = frozenset(StreamOptions().rows_to_come())
+
+__all__ = [
+    "MAX_AHEAD",
+    "ROWS_TO_COME",
+    "Emit",
+    "History",
+    "Idle",
+    "StreamMode",
+    "StreamOptions",
+    "silences",
+]

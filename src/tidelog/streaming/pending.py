@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from tidelog.analysis.possible import any_pattern, pattern_name
 from tidelog.language.program import Row, Value
 from tidelog.logic.clause import Premise
-from tidelog.logic.core import Core, Role
+from tidelog.logic.core import Core
 from tidelog.logic.match import AnyTick
-from tidelog.logic.windows import Windows, window_of
+from tidelog.logic.windows import Windows
 from tidelog.streaming.cell_model import CellModel
 from tidelog.streaming.cells import NO_TIME, Lookup
 from tidelog.streaming.tracked import Tracked
@@ -46,12 +46,12 @@ def _written_out(model: CellModel, core: Core) -> dict[str, _Possible]:
     known = {w.base: w for w in model.graph.tracked.values()}
     windows: dict[str, _Possible] = {}
     for name, predicate in core.predicates.items() if known else ():
-        asked = window_of(core, name) if predicate.role is Role.WINDOW else None
-        if asked is None or asked.over is None or name in known:
+        written = core.window_of.get(name)
+        if written is None or name in known:
             continue
-        tracked = known.get(Windows(dict(core.predicates)).of_a_tick(asked).name)
+        tracked = known.get(Windows.of(core).of_a_tick(written).name)
         if tracked is not None:
-            window = replace(tracked, over=asked.over)
+            window = replace(tracked, over=written.over)
             ground = pattern_name(name, (None,) * len(predicate.types))
             windows[ground] = _Possible(window, any=False)
             windows[pattern_name(name, any_pattern(predicate))] = _Possible(window, any=True)

@@ -254,5 +254,4 @@ def at_once(deps: Dependencies) -> bool:
 
 def longest_window(deps: Dependencies) -> int:
     """The ticks of the longest window below the queries; 0 if there is none."""
-    windows = (clause.window for clause in deps.core.clauses)
-    return max((w.over.ticks for w in windows if w is not None and w.over), default=0)
+    return max((window.over.ticks for window in deps.core.window_of.values()), default=0)

@@ -16,8 +16,9 @@ import pyarrow as pa
 from tidelog.data.packed import columns, pack
 from tidelog.data.types import arrow_type
 from tidelog.language.program import Row, Type
-from tidelog.logic.clause import Clause, Premise
-from tidelog.logic.windows import named_windows
+from tidelog.logic.aggregate import Aggregate
+from tidelog.logic.clause import Clause, Parts, Premise
+from tidelog.logic.core import Core, clause_of_a_tick
 from tidelog.streaming.algorithm import AnswerRows, RowsByTime
 from tidelog.streaming.cells import (
     Lookup,
@@ -30,11 +31,13 @@ from tidelog.streaming.cells import (
 from tidelog.streaming.columns import with_time
 from tidelog.streaming.joins import EMPTY, MOST_PREMISES, IndexedSlice, chosen
 from tidelog.streaming.schedule import Schedule
+from tidelog.streaming.window_aggregates import WindowAggregate
 from tidelog.streaming.window_counts import WindowCounts
 
 # Ticks and facts of one push beyond which a wave is the better way.
 MOST_TICKS = 50_000
 MOST_FACTS = 60_000
+MOST_AGGREGATE_FACTS = 20_000
 # Facts kept after a wave up to which later pushes are taken tick by tick again.
 MOST_KEPT = 60_000
 # Ticks that answers may lie ahead of tin to be looked for tick by tick.
@@ -44,8 +47,6 @@ MOST_AHEAD = 60
 def small(schedule: Schedule, ahead: int) -> bool:
     """Whether rules can be taken tick by tick: no explicit times, nothing far to look ahead."""
     deps = schedule.deps
-    if deps.gathered is not None:
-        return False
     if any(pin > -math.inf for pin in schedule.pins.values()) or ahead > MOST_AHEAD:
         return False
     predicates = deps.core.predicates
@@ -57,6 +58,9 @@ def small(schedule: Schedule, ahead: int) -> bool:
 
 
 SliceKey: TypeAlias = tuple[str, int]  # predicate and time
+_State: TypeAlias = tuple[
+    dict[SliceKey, IndexedSlice], int, dict[str, WindowCounts], dict[str, WindowAggregate]
+]
 
 
 class Slices:
@@ -70,7 +74,7 @@ class Slices:
         self.cells: dict[SliceKey, IndexedSlice] = {}
         self.count = 0
         inputs = [p.name for p in core.inputs if p.temporal]
-        self.chosen = {name: chosen(core.clauses, name) for name in inputs}
+        self.chosen = {name: chosen(core.uses, name) for name in inputs}
         together = [s for names in deps.components for s in in_order(deps, names, self.phi)]
         place = {name: i for i, names in enumerate(together) for name in names}
 
@@ -80,26 +84,30 @@ class Slices:
             same = offset is not None and offset + self.phi[name] == self.phi[head]
             return Lookup.of(premise, inside=same and place[name] == place[head])
 
-        windows = named_windows(core)
         self.windows: dict[str, WindowCounts] = {}
+        self.aggregates: dict[str, WindowAggregate] = {}
         self.components: list[tuple[tuple[str, ...], list[PlacedClause]]] = []
         for names in together:
             if core.predicates[names[0]].temporal and not core.predicates[names[0]].input:
+                written = [c for name in names for c in core.clauses_for.get(name, ())]
+                window = core.windows.get(names[0])
+                if window is not None:
+                    self.windows[names[0]] = WindowCounts(window.over)
+                    written = [clause_of_a_tick(names[0], window)]
+                if written and written[0].gathered is not None:
+                    self.aggregates[names[0]] = _aggregate(written[0], core)
+                    self.components.append((names, []))
+                    continue
                 clauses = [
                     PlacedClause(0, clause, tuple(lookup(clause, p) for p in clause.premises))
-                    for name in names
-                    for clause in core.clauses_for.get(name, ())
+                    for clause in written
                 ]
                 self.components.append((names, clauses))
-                if names[0] in windows:
-                    over = windows[names[0]].over
-                    assert over is not None, "a window has so many ticks"
-                    self.windows[names[0]] = WindowCounts(over)
         # How many ticks before tin a slice is still looked at; those not listed are never kept.
         self.ticks_kept: dict[str, int] = {}
         for edge in deps.edges:
-            if edge.offset is not None:
-                ticks = self.phi[edge.head] - edge.offset - 1
+            if edge.first is not None:
+                ticks = self.phi[edge.head] - edge.first - 1
                 self.ticks_kept[edge.body] = max(self.ticks_kept.get(edge.body, ticks), ticks)
         self.queries = [q for q in deps.queries if core.predicates[q].temporal]
 
@@ -128,12 +136,13 @@ class Slices:
                 if gone is not None:
                     self.count -= len(gone.rows)
         if before is not None:
-            self.cells, self.count, self.windows = before
+            self.cells, self.count, self.windows, self.aggregates = before
         return answers
 
-    def _kept_as_it_is(self) -> tuple[dict[SliceKey, IndexedSlice], int, dict[str, WindowCounts]]:
+    def _kept_as_it_is(self) -> _State:
         windows = {name: window.copy() for name, window in self.windows.items()}
-        return dict(self.cells), self.count, windows
+        aggregates = {name: window.copy() for name, window in self.aggregates.items()}
+        return dict(self.cells), self.count, windows, aggregates
 
     def _derive(self, now: int) -> list[tuple[str, int]]:
         """Compute what is due at an input time; the slices of it that no later one looks at."""
@@ -153,11 +162,14 @@ class Slices:
         self, names: tuple[str, ...], clauses: list[PlacedClause], now: int
     ) -> dict[str, IndexedSlice]:
         """What a component holds at an input time."""
+        aggregate = self.aggregates.get(names[0])
+        if aggregate is not None:
+            return {names[0]: IndexedSlice(self._gathered(aggregate, now - self.phi[names[0]]))}
         window = self.windows.get(names[0])
         if window is None:
             return derive(clauses, now, self.phi, self._read)
         (name,), phi = names, self.phi
-        at_end = clauses[0]  # that of its last tick, see `named_windows`
+        at_end = clauses[0]
         counted = at_end.lookups[0].name
 
         def there(tick: int) -> Set[Row]:
@@ -165,6 +177,15 @@ class Slices:
 
         ticks = (time for known, time in self.cells if known == counted)
         return {name: IndexedSlice(window.at(now - phi[name], there, ticks))}
+
+    def _gathered(self, window: WindowAggregate, tick: int) -> set[Row]:
+        """The values of an aggregate at a tick."""
+        source = window.aggregate.source
+
+        def there(tick: int) -> Set[Row]:
+            return self.cells.get((source, tick), EMPTY).rows
+
+        return window.at(tick, there, (time for known, time in self.cells if known == source))
 
     def _read(self, lookup: Lookup, time: int | None) -> IndexedSlice:
         if time is None:
@@ -195,6 +216,16 @@ class Slices:
                 self._store(name, time, IndexedSlice(rows))
 
 
+def _aggregate(clause: Clause, core: Core) -> WindowAggregate:
+    """The aggregate of a clause, with the type of the numbers that it may add up."""
+    aggregate = Aggregate(clause)
+    types, made = core.predicates[aggregate.source].types, core.predicates[aggregate.name]
+    numbers = made.types[-1]
+    if aggregate.adds and aggregate.parts is not Parts.READ:
+        numbers = types[aggregate.of]
+    return WindowAggregate(aggregate, numbers, made.base)
+
+
 def packed_table(types: Iterable[Type | None], times: Mapping[int, Set[Row]]) -> pa.Table:
     """Rows by time as a packed table."""
     kinds = [*map(arrow_type, types), pa.int64(), pa.int64()]
@@ -203,4 +234,12 @@ def packed_table(types: Iterable[Type | None], times: Mapping[int, Set[Row]]) ->
     return pa.table([pa.array(v, k) for v, k in zip(values, kinds, strict=True)], names=names)
 
 
-__all__ = ["MOST_FACTS", "MOST_KEPT", "MOST_TICKS", "Slices", "packed_table", "small"]
+__all__ = [
+    "MOST_AGGREGATE_FACTS",
+    "MOST_FACTS",
+    "MOST_KEPT",
+    "MOST_TICKS",
+    "Slices",
+    "packed_table",
+    "small",
+]

@@ -29,12 +29,15 @@ from tidelog.data.schema import (
 )
 from tidelog.data.ticks import Duration, Range, Ticks, length_given, time_text
 from tidelog.data.types import arrow_type
-from tidelog.errors import DataError, TidelogWarning, warn, warn_missing
+from tidelog.errors import DataError, TidelogWarning, listed, warn, warn_missing
 from tidelog.evaluation.engine import Moment, as_tick
+from tidelog.evaluation.interrupts import as_keyboard_interrupt
+from tidelog.evaluation.plan import Plan, Scan
 from tidelog.evaluation.stretches import end_columns
-from tidelog.language.printer import print_program
+from tidelog.language.alignment import aligned, in_order, rules_text
 from tidelog.language.program import TIME_COLUMN, TIME_MAX, Program, Row
 from tidelog.logic.clause import Sign
+from tidelog.logic.core import Predicate
 from tidelog.streaming import offline
 from tidelog.streaming.aggregates_first import AggregatesFirst, by_schedule, in_two_parts
 from tidelog.streaming.algorithm import Algorithm, AnswerRows, RowsByTime
@@ -58,7 +61,6 @@ from tidelog.streaming.snapshot import (
     write,
 )
 from tidelog.streaming.stretches import OpenStretches, Told
-from tidelog.streaming.tracked import online_rules
 
 Late: TypeAlias = list[Row]
 
@@ -165,11 +167,18 @@ class Stream:
             timestamps=timestamps,
             intervals=intervals,
         )
-        self.queries = expect_queries(program, queries)
-        self.program = resolve(program, {})
         self.budget = budget
+        self._set_up(program, expect_queries(program, queries), {} if rigid is None else rigid)
+
+    def _set_up(
+        self, program: Program, queries: tuple[str, ...], rigid: Mapping[str, RowsLike]
+    ) -> None:
+        """Lay everything out, by the order of rules and queries, before any fact has come."""
+        self.queries, self._as_given = queries, (program, rigid)
+        self.program = resolve(program, {})
         self.schemas = schemas(self.program, self.queries)
         self.tin: int | None = None
+        self._resumed: int | None = None  # tin when the stream went on from a snapshot
         self.closed = False
         self._first: int | None = None  # first and last tick seen
         self._last: int | None = None
@@ -178,10 +187,10 @@ class Stream:
         self._ticking = False  # and whether that is settled
         self._waiting: dict[str, RowsByTime] = {}  # facts after tin
         self._came: set[str] = set()  # inputs of which facts have come
-        self._rigid = self._rigid_facts({} if rigid is None else rigid)
+        self._rigid = self._rigid_facts(rigid)
         needed = passes(self.program, self.queries)
         scheduled = not self.options.online or _by_schedule(needed)
-        self.deps = needed.planned if scheduled else online_rules(needed)
+        self.deps = needed.planned
         temporal = [p for p in self.deps.core.inputs if p.temporal]
         clocks = self.program.clocks
         self._sources = {p.base: p.name for p in temporal if p.base not in clocks}
@@ -202,13 +211,13 @@ class Stream:
         self._open = {
             query: OpenStretches(eager=options.eager)
             for query in self.queries
-            if intervals and predicates[query].temporal
+            if options.intervals and predicates[query].temporal
         }
         self._shapes = {query: self._shape(query) for query in self.queries}
         self._algorithm: Algorithm = self._start(self.deps, scheduled=scheduled)
         if self._clocks and isinstance(self._algorithm, BlockingAlgorithm):
             # There clocks are found anew in all facts, those that nothing else needs included.
-            inputs = needed.brief.input_of
+            inputs = needed.core.input_of
             self._sources |= {name: inputs[name].name for name in self._intakes}
 
     def _start(self, deps: Dependencies, *, scheduled: bool) -> Algorithm:
@@ -228,6 +237,7 @@ class Stream:
             )
         return OnlineAlgorithm(deps, rigid, eager=eager)
 
+    @as_keyboard_interrupt()
     def push(self, tick: Moment, facts: Mapping[str, RowsLike] | None = None) -> Step:
         """Deliver a tick: everything up to tick - lateness has now arrived."""
         if self.closed:
@@ -238,14 +248,13 @@ class Stream:
         if not isinstance(now, int) or isinstance(now, bool):
             raise ValueError(f"a tick is a whole number or a timestamp, not {tick!r}")
         tick = now
-        tin = self._pace.complete(tick)
-        if self.tin is not None and tin < self.tin:
-            raise ValueError(f"tick {tick} comes after everything up to {self.tin} had arrived")
+        tin = self._complete(tick)
         late: dict[str, Late] = {}
         taken = [(name, self._read(name, rows, tick)) for name, rows in (facts or {}).items()]
         self._came |= {name for name, times in taken if times}
+        high = TIME_MAX if self.options.max_jump is None else tick + self.options.max_jump
         for name, times in taken:
-            back = self._take(name, times, tick)
+            back = self._take(name, times, high)
             if back:
                 late[name] = back
         self._seen(tick, tick)
@@ -256,6 +265,39 @@ class Stream:
             answers = {}
         return self._step(answers, late)
 
+    def _complete(self, tick: int) -> int:
+        """Up to where everything has arrived with a tick; ValueError if that was so before.
+
+        Where facts may be later than in the run before a snapshot, time waits until they are that
+        late: it never goes back.
+        """
+        tin = self._pace.complete(tick)
+        if self.tin is None or tin >= self.tin:
+            return tin
+        if self.tin == self._resumed and tick >= self.tin:
+            return self.tin
+        raise ValueError(f"tick {tick} comes after everything up to {self.tin} had arrived")
+
+    @as_keyboard_interrupt()
+    def hold(self, facts: Mapping[str, RowsLike]) -> Step:
+        """Take facts that have times in without moving time: more of the same ticks may come."""
+        late: dict[str, Late] = {}
+        for name, rows in facts.items():
+            times = self._read(name, rows, -TIME_MAX)
+            self._came |= {name} if times else set()
+            back = self._take(name, times, TIME_MAX)
+            if back:
+                late[name] = back
+        return self._step({}, late)
+
+    def held(self) -> dict[str, dict[int, int]]:
+        """How many facts there are after tin, by input and time."""
+        return {
+            name: {time: len(rows) for time, rows in times.items()}
+            for name, times in self._waiting.items()
+        }
+
+    @as_keyboard_interrupt()
     def close(self) -> Step:
         """No more input: everything up to the last tick seen is final."""
         if self.closed:
@@ -313,7 +355,7 @@ class Stream:
     def facts(self) -> dict[str, RowsByTime]:
         """The input facts kept, by input and time."""
         facts = {name: dict(times) for name, times in self._waiting.items()}
-        bases = {p.name: p.base for p in passes(self.program, self.queries).brief.inputs}
+        bases = {p.name: p.base for p in passes(self.program, self.queries).core.inputs}
         for name, times in self._algorithm.facts().items():
             source = bases[name]
             if source not in self.program.clocks:
@@ -349,6 +391,28 @@ class Stream:
         """
         return self._algorithm.pending(most)
 
+    @cached_property
+    def described(self) -> dict[str, dict[str, object]]:
+        """By internal name of what a snapshot keeps: predicate, kind and columns."""
+        told: dict[str, dict[str, object]] = {}
+        for deps, plan in [(self.deps, None), *_plans(self._algorithm)]:
+            for name, predicate in deps.core.predicates.items():
+                told[name] = self._described(predicate)
+            if plan is not None:
+                told |= {table: told[name] for name, table in plan.tables.items()}
+                for step in (step for step in plan.steps if isinstance(step, Scan)):
+                    whole = self._described(step.predicate)
+                    names = self.program.output_columns(step.predicate.base)
+                    told[step.name] = {**whole, "columns": [names[i] for i in step.columns]}
+        return told
+
+    def _described(self, predicate: Predicate) -> dict[str, object]:
+        kind = "input" if predicate.input else "derived"
+        names = self.program.output_columns(predicate.base)
+        known = predicate.input or predicate.base in self.program.heads
+        columns = list(names) if known and len(names) == len(predicate.types) else []
+        return {"predicate": predicate.base, "kind": kind, "columns": columns}
+
     def __repr__(self) -> str:
         """What it answers, and how far it has come, in a line."""
         told = "closed" if self.closed else stands(self.tin, self.tout, self.options.ticks)
@@ -364,12 +428,15 @@ class Stream:
     def restore(self, path: str | PathLike[str]) -> object:
         """Go on where a snapshot was taken, in a new stream made in the same way; its note.
 
-        A damaged file, and one of other rules, queries or options, is refused.
+        A damaged file, and one of other rules, queries or options, is refused. Rules and queries
+        may be in another order, variables may have other names, and `lateness` and `max_jump`,
+        which decide about facts to come, may be others.
         """
         if self.tin is not None or self.closed:
             raise ValueError("only a stream that has not begun can be restored")
-        state = read(path, self._identity())
+        state = read(path, self._identity_for)
         self.tin, self.closed = state["tin"], state["closed"]
+        self._resumed = self.tin
         self._came = set(self._sources)  # which of them came before is not known
         self._first, self._last, self._begun = state["first"], state["last"], state["begun"]
         self._first_fact, self._ticking = state.get("clock", (None, False))
@@ -380,12 +447,13 @@ class Stream:
             if self._begun:
                 self._algorithm.resume(state["algorithm"])
         except SnapshotError as error:
-            raise SnapshotError(f"{path}: {error}") from None
+            raise SnapshotError(f"{path}: {error}", code=error.code) from None
         return state["note"]
 
     def _state(self) -> State:
         return {
-            "rules": print_program(self.program),
+            "rules": rules_text(self.program),
+            "queries": list(self.queries),
             "tin": self.tin,
             "closed": self.closed,
             "first": self._first,
@@ -397,18 +465,32 @@ class Stream:
             "algorithm": self._algorithm.state() if self._begun else None,
         }
 
+    def _identity_for(self, state: State) -> dict[str, object]:
+        """The identity, once rules and queries are laid out as a snapshot's, if they are those."""
+        program, rigid = self._as_given
+        before = aligned(program, str(state.get("rules")))
+        queries = in_order(self.queries, state.get("queries", ()))
+        if before is not None and (before is not program or queries != self.queries):
+            self._set_up(before, queries, rigid)
+            warn_renamed(program, before, queries)
+        return self._identity()
+
     def _identity(self) -> dict[str, object]:
         """What must be the same for a snapshot to make sense; differences are named by key."""
         known = self.options.identity()
+        inputs = {
+            name: [[[c.name, str(c.type)] for c in schema.columns], schema.time]
+            for name, schema in sorted(self.schemas.items())
+        }
         return {
-            "rules": print_program(self.program),
+            "rules": rules_text(self.program),
             "queries": list(self.queries),
+            "inputs": inputs,
+            "output columns": {q: list(self.program.output_columns(q)) for q in self.queries},
             "mode": known["mode"],
             "emit": known["emit"],
             "history": self.options.history,
-            "lateness": known["lateness"],
             "from": known["from"],
-            "max_jump": known["max_jump"],
             **({} if known["tick"] is None else {"tick": [known["tick"], known["origin"]]}),
             # What was written before there were intervals has none.
             **({"intervals": True} if known["intervals"] else {}),
@@ -448,10 +530,9 @@ class Stream:
             return intake.by_time(table, in_columns=in_columns)
         return intake.times(rows, tick, in_columns=in_columns)
 
-    def _take(self, name: str, times: CameByTime, tick: int) -> Late:
+    def _take(self, name: str, times: CameByTime, high: int) -> Late:
         """Keep what is in time; hand the rest back."""
         low = first_in_time(self.tin)
-        high = TIME_MAX if self.options.max_jump is None else tick + self.options.max_jump
         waiting = self._waiting.setdefault(name, {})
         late: Late = []
         for time, rows in times.items():
@@ -497,7 +578,7 @@ class Stream:
         return self._algorithm.advance(tin, new, self._low())
 
     def _step(self, answers: AnswerRows, late: dict[str, Late]) -> Step:
-        tables, changed = self._tables(answers), self._could_change(late)
+        tables, changed = self._tables(answers), self.could_change(late)
         ticks = self.options.ticks
         return Step(tables, self.tin, self.tout, self.history, late, changed, ticks)
 
@@ -506,7 +587,7 @@ class Stream:
         """What each query needs on its own."""
         return {q: Dependencies((q,), self.deps.core.below([q])) for q in self.queries}
 
-    def _could_change(self, late: Mapping[str, Late]) -> dict[str, tuple[str, ...]]:
+    def could_change(self, late: Mapping[str, Late]) -> dict[str, tuple[str, ...]]:
         """By input, the queries of which late facts could have changed what is published."""
         changed: dict[str, tuple[str, ...]] = {}
         for name, rows in late.items():
@@ -582,6 +663,15 @@ class Stream:
         return writers.stamped(table, 2 if query in self._open else 1, ticks)
 
 
+def _plans(algorithm: Algorithm) -> list[tuple[Dependencies, Plan | None]]:
+    """The rules that the parts of an algorithm work by, with their plans where they have one."""
+    parts: list[Algorithm] = [algorithm]
+    if isinstance(algorithm, AggregatesFirst):
+        parts = [algorithm.below, algorithm.rest]
+    schedules = [part.schedule for part in parts if isinstance(part, OfflineAlgorithm)]
+    return [(schedule.deps, schedule.plan) for schedule in schedules]
+
+
 def _as_set(rows: Set[Row]) -> Set[Row]:
     return rows if isinstance(rows, set) else set(rows)
 
@@ -605,10 +695,22 @@ def warn_growing(deps: Dependencies) -> None:
     )
 
 
+def warn_renamed(now: Program, before: Program, queries: Iterable[str]) -> None:
+    """Warn of answers whose columns go on under the names of the variables of earlier rules."""
+    for query in queries:
+        new, old = now.output_columns(query), before.output_columns(query)
+        if new != old:
+            warn(
+                f"{query}: its columns are still called {', '.join(old)}, as when the stream was"
+                f" started, and not {', '.join(new)}: a new checkpoint takes the new names",
+                StreamWarning,
+            )
+
+
 def warn_overtaken(deps: Dependencies, sparse: Iterable[str]) -> None:
     """Warn of rules that ask for the absence of something that sparse inputs bring."""
     predicates, sparse = deps.core.predicates, set(sparse)
-    told: dict[tuple[str, str], None] = {}
+    told: dict[str, dict[str, None]] = {}  # by sparse input
     for edge in deps.edges:
         if edge.sign is not Sign.POSITIVE:
             below = deps.core.below([edge.body]).predicates
@@ -616,12 +718,14 @@ def warn_overtaken(deps: Dependencies, sparse: Iterable[str]) -> None:
             what = f"`not {predicates[edge.body].base}`"
             if edge.sign is Sign.GATHERED:
                 what = f"an aggregate of `{predicates[edge.body].base}`"
-            asked = f"{what} ({edge.premise.origin})"
-            told |= dict.fromkeys((name, asked) for name in names)
-    for name, asked in told:
+            said = f"{what} ({edge.premise.origin})"
+            for name in names:
+                told.setdefault(name, {})[said] = None
+    for name, asked in told.items():
+        several = "is" if len(asked) == 1 else "are"
         warn(
-            f"{asked} is believed without waiting for `{name}`, which is sparse: a fact of it that"
-            " comes after the other inputs have moved on is late",
+            f"{listed(asked)} {several} believed without waiting for `{name}`, which is sparse: a"
+            " fact of it that comes after the other inputs have moved on is late",
             Overtaken,
         )
 
@@ -634,4 +738,5 @@ __all__ = [
     "StreamWarning",
     "warn_growing",
     "warn_overtaken",
+    "warn_renamed",
 ]

@@ -7,16 +7,15 @@ object it is enough to keep the last ticks at which it was there, and when it wi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
-from dataclasses import dataclass
+from collections.abc import Set
+from dataclasses import dataclass, replace
 
-from tidelog.analysis.dependencies import Class, Dependencies, dependencies
-from tidelog.analysis.passes import Passes
+from tidelog.analysis.dependencies import Dependencies
 from tidelog.analysis.possible import FUTURE, Possible, any_pattern, pattern_name, possible
 from tidelog.language.program import Type
-from tidelog.logic.clause import AT_HEAD, Clause, Head, Offset, Over, Premise, Sign
-from tidelog.logic.core import Core, Role
-from tidelog.logic.windows import Windows, named_windows, names_of, window_of
+from tidelog.logic.clause import AT_HEAD, ONE_TICK, Over, Sign
+from tidelog.logic.core import Core
+from tidelog.logic.windows import Windows, over_ticks
 
 
 @dataclass(frozen=True)
@@ -30,33 +29,16 @@ class Tracked:
 
 
 def tracked_windows(deps: Dependencies) -> tuple[Possible, dict[str, Tracked]]:
-    """The possible program of some rules, and their windows that are followed object by object.
-
-    Of these it has only the ends: they say what the window depends on, not when it holds.
-    """
+    """The possible program of some rules, and their windows that are followed object by object."""
     windows = _candidates(deps)
+    deps = replace(deps, core=over_ticks(deps.core, windows))
     while True:
-        brief = _by_their_ends(deps, windows) if windows else deps
-        made = possible(brief, anything=True)
+        made = possible(deps, anything=True, followed=windows)
         later = _from_future_alone(made)
         awkward = [n for n, window in windows.items() if not _is_any(made, window.base, later)]
         if not awkward:
             return made, windows
         windows = {name: window for name, window in windows.items() if name not in awkward}
-
-
-def online_rules(needed: Passes) -> Dependencies:
-    """The rules that an online stream goes by.
-
-    Very long counts are only named there, if it can follow each of them object by object.
-    """
-    planned = needed.planned
-    named = named_windows(planned.core)
-    if not named:
-        return planned
-    waits = planned.cls is not Class.BLOCKING and planned.gathered is None
-    followed = waits and named.keys() <= tracked_windows(planned)[1].keys()
-    return planned if followed else needed.lean
 
 
 def _candidates(deps: Dependencies) -> dict[str, Tracked]:
@@ -65,18 +47,16 @@ def _candidates(deps: Dependencies) -> dict[str, Tracked]:
     if any(e.offset is None and core.predicates[e.body].temporal for e in deps.edges):
         return {}  # what rules look at by fixed ticks, or at any, changes as these pass
     moments: dict[str, int | None] = {}
-    asked_for = {p.predicate for c in core.clauses if c.window is None for p in c.premises}
     windows: dict[str, Tracked] = {}
-    for name in sorted(asked_for):
-        asked = window_of(core, name) if core.predicates[name].role is Role.WINDOW else None
-        if asked is None or asked.over is None or asked.over.ticks < 2 or name in deps.recursive:
+    for name, window in sorted(core.windows.items()):
+        if window.over.ticks < 2 or name in deps.recursive:
             continue
-        moment = _moment(core, asked.predicate, moments)
+        moment = _moment(core, window.of.predicate, moments)
         types = core.predicates[name].types
         if moment is not None and types and Type.BOOL not in types:
-            base = Windows(dict(core.predicates)).of_a_tick(asked).name
+            base = Windows.of(core).of_a_tick(window).name
             anything = pattern_name(name, any_pattern(core.predicates[name]))
-            windows[name] = Tracked(base, asked.over, moment, anything)
+            windows[name] = Tracked(base, window.over, moment, anything)
     return windows
 
 
@@ -92,33 +72,18 @@ def _moment(core: Core, name: str, known: dict[str, int | None]) -> int | None:
         known[name] = 0 if core.predicates[name].temporal else None
         return known[name]
     moments: set[int | None] = set()
-    for clause in core.clauses_for.get(name, ()):
+    for clause in core.uses_for.get(name, ()):
         if clause.head.when != AT_HEAD or not clause.premises:
             return None
         for premise in clause.premises:
             below = _moment(core, premise.predicate, known)
             if premise.sign is not Sign.POSITIVE or premise.offset is None or below is None:
                 return None
+            if premise.over not in (None, ONE_TICK):
+                return None
             moments.add(premise.offset + below)
     known[name] = moments.pop() if len(moments) == 1 else None
     return known[name]
-
-
-def _by_their_ends(deps: Dependencies, windows: Mapping[str, Tracked]) -> Dependencies:
-    """The rules with the ends of some windows in place of what these are made of."""
-    core = deps.core
-    written = Windows(dict(core.predicates))
-    clauses = [clause for clause in core.clauses if clause.head.predicate not in windows]
-    for name, window in windows.items():
-        asked = window_of(core, name)
-        assert asked is not None, "a window that is tracked is as it was written"
-        names = names_of(asked)
-        base = written.of_a_tick(asked).name
-        for back in (0, 1 - window.over.ticks):
-            end = Premise(base, names, Offset(back))
-            clauses.append(Clause(Head(name, names, AT_HEAD), (end,), made=True, window=asked))
-    clauses += written.clauses
-    return dependencies(Core(core.program, tuple(clauses), written.predicates), deps.queries)
 
 
 def _from_future_alone(made: Possible) -> set[str]:

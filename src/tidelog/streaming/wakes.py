@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping
 
 from tidelog.analysis.dependencies import Dependencies
 from tidelog.logic.clause import Clause, Over, Premise, Sign
-from tidelog.logic.windows import window_of
 from tidelog.streaming.cells import Component
 
 
@@ -60,9 +59,9 @@ def _add_phases(deps: Dependencies, component: Component, phases: dict[str, set[
 def _phases(
     deps: Dependencies, name: str, component: Component, phases: Mapping[str, set[int]]
 ) -> set[int]:
-    asked = window_of(deps.core, name)
-    if asked is not None and asked.over is not None:
-        return _over_window(asked.over, phases[asked.predicate])
+    window = deps.core.window_of.get(name)
+    if window is not None:
+        return _over_window(window.over, phases[window.of.predicate])
     clauses = deps.core.clauses_for.get(name, ())
     return {phase for clause in clauses for phase in _of_clause(clause, component, phases)}
 

@@ -3,7 +3,7 @@
 A rule is covered when it is part of some proof of an answer that a test expects, or of a fact whose
 absence a rule asks for. A comparison has
 two ways: it holds in such a proof; and it fails in a case where everything else in its rule's body
-holds, so that it alone decides.
+holds, so that it alone decides. A definition, `C = A / B`, has none: it cannot fail.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from tidelog.language.printer import print_literal, print_rule
 from tidelog.language.program import (
     Comparison,
-    Literal,
     Operator,
     Origin,
     Program,
@@ -123,7 +122,7 @@ def _failing(ran: Ran, known: set[Origin], budget: float) -> set[Origin]:
     probes: dict[str, Origin] = {}
     rules: list[Statement] = []
     for rule in ran.program.rules:
-        for comparison in rule.comparisons:
+        for comparison in _tests(rule):
             if comparison.origin not in known:
                 name = f"probe {len(probes)}"
                 probes[name] = comparison.origin
@@ -135,13 +134,20 @@ def _failing(ran: Ran, known: set[Origin], budget: float) -> set[Origin]:
     return {probes[name] for name, answers in probed.items() if answers}
 
 
+def _tests(rule: Rule) -> list[Comparison]:
+    """The comparisons that can fail: those that do not give a variable its value."""
+    definitions = set(map(id, rule.definitions))
+    return [comparison for comparison in rule.comparisons if id(comparison) not in definitions]
+
+
 def _turned(rule: Rule, comparison: Comparison, name: str) -> Rule:
-    body: list[Literal] = []
-    for literal in rule.body:
-        if isinstance(literal, Comparison) and literal is comparison:
-            literal = replace(literal, operator=_OPPOSITE[literal.operator])
-        body.append(literal)
-    return replace(rule, head=replace(rule.head, predicate=name), body=tuple(body))
+    """The rule with the opposite of a comparison, under another name.
+
+    It stands last, so that the opposite of `D != 3` does not give D its value.
+    """
+    opposite = replace(comparison, operator=_OPPOSITE[comparison.operator])
+    body = (*(literal for literal in rule.body if literal is not comparison), opposite)
+    return replace(rule, head=replace(rule.head, predicate=name), body=body)
 
 
 def _covered(
@@ -156,7 +162,7 @@ def _covered(
         if not holds:
             reason = "in no proof of an expected answer"
             uncovered.append(Uncovered(rule.origin, print_rule(rule), reason))
-        for comparison in rule.comparisons:
+        for comparison in _tests(rule):
             fails = comparison.origin in failed
             ways, ways_covered = ways + 2, ways_covered + holds + fails
             if not fails:

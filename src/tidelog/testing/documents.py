@@ -87,6 +87,7 @@ class YamlFile:
 
     source: Source
     problems: list[Problem] = field(default_factory=list)
+    nodes: int = 0  # how many of its nodes have been looked at
 
     def wrong(self, place: Node | Origin, message: str, hint: str | None = None) -> None:
         """Note a problem; what follows a semicolon in its message is the hint."""
@@ -167,6 +168,10 @@ def read(raw: bytes, file: str) -> tuple[YamlFile, Node]:
             )
             raise WrongFile([problem], source)
         top = _node(composed, document, 0)
+    except _Endless as error:
+        said = "the aliases multiply: written out, the file is many times as long"
+        problem = Problem(said, error.origin, "write the values out, or split the file")
+        raise WrongFile([problem], source) from None
     except (yaml.YAMLError, RecursionError) as error:
         raise WrongFile([_unreadable(error, source)], source) from None
     return document, top
@@ -176,9 +181,24 @@ def read(raw: bytes, file: str) -> tuple[YamlFile, Node]:
 _DEEPEST = 12
 
 
+# Nodes that a file may have more than characters: aliases repeat what they stand for.
+_REPEATED = 100_000
+
+
+class _Endless(Exception):
+    """A file whose aliases, written out, have no end worth waiting for."""
+
+    def __init__(self, origin: Origin) -> None:
+        super().__init__()
+        self.origin = origin
+
+
 def _node(node: yaml.Node, document: YamlFile, depth: int) -> Node:
     start, end = node.start_mark.index, node.end_mark.index
     origin = document.source.origin(start, max(end, start + 1))
+    document.nodes += 1
+    if document.nodes > len(document.source.text) + _REPEATED:
+        raise _Endless(origin)
     match node:
         case yaml.ScalarNode():
             empty = node.style is None and node.value in ("", "~", "null", "Null", "NULL")

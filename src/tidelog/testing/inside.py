@@ -176,7 +176,7 @@ def used_rules(
     if not asked:
         return set()
     with quiet(), Engine(program, data.facts, data.ticks) as engine:
-        deps = passes(engine.typed, asked).dependencies
+        deps = passes(engine.typed, asked).written_out
         derived = [p.name for p in deps.core.predicates.values() if not p.input]
         wide = dependencies(deps.core, derived or asked)
         limit = Limit.of(wide, budget, engine.progress)

@@ -19,6 +19,7 @@ from tidelog.language.diagnostics import visible
 from tidelog.views.verdicts import not_enough
 
 _CHARACTER = 7.3  # the width of one, about
+_SMALL = 6.4  # that of one in a label
 _COLUMN, _ROW, _HEIGHT = 90, 72, 44
 _LONGEST = 26
 # Ticks that a line of time shows on either side of its answer.
@@ -47,22 +48,21 @@ def graph_svg(deps: Dependencies) -> str:
     height = 26 + max(tall, default=_slot("")) + 6
     places: dict[_Cell, tuple[float, float, float]] = {}  # x, y, width
     x = 16.0
-    for column, used in zip(columns, tall, strict=True):
+    gaps = _gaps(deps, columns)
+    for column, used, gap in zip(columns, tall, gaps, strict=True):
         wide = max((_width(deps, cell) for cell in column if isinstance(cell, str)), default=60.0)
         y = 26 + (height - 32 - used) / 2
         for cell in column:
             places[cell] = (x, y + _slot(cell) - _HEIGHT - 6 if isinstance(cell, str) else y, wide)
             y += _slot(cell)
-        x += wide + _COLUMN
-    width = max(x - _COLUMN + 50, 80)
+        x += wide + gap
+    width = max(x - gaps[-1] + max(50, gaps[-1] - _COLUMN + 50), 80)
     parts = [
         f'<svg class="graph" role="img" aria-label="{escaped(_spoken(deps))}"'
         f' viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}"'
         ' font-family="ui-monospace, monospace" font-size="12" fill="currentColor">'
     ]
-    together: dict[tuple[str, str], list[Edge]] = {}
-    for edge in deps.edges:
-        together.setdefault((edge.body, edge.head), []).append(edge)
+    together = _together(deps)
     arriving: dict[str, list[str]] = {}  # from the left, by where they come from
     for body, head in together:
         if places[body][0] < places[head][0]:
@@ -114,6 +114,36 @@ def _layers(deps: Dependencies) -> list[list[_Cell]]:
     return columns
 
 
+def _gaps(deps: Dependencies, columns: Sequence[Sequence[_Cell]]) -> list[float]:
+    """The space to the right of each column, which has room for the labels in it."""
+    column_of = {cell: i for i, column in enumerate(columns) for cell in column}
+    gaps = [float(_COLUMN)] * len(columns)
+    before = [0.0] * (len(columns) + 1)  # labels that end at the column to the right
+    after = [0.0] * len(columns)  # labels that begin at the column itself
+    for (body, head), edges in _together(deps).items():
+        wide = len(_label(edges)) * _SMALL
+        here = column_of[head]
+        if column_of[body] < here:
+            before[here] = max(before[here], wide)
+        elif body != head:
+            after[here] = max(after[here], wide)
+    for i in range(len(columns)):
+        gaps[i] = max(gaps[i], before[i + 1] + after[i] + 50)
+    return gaps
+
+
+def _together(deps: Dependencies) -> dict[tuple[str, str], list[Edge]]:
+    """The edges by what they lead from and to: they are drawn as one."""
+    together: dict[tuple[str, str], list[Edge]] = {}
+    for edge in deps.edges:
+        together.setdefault((edge.body, edge.head), []).append(edge)
+    return together
+
+
+def _label(edges: Sequence[Edge]) -> str:
+    return ", ".join(dict.fromkeys(e.asks + e.distance for e in edges))
+
+
 def _width(deps: Dependencies, name: str) -> float:
     label = _short(deps.core.predicates[name].base)
     return max(len(label), len(_numbers(deps, name))) * _CHARACTER + 20
@@ -122,8 +152,10 @@ def _width(deps: Dependencies, name: str) -> float:
 def _numbers(deps: Dependencies, name: str) -> str:
     if not deps.core.predicates[name].temporal:
         return "rigid"
-    keep = deps.keep.get(name, math.inf)
-    return f"phi {_bound(deps.phi[name])}, keep {_bound(keep)}"
+    phi, keep = deps.phi[name], deps.keep.get(name, math.inf)
+    parts = [f"phi {_bound(phi)}"] if phi not in (0, -math.inf) else []
+    parts += [f"keep {_bound(keep)}"] if keep > 0 else []
+    return ", ".join(parts)
 
 
 def _bound(value: float) -> str:
@@ -136,14 +168,20 @@ def _box(deps: Dependencies, name: str, x: float, y: float, width: float) -> str
     dash = ' stroke-dasharray="4 3"' if predicate.input else ""
     thick = 2 if kind == "query" else 1
     label = escaped(_short(predicate.base))
+    numbers = escaped(_numbers(deps, name))
+    below = (
+        f'<text x="{x + 10:.1f}" y="{y + 35:.1f}" font-size="11" fill-opacity="0.75">'
+        f"{numbers}</text>"
+        if numbers
+        else ""
+    )
+    line = y + (19 if numbers else 26)
     return (
         f'<g class="node {kind}"><title>{escaped(predicate.base)} ({kind})</title>'
         f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{_HEIGHT}" rx="6"'
         f' fill="currentColor" fill-opacity="0.07" stroke="currentColor"'
         f' stroke-width="{thick}"{dash}/>'
-        f'<text x="{x + 10:.1f}" y="{y + 19:.1f}" font-weight="600">{label}</text>'
-        f'<text x="{x + 10:.1f}" y="{y + 35:.1f}" font-size="11" fill-opacity="0.75">'
-        f"{escaped(_numbers(deps, name))}</text></g>"
+        f'<text x="{x + 10:.1f}" y="{line:.1f}" font-weight="600">{label}</text>{below}</g>'
     )
 
 
@@ -156,7 +194,7 @@ def _arrow(
 ) -> str:
     bx, by, bw = places[body]
     hx, hy, hw = places[head]
-    label = ", ".join(dict.fromkeys(e.asks + e.distance for e in edges))
+    label = _label(edges)
     dash = ' stroke-dasharray="5 3"' if all(e.negated for e in edges) else ""
     where = ", ".join(dict.fromkeys(str(e.clause.origin) for e in edges))
     anchor = "end"

@@ -5,9 +5,11 @@ Everything is read off the plan that `run` runs.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any, assert_never
 
+from tidelog.analysis.blocks import rule_text
 from tidelog.analysis.dependencies import Class, Dependencies
 from tidelog.analysis.stages import Stage, StageKind
 from tidelog.evaluation.plan import Scan
@@ -19,6 +21,7 @@ from tidelog.streaming.options import StreamMode, StreamOptions
 from tidelog.streaming.schedule import Blocking, Schedule
 
 _SHOWN_BY_NAME = (Role.WINDOW, Role.GATHERED, Role.BLOCK, Role.STEP)
+_IN_RULES_WORDS = (Role.WINDOW, Role.GATHERED, Role.BLOCK, Role.BEGUN)
 # Who reads facts and packs them, and why.
 READ = {
     "files": "by DuckDB in the tasks, which give packed rows",
@@ -89,11 +92,34 @@ def json_of(plan: PipelinePlan) -> dict[str, Any]:
     waits_for = {"waits_for": list(plan.pace.held)}
     match plan.work:
         case OfflineWork() as work:
-            return {"read": READ, **_offline(work), **waits_for}
+            told = _offline(work)
         case OnlineWork() as work:
-            return {"read": READ, **_online(work), **waits_for}
+            told = _online(work)
         case _ as never:
             assert_never(never)
+    return {"read": READ, **_in_rules_words(told, work.core), **waits_for}
+
+
+def _in_rules_words(data: dict[str, Any], core: Core) -> dict[str, Any]:
+    """Data with what rules say in place of the keys of windows and aggregates."""
+    made = [p for p in core.predicates.values() if p.role in _IN_RULES_WORDS]
+    texts = {p.name: rule_text(core, p) for p in made}
+    if not texts:
+        return data
+    keys = re.compile("|".join(map(re.escape, sorted(texts, key=len, reverse=True))))
+
+    def worded(value: object) -> Any:
+        match value:
+            case str():
+                return keys.sub(lambda found: texts[found[0]], value)
+            case dict():
+                return {worded(name): worded(one) for name, one in value.items()}
+            case list():
+                return [worded(one) for one in value]
+            case _:
+                return value
+
+    return {name: worded(value) for name, value in data.items()}
 
 
 def _offline(work: OfflineWork) -> dict[str, Any]:
@@ -163,7 +189,7 @@ def _state(work: OfflineWork) -> list[dict[str, str]]:
             because = _first_use(schedule, core, table, source)
             kept = _ticks(settled - first + 1)
             if core.predicates[predicate].role is Role.BLOCK:
-                kept = f"{kept}, a row a group and tick"
+                kept = f"{kept}, one row per group and tick"
             state.append(_kept(source, kept, because))
         pinned = sorted(schedule.pinned.get(table, ()))
         if pinned:

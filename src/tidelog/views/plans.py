@@ -1,17 +1,16 @@
-"""Plans and their SQL as text, for `explain`."""
+"""Plans as text, for `explain`."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from itertools import islice
 from typing import assert_never
 
 from tidelog.analysis.dependencies import Class, Dependencies
 from tidelog.analysis.passes import passes
 from tidelog.analysis.unfolding import Unfolder
-from tidelog.data.aggregates import WHOLE
-from tidelog.evaluation.one_pass import folded, scan_groups, united
+from tidelog.evaluation.carrying import can_carry
+from tidelog.evaluation.one_pass import folded, united
 from tidelog.evaluation.plan import (
     Derive,
     Fill,
@@ -25,8 +24,7 @@ from tidelog.evaluation.plan import (
     plan,
 )
 from tidelog.evaluation.ranges import Range
-from tidelog.evaluation.sql import TEXTS, Writer
-from tidelog.language.printer import print_literal, print_rule, print_term, print_value
+from tidelog.language.printer import print_literal, print_rule, print_term
 from tidelog.language.program import Atom
 
 # Conjunctive queries that are listed; there can be exponentially many.
@@ -38,7 +36,7 @@ ASSUMED = Range(0, 599)
 def assumed_plan(deps: Dependencies) -> Plan:
     lean = passes(deps.core.program, deps.queries).planned
     data = {p.name: ASSUMED for p in lean.core.inputs if p.temporal}
-    return folded(united(plan(lean, data, ASSUMED, windows_at_once=True)))
+    return folded(united(plan(lean, data, ASSUMED)))
 
 
 def plan_lines(deps: Dependencies) -> list[str]:
@@ -125,86 +123,10 @@ def _fixpoint_lines(step: Fixpoint, shown: Plan) -> list[str]:
 
 
 def _carried(fill: Fill) -> str:
-    how = "for ever" if fill.ever else f"in doubling steps of {fill.step}"
+    if fill.ever:
+        how = "for ever"
+    elif can_carry(fill):
+        how = "up to the next stop"
+    else:
+        how = f"in doubling steps of {fill.step}"
     return f"{print_rule(fill.clause.as_rule)}  % {fill.clause.origin}, {how}"
-
-
-def sql_lines(deps: Dependencies) -> list[str]:
-    """The SQL of the plan, runnable in DuckDB and in Spark once the inputs are tables."""
-    try:
-        shown = assumed_plan(deps)
-    except Unbounded as error:
-        return [f"-- no plan: {error}"]
-    writer = Writer(shown)
-    lines: list[str] = []
-
-    def add(comment: str, name: str, select: str, kind: str = "TABLE") -> None:
-        lines.extend([f"-- {comment}", f"CREATE {kind} {name} AS", *select.split("\n")])
-        lines[-1] += ";"
-
-    lines += [
-        f"-- {TEXTS} has a row ({i}, v) with v = {print_value(text)}"
-        for text, i in writer.texts.items()
-    ]
-    groups = scan_groups(shown.steps)
-    for step in shown.steps:
-        match step:
-            case Scan() if step.name in groups:
-                group = groups[step.name]
-                if step is group.scans[0]:
-                    told = f"{step.predicate.base}, selected and packed in one pass"
-                    add(told, group.table, writer.scan_group(group))
-                told = f"{step.predicate.base}, selected"
-                add(told, step.name, writer.scan_of_group(step, group), "VIEW")
-            case Scan():
-                add(f"{step.predicate.base}, selected and packed", step.name, writer.scan(step))
-            case Derive():
-                copy = writer.is_copy(step)
-                select = writer.join(step.joins[0]) if copy else writer.derive(step)
-                add(step.predicate.name, step.table, select, "VIEW" if copy else "TABLE")
-            case Gather():
-                add(step.predicate.name, step.table, writer.gather(step, WHOLE))
-            case Fixpoint():
-                _fixpoint_sql(step, writer, add)
-            case _:
-                assert_never(step)
-    for query in deps.queries:
-        lines += [f"-- answers of {query}", *writer.answers(query).split("\n")]
-        lines[-1] += ";"
-    return lines
-
-
-def _fixpoint_sql(step: Fixpoint, writer: Writer, add: Callable[..., None]) -> None:
-    tables = list(zip(step.predicates, step.tables, strict=True))
-    for predicate, table in tables if step.before else ():
-        add(f"{predicate.name}, before the first round", table, writer.empty(predicate))
-    for made in step.before:
-        select = writer.derive(made) if isinstance(made, Derive) else writer.gather(made, WHOLE)
-        add(f"{made.predicate.name}, of the last round", made.table, select)
-    kind = "OR REPLACE TABLE" if step.before else "TABLE"
-    for i, (predicate, table) in enumerate(tables):
-        add(f"{predicate.name}, to start with", table, writer.start(step, i), kind)
-    for fill in step.fills:
-        table = writer.plan.tables[fill.predicate]
-        guard = None
-        if fill.guard is not None:
-            guard = f"{table}_guard"
-            add(f"where {fill.predicate} may be carried to", guard, writer.fill_guard(fill))
-        if fill.ever:
-            add(
-                f"{fill.predicate} carried {fill.step:+d}",
-                f"{table}_ever",
-                writer.fill_ever(fill, table),
-            )
-            continue
-        add(
-            f"{fill.predicate} carried {fill.step:+d}; again with steps twice as long",
-            f"{table}_more",
-            writer.fill_step(fill, table, guard, fill.step),
-        )
-    for i, (predicate, table) in enumerate(zip(step.predicates, step.tables, strict=True)):
-        candidates = writer.candidates(step, i, [])
-        if candidates is not None:
-            add(f"{predicate.name}, a round", f"{table}_maybe", candidates)
-            news = writer.news(predicate, table, f"{table}_maybe")
-            add("what is new; until nothing is", f"{table}_next", news)

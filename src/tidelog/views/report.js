@@ -48,6 +48,10 @@
   // Inputs are many and known: what follows from them is shown first.
   const folded = new Set(), inputs = [...new Set(lanes.map((lane) => lane.predicate))].filter((p) => predicates[p].input && !predicates[p].output);
   if (lanes.some((lane) => !inputs.includes(lane.predicate))) inputs.forEach((p) => folded.add(p));
+  // So are outputs and what they depend on before hundreds of lanes of something else.
+  const MANY = 40, sizes = new Map();
+  for (const { predicate } of lanes) sizes.set(predicate, (sizes.get(predicate) || 0) + 1);
+  sizes.forEach((n, p) => { if (n > MANY && !predicates[p].output) folded.add(p); });
   // The least and the greatest number of each predicate: its lines have one scale.
   const scale = new Map();
   for (const { predicate, numbers } of lanes) {
@@ -130,7 +134,7 @@
       if (row.lane === undefined) {
         pen.fillStyle = colours.soft; pen.fillRect(0, y, width, ROW);
         pen.fillStyle = colours.ink; pen.font = "600 12px ui-monospace, monospace";
-        const rest = p.phi === null ? "may always change" : `phi ${p.phi}` + (p.keep === null ? "" : `, keep ${p.keep}`);
+        const rest = p.phi === null ? "may always change" : p.phi > 0 ? `phi ${p.phi}` : "";
         const fold = folded.has(row.predicate) && !filter.value.trim() ? "▸" : "▾";
         const count = row.lanes === 1 ? "1 lane" : `${row.lanes} lanes`;
         pen.fillText(`${fold} ${clip(p.name, 24)}  ${p.input ? "input" : p.output ? "output" : ""}  ${count}  ${rest}`, 8, y + ROW / 2);

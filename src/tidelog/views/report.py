@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from typing import TypeAlias
 
 from tidelog.analysis.analyze import Analysis, analyze
 from tidelog.analysis.containment import Budget
@@ -22,15 +23,21 @@ from tidelog.data.ticks import Ticks
 from tidelog.data.types import json_value
 from tidelog.evaluation.duckdb import Engine
 from tidelog.evaluation.goal_directed.model import Stretch
-from tidelog.explain.record import Record, Waiting, objects_of, record, waiting
+from tidelog.explain.record import Lane, Record, Waiting, objects_of, record, waiting
 from tidelog.explain.text import absence_text, comparison_text, fact_text, moment, place
 from tidelog.language.diagnostics import visible
 from tidelog.language.printer import print_rule, print_value
 from tidelog.language.program import Program, Value
 from tidelog.logic.core import Predicate, Role
 from tidelog.views.pictures import escaped, graph_svg, timeline_svg
+from tidelog.views.terminal import plural
 from tidelog.views.verdicts import measure_lines
 
+# A predicate and the objects of one of its lanes.
+_LaneKey: TypeAlias = "tuple[str, tuple[Value, ...]]"
+# Characters of lanes, and of proofs: a page is looked at in a browser, and sent by mail.
+MOST_OF_LANES = 500_000
+MOST_OF_PROOFS = 1_000_000
 # What may end a script or be read as a line's end in it, wherever it stands in the data.
 _UNSAFE = {c: f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
 
@@ -146,8 +153,8 @@ def rules_html(text: str) -> str:
 def _graph(deps: Dependencies) -> str:
     about = (
         "<p>Inputs are dashed, outputs have a thick border. An edge says how many ticks from its"
-        " head a rule looks; phi is how many ticks a predicate takes to settle, keep how many"
-        " older slices of it a stream holds.</p>"
+        " head a rule looks. Where they are not 0, phi is how many ticks a predicate takes to"
+        " settle, and keep how many older slices of it a stream holds.</p>"
     )
     return f'{about}<div class="scroll">{graph_svg(deps)}</div>'
 
@@ -203,7 +210,11 @@ def record_data(record: Record, ticks: Ticks | None) -> dict[str, object]:
     deps = record.deps.folded
     predicates = [p for p in deps.core.predicates.values() if p.role is not Role.GIVEN]
     place_of = {p.base: i for i, p in enumerate(predicates)}
-    rules, facts = _proved(record, {p.base: p for p in predicates}, ticks)
+    lanes, places, notes = _lanes(record, place_of)
+    rules, facts = _proved(record, {p.base: p for p in predicates}, ticks, places)
+    if len(facts) < len(record.facts):
+        missing = len(record.facts) - len(facts)
+        notes.append(f"{missing} steps of proofs are left out; `tidelog why` proves any fact")
     low, high = (0, 0) if record.range.empty else (int(record.range.low), int(record.range.high))
     return {
         "low": low,
@@ -220,30 +231,60 @@ def record_data(record: Record, ticks: Ticks | None) -> dict[str, object]:
             }
             for p in predicates
         ],
-        "lanes": [
-            [
-                place_of[lane.predicate],
-                ", ".join(map(_value, lane.objects)),
-                [n for stretch in lane.stretches for n in stretch],
-                *([[n for point in lane.numbers for n in point]] if lane.numbers else []),
-            ]
-            for lane in record.lanes
-        ],
+        "lanes": lanes,
         "rules": rules,
         "facts": facts,
-        "notes": list(record.notes),
+        "notes": list(dict.fromkeys(notes)),
     }
 
 
+def _lanes(
+    record: Record, place_of: Mapping[str, int]
+) -> tuple[list[list[object]], dict[_LaneKey, int], list[str]]:
+    """The lanes that a page has room for, where each is, and what is left out.
+
+    Predicates with little to draw come first, so that none crowds out the others.
+    """
+    drawn: dict[str, list[tuple[Lane, list[object], int]]] = {}
+    for lane in record.lanes:
+        shown: list[object] = [
+            place_of[lane.predicate],
+            ", ".join(map(_value, lane.objects)),
+            [n for stretch in lane.stretches for n in stretch],
+            *([[n for point in lane.numbers for n in point]] if lane.numbers else []),
+        ]
+        drawn.setdefault(lane.predicate, []).append((lane, shown, len(embedded(shown)) + 1))
+    left, notes, kept = MOST_OF_LANES, list(record.notes), set[_LaneKey]()
+    for name in sorted(drawn, key=lambda name: sum(size for *_, size in drawn[name])):
+        for lane, _, size in drawn[name]:
+            left -= size
+            if left < 0:
+                notes.append(f"{name} has more lanes than are shown")
+                break
+            kept.add((name, lane.objects))
+        left = max(left, 0)
+    lanes = [
+        ((name, lane.objects), shown)
+        for name, some in drawn.items()
+        for lane, shown, _ in some
+        if (name, lane.objects) in kept
+    ]
+    places = {key: i for i, (key, _) in enumerate(lanes)}
+    return [shown for _, shown in lanes], places, notes
+
+
 def _proved(
-    record: Record, predicates: Mapping[str, Predicate], ticks: Ticks | None
+    record: Record,
+    predicates: Mapping[str, Predicate],
+    ticks: Ticks | None,
+    lanes: Mapping[_LaneKey, int],
 ) -> tuple[list[list[str | int]], list[list[object]]]:
     """The rules that prove recorded facts, and the facts, each with its lane and its rule."""
     rules: dict[str, int] = {}
     written: list[list[str | int]] = []
-    lanes = {(lane.predicate, lane.objects): i for i, lane in enumerate(record.lanes)}
     facts: list[list[object]] = []
-    for recorded in record.facts:
+    room = _room(record, ticks)
+    for recorded in record.facts[:room]:
         fact = recorded.fact
         rule = -1
         if recorded.rule is not None:
@@ -257,9 +298,22 @@ def _proved(
             lane = lanes.get((predicate.base, objects_of(record.keys[predicate.name], fact)), -1)
         compared = [absence_text(absence, ticks) for absence in recorded.absent]
         compared += [comparison_text(*c) for c in recorded.comparisons]
+        premises = [premise for premise in recorded.premises if premise < room]
+        omitted = recorded.omitted + len(recorded.premises) - len(premises)
+        compared += [f"... {plural(omitted, 'more fact')}"] if omitted else []
         about: list[object] = [fact_text(fact, ticks), lane, fact.time, rule]
-        facts.append([*about, list(recorded.premises), *([compared] if compared else [])])
+        facts.append([*about, premises, *([compared] if compared else [])])
     return written, facts
+
+
+def _room(record: Record, ticks: Ticks | None) -> int:
+    """How many steps of proofs a page has room for."""
+    left = MOST_OF_PROOFS
+    for number, recorded in enumerate(record.facts):
+        left -= len(fact_text(recorded.fact, ticks)) + 50 * (2 + len(recorded.comparisons))
+        if left < 0:
+            return number
+    return len(record.facts)
 
 
 def _value(value: Value) -> str:

@@ -19,9 +19,11 @@ from tidelog.language.diagnostics import Diagnostic, Source, render, visible
 from tidelog.language.graph import Bound
 from tidelog.language.printer import print_literal, print_rule
 from tidelog.language.program import Rule
-from tidelog.views.plans import plan_lines, sql_lines, ucq_lines
+from tidelog.views.plans import plan_lines, ucq_lines
 
 if TYPE_CHECKING:
+    from tidelog.data.readers.places import FactsLike
+    from tidelog.data.ticks import Ticks
     from tidelog.streaming.options import StreamMode
 
 WIDTH = 80
@@ -115,16 +117,23 @@ SECTIONS = ("class", "graph", "phi", "ucq", "plan", "sql", "pipeline")
 
 
 def explain_lines(
-    deps: Dependencies, sections: Sequence[str], mode: StreamMode = "offline"
+    deps: Dependencies,
+    sections: Sequence[str],
+    mode: StreamMode = "offline",
+    facts: FactsLike = None,
+    ticks: Ticks | None = None,
 ) -> list[str]:
-    """What the rules say about one query, a section after the other; a pipeline in this mode."""
+    """What the rules say about one query, a section after the other; a pipeline in this mode.
+
+    With facts, the SQL is what runs over these.
+    """
     show: dict[str, Callable[[Dependencies], list[str]]] = {
         "class": lambda deps: _class_lines(deps.folded, blocks_kept(deps)),
         "graph": lambda deps: _graph_lines(deps.folded),
         "phi": lambda deps: _phi_lines(deps.folded),
         "ucq": ucq_lines,
         "plan": plan_lines,
-        "sql": sql_lines,
+        "sql": lambda deps: _sql_lines(deps, facts, ticks),
         "pipeline": lambda deps: _pipeline_lines(deps, mode),
     }
     (query,) = deps.queries
@@ -132,6 +141,12 @@ def explain_lines(
     for section in sections:
         lines += ["  " + line for line in show[section](deps)]
     return lines
+
+
+def _sql_lines(deps: Dependencies, facts: FactsLike, ticks: Ticks | None) -> list[str]:
+    from tidelog.views.statements import sql_lines  # opens DuckDB
+
+    return sql_lines(deps, facts, ticks)
 
 
 def _pipeline_lines(deps: Dependencies, mode: StreamMode) -> list[str]:
@@ -158,7 +173,7 @@ def _class_lines(deps: Dependencies, blocks: Sequence[str]) -> list[str]:
         rows.append(("radius", str(deps.radius)))
     rows.append(("state", _state(deps)))
     if blocks:
-        rows.append(("blocks", f"{', '.join(blocks)}: a row a group and tick, not the facts"))
+        rows.append(("blocks", f"{', '.join(blocks)}; one row per group and tick, not the facts"))
     rows.append(("key", _key(deps)))
     if deps.cls is Class.BLOCKING:
         rows.append(("promise", _promise(deps)))

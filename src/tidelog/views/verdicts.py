@@ -19,7 +19,7 @@ MOST_FACTS = 12
 
 
 def analysis_lines(analysis: Analysis) -> list[str]:
-    deps = analysis.deps
+    deps = analysis.deps.folded
     lines = [f"{analysis.query}: class {deps.cls.value}, {deps.cls.title}"]
     rank = "" if deps.rank is None else f"rank {deps.rank}"
     radius = "" if deps.radius is None else f"radius {deps.radius}"

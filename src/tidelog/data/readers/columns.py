@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import duckdb
 
+from tidelog.data.numbers import DIGITS, EXACT, not_float
 from tidelog.data.schema import Schema
-from tidelog.data.ticks import GIVE_TICK, Ticks, floor_sql
-from tidelog.data.types import SQL_TYPES, one_zero
+from tidelog.data.ticks import GIVE_TICK, NO_STAMP, Ticks, floor_sql, tick_sql, unfit_time
+from tidelog.data.types import SQL_TYPES, one_zero, sql_text
 from tidelog.errors import DataError, first_line
 from tidelog.language.program import INT_MAX, TIME_MAX, Type
 
 _INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
 _WIDE_INTEGERS = ("UBIGINT", "HUGEINT", "UHUGEINT")
+# Integers that a float may not hold, and a type for all of them.
+_LONG_INTEGERS = {"BIGINT": "HUGEINT"} | dict.fromkeys(_WIDE_INTEGERS, "HUGEINT")
+_LONG_INTEGERS |= {"UHUGEINT": "UHUGEINT"}
 _NULLS = ("NULL", '"NULL"')
 
 
@@ -28,12 +33,13 @@ def typed_select(
     *,
     lenient: bool = False,
     came: bool = False,
-) -> tuple[str, list[int]]:
+) -> tuple[str, list[int], list[tuple[str, int, int]]]:
     """A select of the schema's columns from a typed source; settles types left open.
 
-    The second are the positions in the source of integers that may not fit 64 bits; one that does
-    not is an error, or NULL where that is `lenient`. With `came`, a column of that name has all
-    columns of the source, as they came.
+    The second are the positions in the source of integers that may not fit their type, 64 bits or a
+    float; one that does not is an error, or NULL where that is `lenient`. The third are columns of
+    decimals, with precision and scale. With `came`, a column of that name has all columns of the
+    source, as they came.
     """
     try:
         described = connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()
@@ -41,16 +47,31 @@ def typed_select(
         raise DataError(f"{where}: {first_line(error)}") from None
     sql_types = [row[1] for row in described]
     values: list[str] = []
+    wide: list[int] = []
+    decimals: list[tuple[str, int, int]] = []
     for i, (name, position) in enumerate(zip(schema.names, chosen, strict=True)):
         column, sql_type = f"c{position}", sql_types[position]
         if i < len(schema.columns):
             types[i] = type_ = _type_of(name, sql_type, types[i], where)
-            cast = "TRY_CAST" if lenient and sql_type in _WIDE_INTEGERS else "CAST"
-            value = f"{cast}({column} AS {SQL_TYPES[type_]})"
+            if type_ is Type.FLOAT and sql_type in _LONG_INTEGERS and i not in schema.unread:
+                value = _float_of_integer(name, column, sql_type, lenient)
+                wide.append(position)
+            elif type_ is Type.FLOAT:
+                sized = re.fullmatch(r"DECIMAL\((\d+),\s*(\d+)\)", sql_type)
+                if sized:
+                    decimals.append((name, int(sized[1]), int(sized[2])))
+                value = f"CAST({column} AS DOUBLE)"
+                if sized and int(sized[1]) > DIGITS:  # not the nearest float
+                    value = f"CAST(CAST({column} AS VARCHAR) AS DOUBLE)"
+            else:
+                cast = "TRY_CAST" if lenient and sql_type in _WIDE_INTEGERS else "CAST"
+                value = f"{cast}({column} AS {SQL_TYPES[type_]})"
+                wide += [position] * (sql_type in _WIDE_INTEGERS)
             values.append(one_zero(value) if type_ is Type.FLOAT else value)
         else:
             time = _time(name, column, sql_type, where, ticks, lenient)
             values.append(_far_stays_far(column, sql_type, time, ticks) if came else time)
+            wide += [position] * (sql_type in _WIDE_INTEGERS)
     names = schema.sql_names()
     listed = ", ".join(f"{v} AS {n}" for v, n in zip(values or ["1"], names, strict=True))
     if came:
@@ -58,8 +79,21 @@ def typed_select(
         listed += f", {{{', '.join(columns)}}} AS came"
     # Columns go by their position: no name of a user's reaches the SQL.
     named = ", ".join(f"c{i}" for i in range(len(sql_types)))
-    wide = [position for position in chosen if sql_types[position] in _WIDE_INTEGERS]
-    return f"SELECT {listed} FROM {source} AS x({named})", wide
+    return f"SELECT {listed} FROM {source} AS x({named})", wide, decimals
+
+
+def _float_of_integer(name: str, column: str, sql_type: str, lenient: bool) -> str:
+    """An integer as a float, if it is one; else an error, or NULL where that is `lenient`."""
+    wide = _LONG_INTEGERS[sql_type]
+    least = 0 if sql_type.startswith("U") else -EXACT
+    near = f"{column} BETWEEN {least} AND {EXACT}"
+    back = f"TRY_CAST(CAST({column} AS DOUBLE) AS {wide})"
+    value = f"WHEN {near} OR {back} = {column} THEN CAST({column} AS DOUBLE)"
+    if lenient:
+        return f"CASE {value} END"
+    before, after = map(sql_text, not_float(name, "\0").split("\0"))
+    error = f"error(concat({before}, {column}, {after}))"
+    return f"CASE {value} WHEN {column} IS NOT NULL THEN {error} END"
 
 
 def too_large(column: str, value: object) -> str:
@@ -97,9 +131,11 @@ def _type_of(name: str, sql_type: str, wanted: Type | None, where: str) -> Type:
         return wanted or Type.TEXT
     type_ = wanted or actual
     if type_ is None or not (actual is type_ or (actual is Type.INT and type_ is Type.FLOAT)):
+        needed = type_.value if type_ else "text, int, float or bool"
+        declare = f", or declare it `{actual.value}`" if actual else ""
         raise DataError(
-            f"{where}: column `{name}` is {sql_type}, and the rules need"
-            f" {type_.value if type_ else 'text, int, float or bool'}"
+            f"{where}: column `{name}` is {sql_type}, and the rules need {needed}:"
+            f" convert it{declare}"
         )
     return type_
 
@@ -117,5 +153,15 @@ def _time(
         return ticks.sql(f"epoch_us(CAST({column} AS TIMESTAMPTZ))")
     if sql_type in _NULLS:
         return "CAST(NULL AS BIGINT)"
-    wanted = "whole numbers of ticks" if ticks is None else "timestamps"
-    raise DataError(f"{where}: time column `{name}` is {sql_type}; times are {wanted}")
+    if sql_type == "VARCHAR" and ticks is not None:
+        return _read_moment(name, column, ticks, lenient)
+    raise DataError(unfit_time(where, name, sql_type, sql_type, ticks))
+
+
+def _read_moment(name: str, column: str, ticks: Ticks, lenient: bool) -> str:
+    """The tick of a text, as CSV has it; of another text NULL, or an error with its value."""
+    tick = tick_sql(column, ticks)
+    if lenient:
+        return tick
+    said = f"concat({sql_text(f'column `{name}`: `')}, left({column}, 40), {sql_text(NO_STAMP)})"
+    return f"CASE WHEN {column} <> '' THEN coalesce({tick}, error({said})) END"

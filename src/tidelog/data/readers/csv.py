@@ -6,27 +6,28 @@ import csv
 import io
 import json
 import math
-import os
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TextIO
 
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelog.data.readers.files import PACKED, opened
+from tidelog.data.bounds import finite, short
+from tidelog.data.readers.files import opened
+from tidelog.data.remedies import STAMP, TICK, remedied, remedies_for
 from tidelog.data.schema import Schema, positions
-from tidelog.data.ticks import NEEDS_TICK, PATTERN, Ticks, check_tick, needs_tick
+from tidelog.data.ticks import NEEDS_TICK, PATTERN, Ticks, check_tick, needs_tick, tick_sql
 from tidelog.data.types import (
     SQL_TYPES,
     filled_sql,
-    finite,
     fit,
     one_zero,
-    short,
     sql_path,
     sql_text,
 )
@@ -141,7 +142,8 @@ def _problem(text: str, type_: Type, is_time: bool, ticks: Ticks | None) -> str 
             if not re.fullmatch(PATTERNS[type_], text):
                 if is_time and needs_tick(text):
                     return f"`{short(text)}` {NEEDS_TICK}"
-                return f"`{short(text)}` is not {type_.value}"
+                kind = TICK if is_time else type_.value
+                return remedied(f"`{short(text)}` is not {type_.value}", text, kind)
             if is_time:
                 check_tick(int(text))
             elif type_ is Type.INT:
@@ -190,7 +192,8 @@ def read_table(
             raise DataError(*problems) from None
         # Python's reader has no objection: ends of line that differ, or very long lines.
         try:
-            connection.execute(f"{create} FROM {_source(path, names, None)}")
+            with _uniform(path) as (copy, longest):
+                connection.execute(f"{create} FROM {_source(copy, names, NEWLINE, longest)}")
         except duckdb.Error:
             raise DataError(f"{path}: {first_line(error)}") from None
     count = connection.execute(f"SELECT count(*) FROM {table} WHERE bad").fetchall()[0][0]
@@ -217,24 +220,28 @@ def read_texts(
     """
     names = [f"c{i}" for i in range(size)]
 
-    def read(ending: str | None, more: str = "") -> None:
-        source = _source(path, names, ending, more)
+    rejects = ", store_rejects = true"
+
+    def read(path: Path, ending: str, longest: int = 0, more: str = "") -> None:
+        source = _source(path, names, ending, longest, more)
         connection.execute(f"CREATE OR REPLACE TEMP TABLE {table} AS FROM {source}")
 
     try:
-        read(ending)
+        read(path, ending)
         return []
     except duckdb.Error:
         pass
     # As in a query: ends of line that differ, or very long lines, are no reason to refuse.
-    for how in (None,) if _is_sound(path, size) else (ending, None):
+    try:
+        if _is_sound(path, size):
+            raise duckdb.Error
+        read(path, ending, more=rejects)
+    except duckdb.Error:
         try:
-            read(how, ", store_rejects = true")
-            break
+            with _uniform(path) as (copy, longest):
+                read(copy, NEWLINE, longest, rejects)
         except duckdb.Error as error:
-            last = error
-    else:
-        raise DataError(f"{path}: {first_line(last)}")
+            raise DataError(f"{path}: {first_line(error)}") from None
     rejected = connection.execute(
         "SELECT line, first(error_type), first(csv_line), first(error_message)"
         " FROM reject_errors GROUP BY line ORDER BY line"
@@ -259,8 +266,8 @@ def facts_of_texts(table: str, schema: Schema, chosen: Sequence[int], ticks: Tic
     types = [column.type or Type.TEXT for column in schema.columns]
     values = [_value_sql(f"c{i}", type_) for type_, i in zip(types, chosen, strict=False)]
     time = f"c{chosen[-1]}"
-    values.append(_value_sql(time, Type.INT) if ticks is None else _tick_sql(time, ticks))
-    kinds = [*(type_.value for type_ in types), "int" if ticks is None else "a timestamp"]
+    values.append(_value_sql(time, Type.INT) if ticks is None else tick_sql(time, ticks))
+    kinds = [*(type_.value for type_ in types), "int" if ticks is None else STAMP]
     stamp = (
         f"WHEN {time} <> '' AND t IS NULL AND regexp_full_match(trim({time}, ' \t'),"
         f" {sql_text(PATTERN)}) THEN concat({sql_text(f'column `{schema.time}`: `')}, {time},"
@@ -269,7 +276,8 @@ def facts_of_texts(table: str, schema: Schema, chosen: Sequence[int], ticks: Tic
     wrong = [stamp] if ticks is None else []
     wrong += [
         f"WHEN c{i} <> '' AND {name} IS NULL THEN concat({sql_text(f'column `{column}`: `')},"
-        f" left(c{i}, 40), {sql_text(f'` is not {kind}')})"
+        f" left(c{i}, 40), {sql_text(f'` is not {kind}')},"
+        f" {_remedy_sql(f'c{i}', TICK if name == 't' and ticks is None else kind)})"
         for (name, column, i), kind in zip(columns, kinds, strict=True)
         if kind != Type.TEXT.value
     ]
@@ -300,6 +308,15 @@ def facts_of_texts(table: str, schema: Schema, chosen: Sequence[int], ticks: Tic
     )
 
 
+def _remedy_sql(column: str, kind: str) -> str:
+    """What to do about the text of a column that is no value of its kind, as SQL."""
+    cases = [
+        f" WHEN regexp_full_match({column}, {sql_text(pattern)}) THEN {sql_text(f'; {text}')}"
+        for pattern, text in remedies_for(kind)
+    ]
+    return f"CASE{''.join(cases)} ELSE '' END" if cases else "''"
+
+
 def rows_as_json(schema: Schema, columns: Sequence[pa.Array], stamped: bool) -> pa.Array:
     """Rows as they came, where they have texts: values that were read, and texts that were not.
 
@@ -318,31 +335,76 @@ def rows_as_json(schema: Schema, columns: Sequence[pa.Array], stamped: bool) -> 
     return pa.array(came, pa.string())
 
 
-def _source(path: Path, names: list[str], ending: str | None, more: str = "") -> str:
-    """A file's texts as a source in SQL; without an ending, lines may be long and end in any way.
+# Files that are not uniform
+
+NEWLINE = "\n"
+# Lines that are longer than DuckDB reads unless it is asked to.
+_LONG = 1_000_000
+_PLAIN = re.compile(rb"[^,\r\n]*")
+_TO_CLOSING_QUOTE = re.compile(rb'[^"]*(?:""[^"]*)*"(?!")')
+_LINE_END = re.compile(rb"\r\n|\n|\r")
+
+
+@contextmanager
+def _uniform(path: Path) -> Iterator[tuple[Path, int]]:
+    """A copy of a CSV file in which all lines end alike, and the bytes of its longest row."""
+    with TemporaryDirectory(prefix="tidelog-") as folder:
+        copy = Path(folder) / "uniform.csv"
+        longest = row = 0
+        inside = False  # whether a quoted value goes on in the next line
+        with opened(path) as lines, copy.open("wb") as file:
+            for line in lines:
+                row = row + len(line) if inside else len(line)
+                written, inside = _uniform_line(line, inside)
+                file.write(written)
+                longest = max(longest, row)
+        yield copy, longest
+
+
+def _uniform_line(line: bytes, inside: bool) -> tuple[bytes, bool]:
+    r"""What ends at a newline, with that as every end of a row; and whether a quote is open then.
+
+    >>> _uniform_line(b'a,"b\r\n', False), _uniform_line(b'c"\rd\r\n', True)
+    ((b'a,"b\r\n', True), (b'c"\nd\n', False))
+    """
+    if not inside and b'"' not in line:
+        return _LINE_END.sub(b"\n", line), False
+    parts: list[bytes] = []
+    at = 0
+    while at < len(line):
+        if not inside and line.startswith(b'"', at):
+            parts.append(b'"')
+            at, inside = at + 1, True
+        if inside:
+            closed = _TO_CLOSING_QUOTE.match(line, at)
+            if closed is None:
+                return b"".join([*parts, line[at:]]), True
+            parts.append(closed[0])
+            at, inside = closed.end(), False
+        plain = _PLAIN.match(line, at)
+        assert plain is not None, "it may be empty"
+        end = _LINE_END.match(line, plain.end())
+        at = plain.end() + 1 if end is None else end.end()
+        parts += [plain[0], line[plain.end() : at] if end is None else b"\n"]
+    return b"".join(parts), False
+
+
+def _source(path: Path, names: list[str], ending: str, longest: int = 0, more: str = "") -> str:
+    """A file's texts as a source in SQL; `longest` is of a row, where one may be very long.
 
     In a file of one column nothing but a blank line is empty and not quoted: it is no row.
     """
     types = ", ".join(f"'{name}': 'VARCHAR'" for name in names)
-    if ending is None:
-        longest = _size(path)
-        how = f"strict_mode = false, max_line_size = {longest + 1}, buffer_size = {longest + 2}"
-    else:
-        how = f"new_line = {sql_text(ending.encode('unicode_escape').decode() or chr(92) + 'n')}"
+    how = f"new_line = {sql_text(ending.encode('unicode_escape').decode() or chr(92) + 'n')}"
+    if longest > _LONG:
+        size = max(2 * longest, 32_000_000)
+        how += f", max_line_size = {longest + 1}, buffer_size = {size}, parallel = false"
     blank = " WHERE c0 IS NOT NULL" if len(names) == 1 else ""
     return (
         f"read_csv({sql_path(path)}, header = true, auto_detect = false, {how},"
         f" columns = {{{types}}}, delim = ',', quote = '\"', escape = '\"',"
         f" allow_quoted_nulls = false{more}){blank}"
     )
-
-
-def _size(path: Path) -> int:
-    """The bytes of a file, unpacked."""
-    if path.suffix != PACKED:
-        return path.stat().st_size
-    with opened(path) as file:
-        return file.seek(0, os.SEEK_END)
 
 
 def _value_sql(column: str, type_: Type) -> str:
@@ -365,10 +427,4 @@ def _time_sql(column: str, ticks: Ticks | None) -> str:
     if ticks is None:
         value = _value_sql(column, Type.INT)
         return f"CASE WHEN {value} BETWEEN {-TIME_MAX} AND {TIME_MAX} THEN {value} END"
-    return _tick_sql(column, ticks)
-
-
-def _tick_sql(column: str, ticks: Ticks) -> str:
-    moment = f"trim({column}, ' \t')"
-    tick = ticks.sql(f"epoch_us(TRY_CAST({moment} AS TIMESTAMPTZ))")
-    return f"CASE WHEN regexp_full_match({moment}, {sql_text(PATTERN)}) THEN {tick} END"
+    return tick_sql(column, ticks)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, cast
 
@@ -46,4 +48,27 @@ def opened(path: Path) -> IO[bytes]:
     with path.open("rb") as file:
         if file.read(2) not in (b"\x1f\x8b", b""):
             raise DataError(f"{path}: not packed by gzip, as its name says")
-    return cast("IO[bytes]", gzip.open(path, "rb"))
+    return cast("IO[bytes]", _Packed(path, "rb"))
+
+
+class _Packed(gzip.GzipFile):
+    """A packed file; DataError where it ends in the middle or is damaged."""
+
+    def _unpacked(self, read: Callable[[], bytes]) -> bytes:
+        try:
+            return read()
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            what = "ends in the middle" if isinstance(error, EOFError) else "is damaged"
+            raise DataError(
+                f"{self.name}: the packed file {what}: see that all of it has arrived, and repair"
+                " it"
+            ) from None
+
+    def read(self, size: int | None = -1) -> bytes:
+        return self._unpacked(lambda: super(_Packed, self).read(size))
+
+    def read1(self, size: int = -1) -> bytes:
+        return self._unpacked(lambda: super(_Packed, self).read1(size))
+
+    def readline(self, size: int | None = -1) -> bytes:
+        return self._unpacked(lambda: super(_Packed, self).readline(size))

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tidelog.data.bounds import read_json, reason_text, short
 from tidelog.data.letters import DeadLetter
 from tidelog.data.readers.files import opened, stem_of
 from tidelog.data.readers.memory import Table, table_of
-from tidelog.data.schema import Schema, schema_of
+from tidelog.data.schema import Schema, positions, schema_of
 from tidelog.data.ticks import Ticks, fitting_tick
-from tidelog.data.types import ANY_VALUE, common_type, finite, fit
+from tidelog.data.types import ANY_VALUE, common_type, fit
 from tidelog.errors import DataError
 from tidelog.language.program import TIME_COLUMN, Program, Type
 
@@ -33,44 +35,94 @@ def read_json_lines(
 ) -> dict[str, Table]:
     """The facts of each input that a file has lines of; its name may say which input that is.
 
-    A line that cannot be read is an error; with `aside`, one of a wanted input goes there.
+    Only the lines of `wanted` inputs are read, where it is given. One of them that cannot be read
+    is an error, or goes `aside`, as do lines of which nobody can say what they are facts of.
     """
-    rows: dict[str, list[tuple[Any, ...]]] = {}
-    places: dict[str, list[str]] = {}
     if only is None and stem_of(path) in known:
         only = known[stem_of(path)]
+    if only is not None and wanted is not None and only.predicate not in wanted:
+        return {}
+    file = _LinesFile(path, program, known, only, ticks, wanted, aside)
     if only is not None and all(column.type for column in only.columns):
-        rows[only.predicate], places[only.predicate] = [], []  # known also if there is no line
+        file.rows[only.predicate] = []  # known also if there is no line
     with opened(path) as lines:
         for number, line in enumerate(lines, 1):
-            if not line.strip():
-                continue
-            where, name = f"{path}:{number}", None
-            try:
-                record = parse_line(line)
-                if is_heartbeat(record, only):
-                    continue  # all facts of a file are there
-                name = predicate_of(record, only.predicate if only else None)
-                if only is not None and name != only.predicate:
-                    raise ValueError(f"`{name}` in a file of `{only.predicate}` facts")
-                if aside is not None:
-                    if name not in known:
-                        raise ValueError(f"no input is called `{name}`")
-                    if wanted is not None and name not in wanted:
-                        continue
-                    typed_values(record, known[name], ticks)
-                schema = schema_of(name, program, known, where)
-                rows.setdefault(name, []).append(written_values(record, schema))
-            except ValueError as error:
-                if aside is None:
-                    raise DataError(f"{where}: {error}") from None
-                aside.append(DeadLetter(name, str(error), where, line_as_json(line)))
-                continue
-            places.setdefault(name, []).append(where)
-    return {
-        name: table_of(known[name], values, places[name], str(path), ticks)
-        for name, values in rows.items()
-    }
+            if line.strip():
+                file.read(line, f"{path}:{number}")
+    return file.tables()
+
+
+@dataclass
+class _LinesFile:
+    """The lines of one file, as they are read; see `read_json_lines`."""
+
+    path: Path
+    program: Program
+    known: Mapping[str, Schema]
+    only: Schema | None
+    ticks: Ticks | None
+    wanted: Container[str] | None
+    aside: list[DeadLetter] | None
+    rows: dict[str, list[tuple[Any, ...]]] = field(default_factory=dict)
+    places: dict[str, list[str]] = field(default_factory=dict)
+    keys: dict[str, dict[str, None]] = field(
+        default_factory=dict
+    )  # by input, those that any line has
+
+    def read(self, line: bytes, where: str) -> None:
+        """Take the fact of a line, or say what is wrong with it."""
+        name = None if self.only is None else self.only.predicate
+        try:
+            record = parse_line(line)
+            if is_heartbeat(record, self.only):
+                return  # all facts of a file are there
+            name = predicate_of(record, name)
+            if self.only is not None and name != self.only.predicate:
+                said, name = name, self.only.predicate
+                raise ValueError(f"`{short(said)}` in a file of `{name}` facts")
+            if not self._is_left(name):
+                self._take(record, name, where)
+        except ValueError as error:
+            if self._is_left(name):
+                return
+            if self.aside is None:
+                raise DataError(f"{where}: {reason_text(error)}") from None
+            self.aside.append(DeadLetter(name, str(error), where, line_as_json(line)))
+
+    def _is_left(self, name: str | None) -> bool:
+        """Whether a line is of none of the inputs that are read here."""
+        if self.wanted is None or name in self.wanted:
+            return False
+        return self.aside is None or name in self.known
+
+    def _take(self, record: Mapping[str, Any], name: str, where: str) -> None:
+        if self.aside is None:
+            schema_of(name, self.program, self.known, where)
+        elif name not in self.known:
+            raise ValueError(f"no input is called `{short(name)}`")
+        else:
+            typed_values(record, self.known[name], self.ticks)
+        values = written_values(record, self.known[name])
+        self.rows.setdefault(name, []).append(values)
+        self.places.setdefault(name, []).append(where)
+        self.keys.setdefault(name, {}).update(dict.fromkeys(record))
+
+    def tables(self) -> dict[str, Table]:
+        for name, there in self.keys.items() if self.aside is None else ():
+            _expect_keys(there, self.known[name], self.path)
+        return {
+            name: table_of(
+                self.known[name], values, self.places.get(name, []), str(self.path), self.ticks
+            )
+            for name, values in self.rows.items()
+        }
+
+
+def _expect_keys(there: Collection[str], schema: Schema, path: Path) -> None:
+    """DataError for a declared column that no line has: that is no missing value, but a slip."""
+    for name in schema.names if schema.declared else ():
+        if name not in there and not (name == schema.time and TIME_COLUMN in there):
+            positions([key for key in there if key != "predicate"], schema, str(path))
 
 
 def parse_line(line: bytes | str) -> dict[str, Any]:
@@ -80,11 +132,11 @@ def parse_line(line: bytes | str) -> dict[str, Any]:
     ValueError: `1e400` does not fit a float
     """
     try:
-        record = json.loads(line, parse_float=finite)
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        record = read_json(line if isinstance(line, str) else line.decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        raise ValueError("not UTF-8 text") from None
+    except json.JSONDecodeError as error:
         raise ValueError(f"not JSON: {error}") from None
-    except RecursionError as error:
-        raise ValueError(str(error)) from None
     if not isinstance(record, dict):
         raise ValueError('a line is an object, such as {"predicate": "P"}')
     return record
@@ -98,6 +150,14 @@ def predicate_of(record: Mapping[str, Any], otherwise: str | None = None) -> str
     return name
 
 
+def _predicate_in_file(record: Mapping[str, Any], only: Schema | None) -> str:
+    """What a line of a file is a fact of; `only` is of the input that all of them are of."""
+    name = predicate_of(record, only.predicate if only else None)
+    if only is not None and name != only.predicate:
+        raise ValueError(f"`{name}` in a file of `{only.predicate}` facts")
+    return name
+
+
 def is_heartbeat(record: Mapping[str, Any], schema: Schema | None) -> bool:
     """Whether a line is no fact and says only that everything before its time has arrived.
 
@@ -108,7 +168,10 @@ def is_heartbeat(record: Mapping[str, Any], schema: Schema | None) -> bool:
 
 
 def written_values(record: Mapping[str, Any], schema: Schema) -> tuple[Any, ...]:
-    """The values of a line in the schema's order, time last, as they are written."""
+    """The values of a line in the schema's order, time last, as they are written.
+
+    A key that is not there is as one without a value.
+    """
     names = list(schema.names)
     if schema.time is not None and schema.time not in record and TIME_COLUMN in record:
         names[-1] = TIME_COLUMN
@@ -116,16 +179,11 @@ def written_values(record: Mapping[str, Any], schema: Schema) -> tuple[Any, ...]
         # Undeclared columns have no names: they come in the order in which they are written.
         values = [v for k, v in record.items() if k not in ("predicate", TIME_COLUMN)]
         if schema.time is not None:
-            if TIME_COLUMN not in record:
-                raise ValueError(f"no `{TIME_COLUMN}`, and `{schema.predicate}` has one")
-            values.append(record[TIME_COLUMN])
+            values.append(record.get(TIME_COLUMN))
         if len(values) != len(names):
             raise ValueError(f"`{schema.predicate}` has {len(schema.columns)} columns")
         return _with_infinity(values, schema)
-    for name in names:
-        if name not in record:
-            raise ValueError(f"no column `{name}`, which `{schema.predicate}` declares")
-    return _with_infinity((record[name] for name in names), schema)
+    return _with_infinity((record.get(name) for name in names), schema)
 
 
 def _with_infinity(values: Iterable[Any], schema: Schema) -> tuple[Any, ...]:
@@ -151,14 +209,20 @@ def typed_values(record: Mapping[str, Any], schema: Schema, ticks: Ticks | None)
         if fitting is None or fitting != fitting:
             if i not in schema.unread:
                 problem = "no value" if fitting is None else "NaN"
-                raise ValueError(f"{problem} in column `{column.name}`")
+                raise ValueError(f"{problem} in column `{column.name}`{_why(column.name, record)}")
             fitting = ANY_VALUE[type_]
         typed.append(fitting)
     if schema.time is None:
         return tuple(typed)
     if time is None:
-        raise ValueError(f"no value in column `{schema.time}`")
+        name = str(schema.time)
+        raise ValueError(f"no value in column `{name}`{_why(name, record)}")
     return *typed, tick_value(time, str(schema.time), ticks)
+
+
+def _why(name: str, record: Mapping[str, Any]) -> str:
+    """Why a column has no value, if that is because the line has no such key."""
+    return "" if name in record else "; the line has no such key"
 
 
 def line_as_json(line: bytes | str) -> str:
@@ -167,7 +231,7 @@ def line_as_json(line: bytes | str) -> str:
     >>> line_as_json('{"predicate": "P", "x": null}'), line_as_json("{oops")
     ('{"x": null}', '"{oops"')
     """
-    text = line.decode(errors="backslashreplace") if isinstance(line, bytes) else line
+    text = line if isinstance(line, str) else line.decode("utf-8-sig", "backslashreplace")
     try:
         record = parse_line(text)
         row = {key: value for key, value in record.items() if key != "predicate"}

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import date, datetime
 from functools import lru_cache
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidelog.data.numbers import NO_FLOAT, is_float
 from tidelog.data.schema import Schema, positions
-from tidelog.data.ticks import GIVE_TICK, Ticks, fitting_tick
-from tidelog.data.types import ANY_VALUE, arrow_type, common_type, fit
-from tidelog.errors import DataError, warn_left_out
+from tidelog.data.ticks import GIVE_TICK, Ticks, TimeType, fitting_tick, micros, unfit_time
+from tidelog.data.types import ANY_VALUE, arrow_type, common_type, fit, is_missing
+from tidelog.errors import DataError, first_line, warn_left_out
 from tidelog.language.program import Type, Value
 
 RowsLike: TypeAlias = "Iterable[tuple[Any, ...]] | pa.Table | Any"
@@ -27,6 +30,7 @@ class Table:
     origin: str
     ticked: bool
     places: Sequence[str] = ()  # where each row is, if that is known
+    time: TimeType = TimeType.TIMESTAMP  # the type of times that are in ticks by now
 
 
 def origin_of(predicate: str) -> str:
@@ -42,20 +46,28 @@ def in_memory(schema: Schema, rows: RowsLike, ticks: Ticks | None) -> Table:
     if isinstance(rows, (str, bytes)):
         raise DataError(f"{where}: rows are tuples or a table, not text")
     if isinstance(rows, pa.Table):  # not by Arrow's protocol, whose names end at a NUL
-        return _arranged(rows, schema, where)
-    if hasattr(rows, "__arrow_c_stream__"):
-        return _arranged(pa.table(rows), schema, where)
+        return _arranged(rows, schema, where, ticks)
     if hasattr(rows, "columns") and hasattr(rows, "iloc"):
-        return _arranged(pa.Table.from_pandas(rows, preserve_index=False), schema, where)
+        return _of_pandas(rows, schema, where, ticks)
+    if hasattr(rows, "__arrow_c_stream__"):
+        try:
+            table = pa.table(rows)
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise DataError(f"{where}: {first_line(error)}") from None
+        return _arranged(table, schema, where, ticks)
     if not isinstance(rows, Iterable) or isinstance(rows, Mapping):
         raise DataError(
             f"{where}: a list of tuples or dicts, a table or a data frame is expected, not"
             f" {type(rows).__name__}"
         )
     tuples: list[tuple[Any, ...]] = []
+    rows = list(rows)
+    keys = {key for row in rows if isinstance(row, Mapping) for key in row}
+    # A key that some row has is a missing value of the others, as in lines of JSON.
+    blank = {name: None for name in schema.names if schema.declared and name in keys}
     for number, row in enumerate(rows, 1):
         if isinstance(row, Mapping):
-            row = positioned(schema, row, number, {})
+            row = positioned(schema, row, number, blank)
         values = tuple(row) if isinstance(row, (tuple, list)) else (row,)
         if len(values) != len(schema.names):
             raise DataError(
@@ -83,12 +95,93 @@ def positioned(
     return tuple(row[name] for name in schema.names)
 
 
-def _arranged(table: pa.Table, schema: Schema, where: str) -> Table:
+def _arranged(table: pa.Table, schema: Schema, where: str, ticks: Ticks | None) -> Table:
     """The columns of a table in the schema's order, under names that no user chose."""
     chosen = positions(table.column_names, schema, where)
     if not chosen:
         return table_of(schema, [()] * table.num_rows, None, where, None)
-    return Table(table.select(chosen).rename_columns(schema.sql_names()), where, False)
+    columns = [table.column(i) for i in chosen]
+    if schema.time is not None and ticks is not None:
+        columns[-1] = _moments(columns[-1], where, schema.time)
+    return Table(pa.table(columns, names=schema.sql_names()), where, False)
+
+
+def _moments(times: pa.ChunkedArray, where: str, name: str) -> pa.ChunkedArray:
+    """Times as timestamps where they are texts such as CSV has; others as they are."""
+    if pa.types.is_dictionary(times.type):
+        times = times.cast(times.type.value_type)
+    if not _is_text(times.type):
+        return times
+    moments: list[int | None] = []
+    for number, text in enumerate(times.to_pylist(), 1):
+        try:
+            moments.append(micros(text) if text else None)
+        except ValueError as problem:
+            raise DataError(f"{where}, row {number}: column `{name}`: {problem}") from None
+    stamps = pa.array(moments, pa.int64()).cast(pa.timestamp("us", tz="UTC"))
+    return pa.chunked_array([stamps])
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    return any(test(kind) for test in tests)
+
+
+def _of_pandas(frame: Any, schema: Schema, where: str, ticks: Ticks | None) -> Table:
+    """The columns of a pandas frame that the schema has; others may hold anything."""
+    chosen = positions([str(name) for name in frame.columns], schema, where)
+    if not chosen:
+        return table_of(schema, [()] * len(frame), None, where, None)
+    columns: list[Any] = []
+    for i, (name, position) in enumerate(zip(schema.names, chosen, strict=True)):
+        type_ = schema.columns[i].type if i < len(schema.columns) else _time_type(ticks)
+        columns.append(_of_series(frame.iloc[:, position], type_, name, where))
+    named = pa.table(columns, names=list(schema.names))
+    return _arranged(named, replace(schema, declared=False), where, ticks)
+
+
+def _time_type(ticks: Ticks | None) -> Type | None:
+    return Type.INT if ticks is None else None
+
+
+def _of_series(series: Any, type_: Type | None, name: str, where: str) -> Any:
+    """A column of a pandas frame as Arrow; DataError names the row of a value that does not fit.
+
+    Whole floats are integers where these are wanted: a missing value makes integers floats.
+    """
+    try:
+        values = pa.chunked_array(pa.Array.from_pandas(series), None)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        values = None
+    if values is None:
+        return _fitted(series, type_, name, where)
+    if type_ is Type.INT and pa.types.is_floating(values.type):
+        return (
+            _fitted(series, type_, name, where) if not _whole(values) else values.cast(pa.int64())
+        )
+    return values
+
+
+def _whole(values: pa.ChunkedArray) -> bool:
+    """Whether floats are whole numbers that no rounding has changed."""
+    wide = values.cast(pa.float64())
+    fine = pc.and_(pc.equal(pc.floor(wide), wide), pc.less_equal(pc.abs(wide), 2.0**53))
+    return pc.all(fine, min_count=0).as_py() is True
+
+
+def _fitted(series: Any, type_: Type | None, name: str, where: str) -> pa.Array:
+    """The values of a column one by one, as its type."""
+    values = [None if is_missing(value) else value for value in series.tolist()]
+    type_ = type_ or common_type(values)
+    fitting: list[Value | None] = []
+    for number, value in enumerate(values, 1):
+        try:
+            if type_ is Type.INT and isinstance(value, float):
+                value = None if math.isnan(value) else int(value) if value.is_integer() else value
+            fitting.append(fit(value, type_))
+        except ValueError as problem:
+            raise DataError(f"{where}, row {number}: column `{name}`: {problem}") from None
+    return pa.array(fitting, arrow_type(type_))
 
 
 @lru_cache(1_000)
@@ -124,10 +217,11 @@ def typed_table(facts: Table, schema: Schema, ticks: Ticks | None = None) -> pa.
             values = pc.fill_null(values, ANY_VALUE[type_])
         if values is not table.column(i):
             table = table.set_column(i, table.field(i), values)
-    if any(column.null_count for column in table.columns):
+    names = [n for n, c in zip(schema.names, table.columns, strict=False) if c.null_count]
+    if names:
         table = table.drop_null()
     if table.num_rows < rows:
-        warn_left_out(schema.predicate, rows - table.num_rows)
+        warn_left_out(schema.predicate, rows - table.num_rows, names)
     return table
 
 
@@ -137,16 +231,19 @@ def _ticked(times: pa.ChunkedArray, where: str, name: str, ticks: Ticks | None) 
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         if ticks is None:
             raise DataError(f"{where}: time column `{name}` holds timestamps; {GIVE_TICK}")
-        unit = pa.timestamp("ns", tz=kind.tz) if getattr(kind, "unit", "") == "ns" else None
-        since = times.cast(unit or pa.timestamp("us", tz=getattr(kind, "tz", None)))
-        numbers = since.cast(pa.int64())
-        if unit is not None:
-            numbers = _divided(numbers, 1000)
-        return _divided(pc.subtract(numbers, ticks.origin), ticks.length)
+        return _divided(pc.subtract(micros_of(times), ticks.origin), ticks.length)
     if pa.types.is_null(kind) or (pa.types.is_integer(kind) and ticks is None):
         return times
-    wanted = "whole numbers of ticks" if ticks is None else "timestamps"
-    raise DataError(f"{where}: time column `{name}` is {kind}; times are {wanted}")
+    shown = "INT" if pa.types.is_integer(kind) else "VARCHAR" if _is_text(kind) else str(kind)
+    raise DataError(unfit_time(where, name, str(kind), shown, ticks))
+
+
+def micros_of(times: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Microseconds since 1970 of dates or timestamps, rounded down; without a zone they are UTC."""
+    kind = times.type
+    if getattr(kind, "unit", "") == "ns":
+        return _divided(times.cast(pa.int64()), 1000)
+    return times.cast(pa.timestamp("us", tz=getattr(kind, "tz", None))).cast(pa.int64())
 
 
 def _divided(numbers: pa.ChunkedArray, by: int) -> pa.ChunkedArray:
@@ -173,12 +270,39 @@ def table_of(
         for number, value in enumerate(values):
             try:
                 if is_time:
-                    converted.append(None if value is None else fitting_tick(value, ticks))
+                    converted.append(None if is_missing(value) else fitting_tick(value, ticks))
                 else:
                     converted.append(fit(value, type_))
+                    if type_ is Type.FLOAT and places is None and type(value) is int:
+                        _expect_float(value)
             except ValueError as problem:
                 where = places[number] if places else f"{origin}, row {number + 1}"
                 raise DataError(f"{where}: column `{name}`: {problem}") from None
         arrays.append(pa.array(converted, arrow_type(type_)))
     arrays = arrays or [pa.array([1] * len(rows), pa.int64())]
-    return Table(pa.table(arrays, names=schema.sql_names()), origin, True, places or ())
+    table = pa.table(arrays, names=schema.sql_names())
+    times = [] if schema.time is None or ticks is None else [row[-1] for row in rows]
+    return Table(table, origin, True, places or (), _time_type_of(times))
+
+
+def _expect_float(value: int) -> None:
+    if not is_float(value):
+        raise ValueError(f"`{value}` {NO_FLOAT}")
+
+
+def _time_type_of(times: list[Any]) -> TimeType:
+    """The type of times in Python: that of dates, or of moments without a zone, or else TIMESTAMP.
+
+    >>> _time_type_of([date(2026, 3, 8), None]).value, _time_type_of(["2026-03-08"]).value
+    ('DATE', 'TIMESTAMP')
+    """
+    types = {_type_of_time(time) for time in times if not is_missing(time)}
+    return types.pop() if len(types) == 1 else TimeType.TIMESTAMP
+
+
+def _type_of_time(time: Any) -> TimeType:
+    if isinstance(time, datetime):
+        return TimeType.TIMESTAMP if time.tzinfo else TimeType.NTZ
+    if isinstance(time, date):
+        return TimeType.DATE
+    return TimeType.NTZ if "datetime64" in str(getattr(time, "dtype", "")) else TimeType.TIMESTAMP

@@ -104,7 +104,7 @@ class FactsPath:
     def matches(self) -> list[Path]:
         """The files and folders there are; DataError when there is none."""
         if self.delta is not None:
-            delta.check_log(self.root)
+            delta.expect_table(self.root)
             return []
         if self.address is not None:
             raise DataError(
@@ -113,6 +113,11 @@ class FactsPath:
             )
         if self.pattern is None:
             if not self.root.exists():
+                if str(self.root) == "-":
+                    raise DataError(
+                        "-: standard input is for `tidelog run`, and alone: write `--facts -`, and"
+                        ' name the input of each line: {"predicate": "E", ..}'
+                    )
                 raise DataError(f"{self.root}: no such file or folder")
             return [self.root]
         paths = [Path(name) for name in sorted(glob.glob(self.pattern, recursive=True))]
@@ -151,6 +156,11 @@ class FactsPath:
         return [place for place in (path, *path.parents) if place in there]
 
 
+def settled(path: Path) -> Path:
+    """The path of a file from any working directory; what it may be a link to does not matter."""
+    return path.parent.resolve() / path.name
+
+
 def is_hidden(path: Path, root: Path) -> bool:
     return any(part.startswith(HIDDEN) for part in path.relative_to(root).parts)
 
@@ -180,16 +190,17 @@ def find_facts(
     ticks: Ticks | None,
     only: Container[str] | None = None,
     aside: list[DeadLetter] | None = None,
+    skip: Container[Path] = (),
 ) -> dict[str, list[Part]]:
     """Where the facts of each input are; in-memory facts and small formats are read at once.
 
     Of a folder, the files of other inputs than `only` are left alone. A line that cannot be read
-    is an error, or goes `aside`.
+    is an error, or goes `aside`; files to `skip`, each as `settled` has it, are not opened.
     """
     known = schemas(program)
     if facts is None:
         return {}
-    search = _Search(program, known, ticks, only, aside)
+    search = _Search(program, known, ticks, only, aside, skip)
     if not isinstance(facts, Mapping):
         for path in paths_of(facts):
             search.add(path)
@@ -213,9 +224,10 @@ class _Search:
         ticks: Ticks | None,
         only: Container[str] | None,
         aside: list[DeadLetter] | None,
+        skip: Container[Path] = (),
     ) -> None:
         self.program, self.known, self.ticks, self.only = program, known, ticks, only
-        self.aside = aside
+        self.aside, self.skip = aside, skip
         self.parts: dict[str, list[Part]] = {}
 
     def add(self, facts: FactsPath) -> None:
@@ -237,6 +249,8 @@ class _Search:
 
     def _file(self, path: Path, schema: Schema | None) -> None:
         format_ = format_of(path)
+        if settled(path) in self.skip:
+            return
         if format_ == "jsonl":
             self._tables(self._lines(path, schema))
         elif path.suffix == ".tdl" and schema is None:
@@ -247,8 +261,17 @@ class _Search:
                 " ending"
             )
         else:
-            schema = schema or schema_of(stem_of(path), self.program, self.known, str(path))
-            self._of_one([path], schema)
+            self._of_one([path], schema or self._named_by(path))
+
+    def _named_by(self, path: Path) -> Schema:
+        """The input that a file is named after; without one the error says how to give it."""
+        try:
+            return schema_of(stem_of(path), self.program, self.known, str(path))
+        except DataError as error:
+            if stem_of(path) in self.program.heads or not self.known:
+                raise
+            name = next(iter(self.known)) if len(self.known) == 1 else "INPUT"
+            raise DataError(f"{error}; to give it to one, write {name}={path}") from None
 
     def _tables(self, tables: Mapping[str, Table]) -> None:
         for name, table in tables.items():
@@ -275,7 +298,8 @@ class _Search:
 
     def _of_one(self, paths: Iterable[Path], schema: Schema) -> None:
         """The facts of one input in files of its own."""
-        name, paths = schema.predicate, list(paths)
+        name = schema.predicate
+        paths = [path for path in paths if settled(path) not in self.skip]
         if self.only is not None and name not in self.only:
             return
         parts = self.parts.setdefault(name, [])

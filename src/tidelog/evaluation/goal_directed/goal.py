@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import duckdb
@@ -22,6 +22,7 @@ from tidelog.evaluation.timeline import Limit, evaluate, history
 from tidelog.language.program import Value
 from tidelog.logic.core import Predicate
 from tidelog.logic.match import IndexedRows
+from tidelog.logic.windows import takes_many_clauses, write_out
 
 
 @dataclass(frozen=True)
@@ -42,10 +43,13 @@ class Goal:
 
     @cached_property
     def deps(self) -> Dependencies:
-        needed = passes(self.engine.typed, [self.fact.predicate])
-        # The timeline, where recursion may lead, needs to know when a window holds.
-        brief = needed.counts and not needed.in_brief.recursive
-        return needed.in_brief if brief else needed.dependencies
+        deps = passes(self.engine.typed, [self.fact.predicate]).dependencies
+        # The timeline, where recursion may lead, works with clauses alone.
+        if deps.recursive:
+            return deps.written_out
+        windows = deps.core.windows
+        core = write_out(deps.core, lambda name: not takes_many_clauses(windows[name].over))
+        return replace(deps, core=core)
 
     @cached_property
     def values(self) -> dict[str, tuple[Values, ...]]:

@@ -94,11 +94,11 @@ def _as_written(parts: Settled, awaited: Awaited) -> Awaited:
 def _as_count(core: Core, awaited: Awaited) -> Awaited:
     """A stretch that is to have so many facts, as the count of them."""
     counts = count_of(core, awaited.predicate)
-    if counts is None or counts.over is None:
+    if counts is None:
         return awaited
     clause, base = core.clauses_for[awaited.predicate][0], core.predicates[awaited.predicate].base
     known = dict(zip(clause.head.args, awaited.args, strict=True))
-    args = tuple(known.get(t) if isinstance(t, Variable) else t.value for t in counts.args)
+    args = tuple(known.get(t) if isinstance(t, Variable) else t.value for t in counts.of.args)
     return AwaitedAggregate(base, args, awaited.time, Measure.COUNT, None, counts.over.ticks)
 
 
@@ -108,9 +108,8 @@ def named(core: Core, fact: Ground) -> Ground:
     if predicate.role is Role.GATHERED:
         return gathered(core, fact.predicate, fact.args, fact.time)
     if predicate.role is Role.WINDOW:
-        asked, given = pattern(core, fact.predicate, fact.args)
-        assert asked.over is not None, "a window is over some ticks"
-        return Stretch(predicate.base, fact.args, fact.time, given, asked.over)
+        window, given = pattern(core, fact.predicate, fact.args)
+        return Stretch(predicate.base, fact.args, fact.time, given, window.over)
     return Ground(predicate.base, fact.args, fact.time)
 
 
@@ -181,15 +180,15 @@ class FactModel:
             absent = tuple(self._absence(premise, order, binding) for premise in clause.negative)
             yield Derivation(clause, premises, compared, absent)
 
-    def counted(self, window: Premise, fact: Ground) -> Iterator[Ground]:
+    def counted(self, fact: Ground) -> Iterator[Ground]:
         """The facts that a window counts for one of its own, the last ones first."""
-        assert window.over is not None, "a window is over some ticks"
         assert fact.time is not None, "a window has a time"
-        _, args = pattern(self.core, fact.predicate, fact.args)
+        window, args = pattern(self.core, fact.predicate, fact.args)
         known = {i: value for i, value in enumerate(args) if value is not None}
-        inside = self._within(window.predicate, known, fact.time, window.over.ticks)
+        name = window.of.predicate
+        inside = self._within(name, known, fact.time, window.over.ticks)
         for row in sorted(inside, key=lambda row: (-int(row[-1]), row)):
-            yield Ground(window.predicate, tuple(row[:-1]), int(row[-1]))
+            yield Ground(name, tuple(row[:-1]), int(row[-1]))
 
     def _gathered(self, clause: Clause, premise: Premise, fact: Ground) -> tuple[Ground, ...]:
         """The facts that an aggregate is made of, the last ones first."""
@@ -235,8 +234,8 @@ class FactModel:
         tick = order.known_tick(premise, binding)
         over = None
         if predicate.role is Role.WINDOW:
-            asked, args = pattern(self.core, premise.predicate, args)
-            over = asked.over
+            window, args = pattern(self.core, premise.predicate, args)
+            over = window.over
         if predicate.role is Role.GATHERED:
             args = gathered(self.core, predicate.name, args, tick).pattern
         return Absence(predicate.base, args, tick, predicate.base in self.core.input_of, over)

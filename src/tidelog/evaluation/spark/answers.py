@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from functools import cache
+from typing import assert_never
 
 import duckdb
 import pyarrow as pa
@@ -12,8 +13,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tidelog.data.packed import CHUNK, merge_sql, stretches_sql, ticks_of, unpack_sql
-from tidelog.data.ticks import Ticks
-from tidelog.data.writers import NO_STAMP, timestamps
+from tidelog.data.ticks import DAY, Ticks, TimeType
+from tidelog.data.types import arrow_type
+from tidelog.data.writers import NO_STAMP, time_type, timestamps
 from tidelog.evaluation.rows import DONE, Relation
 from tidelog.evaluation.stretches import end_columns, named_stretches
 from tidelog.language.program import TIME_COLUMN
@@ -45,10 +47,24 @@ def _time(tick: Column, ticks: Ticks | None) -> Column:
     """A tick as users see it; NULL stays what it is."""
     if ticks is None:
         return tick
-    stamp = F.timestamp_micros(tick * ticks.length + ticks.origin)
     stamped = tick.isNull() | tick.between(ticks.stamped.low, ticks.stamped.high)
     refused = F.concat(F.lit("tick "), tick.cast("string"), F.lit(f" {NO_STAMP}"))
-    return F.when(stamped, stamp).otherwise(F.raise_error(refused).cast("timestamp"))
+    error = F.raise_error(refused).cast(ticks.type.value)
+    return F.when(stamped, _moment(tick * ticks.length + ticks.origin, ticks.type)).otherwise(error)
+
+
+def _moment(micros: Column, type_: TimeType) -> Column:
+    """Microseconds since 1970 as a time; none of them depends on the zone of the session."""
+    match type_:
+        case TimeType.DATE:
+            return F.date_from_unix_date(F.call_function("div", micros, F.lit(DAY)).cast("int"))
+        case TimeType.NTZ:
+            since = F.expr("INTERVAL '0.000001' SECOND") * micros
+            return F.expr("TIMESTAMP_NTZ'1970-01-01 00:00:00'") + since
+        case TimeType.TIMESTAMP:
+            return F.timestamp_micros(micros)
+        case _ as never:
+            assert_never(never)
 
 
 def stretched(
@@ -102,6 +118,17 @@ def unpacked_table(
         stamps = timestamps(table.column(-1), ticks)
         table = table.set_column(table.num_columns - 1, "t", stamps)
     return table.rename_columns([*names, TIME_COLUMN])
+
+
+def no_answers(
+    relation: Relation, names: Sequence[str], ticks: Ticks | None, *, intervals: bool
+) -> pa.Table:
+    """A table without rows, with the columns that answers of a query have."""
+    if not relation.temporal and not names:
+        return pa.table({"holds": pa.array([], pa.bool_())})
+    times = list(end_columns(names) if intervals else (TIME_COLUMN,)) if relation.temporal else []
+    types = [*map(arrow_type, relation.types), *[time_type(ticks)] * len(times)]
+    return pa.schema(list(zip([*names, *times], types, strict=True))).empty_table()
 
 
 def stretches_table(

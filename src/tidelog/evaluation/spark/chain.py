@@ -23,6 +23,7 @@ from tidelog.evaluation.database import NO_EXTENSIONS, Database
 from tidelog.evaluation.layout import Layout
 from tidelog.evaluation.plan import tables_of
 from tidelog.evaluation.spark.catalyst import Catalyst, as_a_table, planning
+from tidelog.evaluation.spark.failures import without_traceback
 from tidelog.evaluation.spark.kernel import Kernel
 from tidelog.evaluation.spark.parcels import COLUMNS, Sending, opened
 from tidelog.evaluation.spark.sources import arrow_struct
@@ -178,5 +179,6 @@ class _Task:
         context = TaskContext.get()
         assert context is not None
         arriving = opened(batches) if self.in_parcels else batches
-        done = self.kernel.run(self.stage, context.partitionId(), self.asked, arriving)
-        yield from done if self.then is None else self.then.parcels(done)
+        with without_traceback():
+            done = self.kernel.run(self.stage, context.partitionId(), self.asked, arriving)
+            yield from done if self.then is None else self.then.parcels(done)

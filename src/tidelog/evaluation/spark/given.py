@@ -14,9 +14,10 @@ from tidelog.analysis.passes import passes
 from tidelog.data.readers.files import format_of
 from tidelog.data.readers.places import FactsLike, FactsPath, PathText
 from tidelog.data.schema import expect_queries, resolve_and_check, schema_of, schemas
+from tidelog.data.ticks import Ticks
 from tidelog.errors import DataError
 from tidelog.evaluation.duckdb import Engine
-from tidelog.evaluation.spark.sources import spark_type
+from tidelog.evaluation.spark.sources import rigid_rows, spark_type
 from tidelog.language.program import Program, Type
 from tidelog.logic.core import Core
 
@@ -39,10 +40,12 @@ class Given:
         frames: Mapping[str, DataFrame],
         paths: tuple[FactsPath, ...],
         rigid: Mapping[str, Any] | PathText | Sequence[PathText] | None,
+        ticks: Ticks | None,
     ) -> Given:
         """Temporal facts are in frames or files; rigid ones in frames, rows or files.
 
-        Rigid facts that the queries need and that are not there are warned of.
+        A file may have facts of both, with timestamps: `ticks` is for those. Rigid facts that the
+        queries need and that are not there are warned of.
         """
         expect_queries(program, asked)
         known = schemas(program)
@@ -57,13 +60,16 @@ class Given:
             for name in rigid:
                 if schema_of(name, program, known, "rigid").time is not None:
                     raise DataError(f"`{name}` is not a rigid input of the rules")
-            facts = {n: r.toArrow() if isinstance(r, DataFrame) else r for n, r in rigid.items()}
+            facts = {
+                name: rigid_rows(rows, known[name]) if isinstance(rows, DataFrame) else rows
+                for name, rows in rigid.items()
+            }
         else:
             facts = rigid
         timeless = frozenset(name for name, schema in known.items() if schema.time is None)
-        with Engine(program, facts, only=timeless, queries=asked) as engine:
+        with Engine(program, facts, ticks, only=timeless, queries=asked) as engine:
             types = {name: loaded.types for name, loaded in engine.loaded.items()}
-            types |= _types(program, frames, paths)
+            types |= _types(program, frames, paths, ticks)
             program = resolve_and_check(program, types)
             needed = passes(program, asked).planned.core
             tables = {p.name: _rigid(engine, p.base) for p in needed.inputs if not p.temporal}
@@ -89,7 +95,10 @@ class Given:
 
 
 def _types(
-    program: Program, frames: Mapping[str, DataFrame], facts: tuple[FactsPath, ...]
+    program: Program,
+    frames: Mapping[str, DataFrame],
+    facts: tuple[FactsPath, ...],
+    ticks: Ticks | None,
 ) -> dict[str, tuple[Type, ...]]:
     """Types of columns that the rules leave open, as the data has them."""
     types: dict[str, tuple[Type, ...]] = {}
@@ -109,7 +118,8 @@ def _types(
             )
             first = next(files, None)
             if first is not None:
-                with Engine(program, {name: pq.read_schema(first).empty_table()}) as engine:
+                columns = pq.read_schema(first).empty_table()
+                with Engine(program, {name: columns}, ticks) as engine:
                     types[name] = engine.loaded[name].types
     return types
 

@@ -1,4 +1,7 @@
-"""Jars that Spark's connectors need: pinned here, fetched once by Maven, kept in a cache."""
+"""Jars that Spark's connectors need: pinned here, fetched once by Maven, kept in a cache.
+
+`jars.sha256` has the digest of each, by connector; it is as `sha256sum` writes it.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,11 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tidelog.causes import cause_of
 from tidelog.errors import DataError
 
 # The plugin is named in full: what an old Maven takes of its own accord is too old.
@@ -30,10 +34,10 @@ class Jars:
     coordinates: tuple[str, ...]
     whole: bool = False
 
-    @property
-    def key(self) -> str:
-        """A name in the cache that changes with the coordinates."""
-        return hashlib.sha256(f"{self.whole} {self.coordinates}".encode()).hexdigest()[:12]
+    def key(self, digests: Mapping[str, str]) -> str:
+        """A name in the cache that changes with the coordinates and the digests."""
+        said = f"{self.whole} {self.coordinates} {sorted(digests.items())}"
+        return hashlib.sha256(said.encode()).hexdigest()[:12]
 
 
 JARS = {
@@ -83,6 +87,17 @@ def jars_of(names: Iterable[str]) -> list[str]:
     return [str(jar) for folder in folders for jar in sorted(folder.iterdir())]
 
 
+def digests_of(name: str) -> dict[str, str]:
+    """The SHA-256 of each jar of a connector, by the name of its file."""
+    lines = Path(__file__).with_name("jars.sha256").read_text(encoding="ascii").splitlines()
+    pinned = (line.split("  ", 1) for line in lines)
+    return {
+        file.removeprefix(f"{name}/"): digest
+        for digest, file in pinned
+        if file.startswith(f"{name}/")
+    }
+
+
 def _cache() -> Path:
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "tidelog" / "jars"
@@ -90,7 +105,8 @@ def _cache() -> Path:
 
 def _folder(name: str) -> Path:
     """Where the jars of a connector are; they are fetched if they are not there."""
-    folder = _cache() / f"{name}-{JARS[name].key}"
+    digests = digests_of(name)
+    folder = _cache() / f"{name}-{JARS[name].key(digests)}"
     if folder.is_dir():
         return folder
     remedy = "or bring the jars and name them with --jars"
@@ -104,6 +120,7 @@ def _folder(name: str) -> Path:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".") as beside:
             _fetch(maven, name, Path(beside))
+            _verify(Path(beside) / "jars", digests)
             try:
                 (Path(beside) / "jars").rename(folder)
             except OSError:
@@ -114,7 +131,8 @@ def _folder(name: str) -> Path:
     except _Failed as error:
         raise DataError(
             f"Maven cannot fetch the jars for {name}: {error}; see that it reaches its repository,"
-            f" {remedy}"
+            f" {remedy}",
+            code=cause_of(str(error)),
         ) from None
     return folder
 
@@ -125,7 +143,7 @@ class _Failed(Exception):
 
 def _fetch(maven: str, name: str, place: Path) -> None:
     (place / "pom.xml").write_text(_project(JARS[name]), encoding="utf-8")
-    command = [maven, "-B", "-q", "-f", str(place / "pom.xml"), _PLUGIN]
+    command = [maven, "-B", "-q", "-C", "-f", str(place / "pom.xml"), _PLUGIN]
     command += [f"-DoutputDirectory={place / 'jars'}", "-DincludeScope=runtime"]
     try:
         done = subprocess.run(
@@ -136,6 +154,18 @@ def _fetch(maven: str, name: str, place: Path) -> None:
     if done.returncode or not (place / "jars").is_dir():
         said = re.search(r"\[ERROR\] (.+?)(?: -> \[Help|$)", done.stdout, re.MULTILINE)
         raise _Failed(said.group(1) if said else f"exit code {done.returncode}")
+
+
+def _verify(folder: Path, digests: Mapping[str, str]) -> None:
+    """_Failed unless a folder holds the jars that are pinned and no others."""
+    fetched: dict[str, str] = {}
+    for path in sorted(folder.iterdir()):
+        with path.open("rb") as file:
+            fetched[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
+    for jar in dict.fromkeys([*fetched, *digests]):
+        if fetched.get(jar) != digests.get(jar):
+            what = f"has SHA-256 {fetched[jar]}" if jar in fetched else "is missing"
+            raise _Failed(f"{jar} {what}, and {digests.get(jar, 'no such jar')} is pinned")
 
 
 def _project(jars: Jars) -> str:

@@ -23,7 +23,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as S
 
+from tidelog.causes import Cause, cause_of
+from tidelog.data.bounds import reason_text, short
 from tidelog.data.kafka import MessageFormat, Topics, check_options
+from tidelog.data.letters import reason_to_skip
 from tidelog.data.readers.csv import facts_of_texts, rows_as_json
 from tidelog.data.readers.json import (
     is_heartbeat,
@@ -89,6 +92,12 @@ class Brokers:
             described = self._admin.describeTopics(names).allTopicNames().get()
             return {topic: len(described[topic].partitions()) for topic in self.topics.topics}
 
+    def cluster(self) -> str | None:
+        """The id of the cluster, where it has one."""
+        with self._told():
+            known: str | None = self._admin.describeCluster().clusterId().get()
+            return known
+
     def refuse_compacted(self) -> None:
         """DataError for a topic whose messages replace each other: nothing can be read again."""
         config = self._kafka.common.config.ConfigResource
@@ -105,7 +114,8 @@ class Brokers:
                 raise DataError(
                     f"topic `{topic}` is compacted (cleanup.policy): messages vanish from it one by"
                     " one, and a batch could not be read again as it was; use a topic whose policy"
-                    f" is delete, or take that risk with --kafka-option {LOSS}=false"
+                    f" is delete, or take that risk with --kafka-option {LOSS}=false",
+                    code=Cause.COMPACTED,
                 )
 
     def offsets(self, since: int | None = None) -> dict[str, dict[int, int]]:
@@ -150,25 +160,27 @@ class _Told:
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if isinstance(error, Py4JJavaError):
-            raise DataError(self._sentence(error)) from None
+            raise self._clear(error) from None
 
-    def _sentence(self, error: Py4JJavaError) -> str:
+    def _clear(self, error: Py4JJavaError) -> DataError:
         thrown = error.java_exception
         while thrown.getCause() is not None:
             thrown = thrown.getCause()
         kind, said = str(thrown.getClass().getSimpleName()), str(thrown.getMessage())
         if kind == "UnknownTopicOrPartitionException":
             missing = ", ".join(f"`{topic}`" for topic in self.topics.topics)
-            return (
+            return DataError(
                 f"{self.topics}: there is no topic {missing}: create it, or see that its name is"
                 " right"
             )
         if kind == "TimeoutException":
-            return (
+            return DataError(
                 f"{self.topics}: no Kafka answers there: see that it runs, that the address is"
-                " right, and which security it asks for (--kafka-option)"
+                " right, and which security it asks for (--kafka-option)",
+                code=Cause.KAFKA_AWAY,
             )
-        return f"{self.topics}: Kafka refuses: {without_secrets(said)}"
+        code = cause_of(f"{kind}: {said}")
+        return DataError(f"{self.topics}: Kafka refuses: {without_secrets(said)}", code=code)
 
 
 # Reading messages
@@ -212,6 +224,8 @@ def topic_stream(spark: SparkSession, topics: Topics, options: Mapping[str, str]
     reader = spark.readStream.format("kafka").options(
         **{
             "startingOffsets": "earliest",
+            # Facts of transactions that were aborted, or are open, are none.
+            "kafka.isolation.level": "read_committed",
             # A broker may be away for a while; a stream does not wait for it for ever.
             "kafka.default.api.timeout.ms": "30000",
             "kafka.request.timeout.ms": "15000",
@@ -233,6 +247,18 @@ def is_messages(frame: DataFrame) -> bool:
         "partition",
         "offset",
     } <= set(kinds)
+
+
+def clusters_of(
+    spark: SparkSession, given: Sequence[Topics], options: Mapping[str, str]
+) -> dict[str, str]:
+    """The ids of the clusters that have some topics."""
+    known: dict[str, str] = {}
+    for topics in given:
+        with Brokers(spark, topics, options) as brokers:
+            cluster = brokers.cluster()
+            known |= dict.fromkeys(topics.topics, cluster) if cluster else {}
+    return known
 
 
 def open_topics(
@@ -260,8 +286,16 @@ class Messages:
         inputs: Inputs,
         others: frozenset[str],
         known: int | None = None,
+        skip: Iterable[str] = (),
     ) -> None:
         self.frames, self.inputs, self.others, self.known = frames, inputs, others, known
+        self.skip = frozenset(skip)
+        for text in self.skip:
+            if not re.fullmatch(r"kafka:.+/\d+/\d+", text):
+                raise DataError(
+                    f"--skip {text}: a message is kafka:TOPIC/PARTITION/OFFSET, as dead letters"
+                    " and Kafka's tools number it"
+                )
 
     def stream(self) -> DataFrame:
         parts = [
@@ -297,7 +331,7 @@ class Messages:
 
     def batch(self, frame: DataFrame, limits: TimeLimits, _: Callable[[], set[str]]) -> DataFrame:
         formats = tuple(format_ for _, format_ in self.frames)
-        reader = _Reader(self.inputs, limits, self.others, formats)
+        reader = _Reader(self.inputs, limits, self.others, formats, self.skip)
         rows = frame.mapInArrow(reader, arrow_struct(self.inputs.arrow))
         if self.known is None:
             return rows
@@ -310,6 +344,9 @@ def _header(name: str) -> Column:
         "headers", lambda header: (header["key"] == name) & header["value"].isNotNull()
     )
     return F.try_element_at(given, F.lit(-1))["value"]
+
+
+_PLACE = ("topic", "partition", "offset")
 
 
 def _place(topic: str, partition: int, offset: int) -> str:
@@ -325,6 +362,7 @@ class _Reader:
     limits: TimeLimits
     others: frozenset[str]  # inputs of the rules that no query needs
     formats: tuple[MessageFormat, ...]
+    skip: frozenset[str] = frozenset()  # messages that users leave out
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -337,6 +375,9 @@ class _Reader:
                 format_ = self.formats[source]
                 if format_.input in self.others:
                     continue
+                if self.skip:
+                    left_out, part = self._skipped(part, format_)
+                    yield left_out
                 if format_.format == "csv":
                     yield self._csv(part, format_)
                     continue
@@ -345,6 +386,21 @@ class _Reader:
                     plain, part = many
                     yield plain
                 yield self._json(part, format_)
+
+    def _skipped(
+        self, batch: pa.RecordBatch, format_: MessageFormat
+    ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        """The messages that users leave out, as dead letters, and all others."""
+        places = list(map(_place, *(batch.column(n).to_pylist() for n in _PLACE)))
+        left_out = [place in self.skip for place in places]
+        rows: list[dict[str, Any]] = []
+        for i in (i for i, yes in enumerate(left_out) if yes):
+            value = batch.column("value")[i].as_py() or b""
+            reason = reason_to_skip(value)
+            tag = self.inputs.tag_of(format_.input)
+            rows.append({"tag": tag, "problem": reason, "file": places[i]})
+        others = batch.filter(pa.array([not yes for yes in left_out], pa.bool_()))
+        return pa.RecordBatch.from_pylist(rows, schema=self.inputs.arrow), others
 
     # JSON
 
@@ -431,10 +487,7 @@ class _Reader:
         inputs, limits = self.inputs, self.limits
         row: dict[str, Any] = {"tag": -1 if named is None else inputs.tag(named)}
         try:
-            try:
-                record = parse_line(value.decode())
-            except UnicodeDecodeError:
-                raise ValueError("not UTF-8 text") from None
+            record = parse_line(value)
             if not given and is_heartbeat(record, None if named is None else inputs.schemas[named]):
                 tick = tick_value(record[TIME_COLUMN], TIME_COLUMN, inputs.ticks)
                 return {**row, **beat_row(inputs, limits, named, tick)}
@@ -443,7 +496,7 @@ class _Reader:
                 return None
             schema = inputs.schemas.get(name)
             if schema is None:
-                raise ValueError(f"no input is called `{name}`")
+                raise ValueError(f"no input is called `{short(name)}`")
             row["tag"] = inputs.tag(name)
             if given:
                 record = {**_typed(given, schema, stamped=inputs.ticks is not None), **record}
@@ -452,8 +505,7 @@ class _Reader:
             if not limits.first <= typed[-1] <= limits.last:
                 row["came"] = line_as_json(value)
         except ValueError as error:
-            problem = str(error).encode(errors="backslashreplace").decode()
-            row |= {"problem": problem, "came": line_as_json(value)}
+            row |= {"problem": reason_text(error), "came": line_as_json(value)}
         return row
 
     # CSV
@@ -481,7 +533,7 @@ class _Reader:
                 )
                 places.append(place)
             except ValueError as error:
-                problem = {"problem": str(error), "came": line_as_json(value)}
+                problem = {"problem": reason_text(error), "came": line_as_json(value)}
                 broken.append({"tag": inputs.tag(name), "file": place, **problem})
         read = self._typed_texts(schema, texts, places)
         return pa.concat_batches([read, pa.RecordBatch.from_pylist(broken, schema=inputs.arrow)])
@@ -542,7 +594,7 @@ def _read_at_once(values: pa.Array, schema: Schema, *, stamped: bool) -> pa.Reco
                 explicit_schema=pa.schema(fields), unexpected_field_behavior="ignore"
             ),
         )
-    except pa.ArrowInvalid:
+    except pa.ArrowException:
         return None
     if table.num_rows != len(values):
         return None

@@ -13,6 +13,7 @@ import duckdb
 import pyarrow as pa
 
 from tidelog.analysis.stages import Stage, StageKind
+from tidelog.causes import Cause
 from tidelog.data.packed import columns
 from tidelog.errors import DataError
 from tidelog.evaluation.database import NO_EXTENSIONS, Database
@@ -105,7 +106,7 @@ class Worker(Generic[A]):
                 tables = StageTables(self.layout, self.runner, self.inputs, kept)
                 yield from self.rows(self.job.outputs(tables, index, asked))
         except duckdb.OutOfMemoryException:
-            raise DataError(self._too_much(stage, number)) from None
+            raise DataError(self._too_much(stage, number), code=Cause.MEMORY) from None
 
     def load(self, rows: pa.Table | pa.RecordBatchReader) -> None:
         """Have some rows as those that have arrived."""

@@ -11,6 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tidelog.data.packed import bit_sql, place_sql
+from tidelog.data.ticks import EMPTY
 from tidelog.data.types import SQL_TYPES
 from tidelog.evaluation.arithmetic_sql import calculation_sql, checks_sql
 from tidelog.evaluation.layout import Layout
@@ -68,7 +69,10 @@ class Packing:
         slots = self.inputs.slots(name)
         condition = F.col("tag") == self.inputs.tag(name)
         range_ = self.layout.plan.ranges.get(scan.predicate.name)  # of finite facts
-        if range_ is not None and range_.empty:
+        if self.layout.plan.data.get(scan.predicate.name) == EMPTY:
+            # There was no fact: one that is there now is met, and told of (`snapshot.py`).
+            condition = condition & F.col("t").isNull()
+        elif range_ is not None and range_.empty:
             condition = F.lit(False)
         elif range_ is not None:
             condition = condition & (F.col("t") >= range_.low) & (F.col("t") <= range_.high)

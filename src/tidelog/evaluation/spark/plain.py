@@ -6,6 +6,7 @@ it, and Catalyst packs.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -25,8 +26,23 @@ from tidelog.evaluation.spark.splits import Split, splits_of
 from tidelog.language.program import Type
 
 _PARQUET = "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat"
-# Settings of a session under which Spark does not read all of its files.
-_TOLERANT = ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles")
+# Settings of a session that change what a scan reads, and the value under which DuckDB reads alike.
+_ALIKE_VALUES = {
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.fieldId.read.enabled": "false",
+}
+# What all settings of Spark's Parquet reader begin with.
+_READING = ("spark.sql.files.", "spark.sql.parquet.", "spark.sql.legacy.parquet.")
+# Settings among them that change no value that is read, or only columns that no scan here has.
+_HARMLESS = re.compile(
+    r"spark\.sql\.files\.(\w*Partition\w*|openCostInBytes|maxRecordsPerFile)"
+    r"|spark\.sql\.parquet\.(compression\.codec|writeLegacyFormat|outputTimestampType|output\..*"
+    r"|.*InWrite|fieldId\.write\.enabled|filterPushdown.*|aggregatePushdown|pushdown\..*"
+    r"|recordLevelFilter\..*|columnarReaderBatchSize|enable\w*VectorizedReader|mergeSchema"
+    r"|respectSummaryFiles|inferTimestampNTZ\.enabled|int96\w+|fieldId\.read\.ignoreMissing)"
+)
 # Columns that Spark and DuckDB read alike.
 _ALIKE: dict[pa.DataType, S.DataType] = {
     pa.string(): S.StringType(),
@@ -84,9 +100,20 @@ def _other_than_a_scan(frame: DataFrame) -> str | None:
     options = relation.options().keySet().toSeq()
     if any(str(options.apply(i)).lower() != "path" for i in range(options.size())):
         return "it is read with options"
-    session = frame.sparkSession
-    if any(str(session.conf.get(name)).lower() == "true" for name in _TOLERANT):
-        return "the session leaves out files that cannot be read"
+    setting = _other_setting(frame)
+    return None if setting is None else f"the session sets {setting}"
+
+
+def _other_setting(frame: DataFrame) -> str | None:
+    """A setting of the session under which Spark may read other values than DuckDB."""
+    settings = frame.sparkSession.conf
+    for name, value in _ALIKE_VALUES.items():
+        if str(settings.get(name)).lower() != value.lower():
+            return name
+    known = _ALIKE_VALUES.keys()
+    for name in sorted(settings.getAll):
+        if name.startswith(_READING) and name not in known and not _HARMLESS.fullmatch(name):
+            return name
     return None
 
 
@@ -104,7 +131,10 @@ def _reads_alike(path: Path, frame: DataFrame, schema: Schema, ticks: Ticks | No
     names = list(schema.names) if schema.declared else frame.columns
     if not schema.declared and there.names != frame.columns:
         return False
-    if any(there.names.count(name) != 1 or name not in fields for name in names):
+    if any(name not in there.names or name not in fields for name in names):
+        return False
+    folded = [name.lower() for name in there.names]
+    if any(folded.count(name.lower()) != 1 for name in names):  # Spark may take another one
         return False
     if any(_spark_type(there.field(name).type) != fields[name] for name in names):
         return False

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import math
+import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidelog.analysis.passes import passes
 from tidelog.analysis.stages import StageKind
 from tidelog.data.delta import rows_of
-from tidelog.data.readers.memory import in_memory
 from tidelog.data.readers.places import FactsPath, paths_of
+from tidelog.data.repeats import MOST, Repeats, repeats_of
 from tidelog.data.schema import Schema, expect_facts, schema_of, schemas
-from tidelog.data.ticks import EMPTY, Range, Ticks
+from tidelog.data.ticks import ALWAYS, EMPTY, Range, Ticks
 from tidelog.data.writers import timestamps
 from tidelog.errors import DataError, warn_left_out
 from tidelog.evaluation.database import NO_EXTENSIONS
@@ -45,13 +49,16 @@ from tidelog.evaluation.spark.files import Files
 from tidelog.evaluation.spark.given import Given
 from tidelog.evaluation.spark.handles import release_after, release_handles
 from tidelog.evaluation.spark.kernel import Kernel
+from tidelog.evaluation.spark.memory import frame_of, frame_of_table
 from tidelog.evaluation.spark.one_task import OneTask
 from tidelog.evaluation.spark.packing import Packing
 from tidelog.evaluation.spark.parcels import COLUMNS, Sending
 from tidelog.evaluation.spark.plain import plain_splits
 from tidelog.evaluation.spark.remote import fetched
 from tidelog.evaluation.spark.scans import (
+    IS_WRONG,
     TOLD,
+    Measures,
     PackedScans,
     Packer,
     Sent,
@@ -60,13 +67,14 @@ from tidelog.evaluation.spark.scans import (
     tasks_of,
     threads_for,
 )
-from tidelog.evaluation.spark.session import session
+from tidelog.evaluation.spark.session import expect_classic, session
 from tidelog.evaluation.spark.shipping import cores, prepare
-from tidelog.evaluation.spark.sources import Inputs, arrow_struct
-from tidelog.evaluation.spark.splits import TASK_ROWS, Reader, Split, whole_files
+from tidelog.evaluation.spark.snapshot import expect_unchanged, relevant_ticks
+from tidelog.evaluation.spark.sources import Inputs, arrow_struct, time_types
+from tidelog.evaluation.spark.splits import TASK_ROWS, Reader, Split, pinned, whole_files
 from tidelog.evaluation.spark.stages import FiniteJob
 from tidelog.evaluation.stretches import as_intervals
-from tidelog.language.program import TIME_COLUMN, TIME_MAX, ticking_from
+from tidelog.language.program import TIME_COLUMN, TIME_MAX, Program, ticking_from
 
 
 def answers(question: Question) -> Evaluated:
@@ -74,6 +82,7 @@ def answers(question: Question) -> Evaluated:
     tables: dict[str, pa.Table] = {}
     with clear_errors():
         spark = SparkSession.getActiveSession() or session()
+        expect_classic(spark)
         question = replace(question, facts=_as_frames(spark, _here(spark, question)))
         for name in question.queries:
             question.progress(f"answers of {name}")
@@ -95,12 +104,15 @@ def answer_frame(
     memory: str = "1GB",
 ) -> DataFrame:
     """The answers of one query as a DataFrame; see `tidelog.spark.query`."""
-    rows = _answer_rows(spark, _here(spark, question), name, partitions, memory)
-    if isinstance(rows, _PackedAnswers):
-        return rows.frame(intervals=question.intervals)
-    if question.intervals:
-        rows = as_intervals({name: rows}, question.ticks)[name]
-    return spark.createDataFrame(rows)
+    with clear_errors():
+        expect_classic(spark)
+        question = replace(question, facts=_as_frames(spark, _here(spark, question)))
+        rows = _answer_rows(spark, question, name, partitions, memory, typed=True)
+        if isinstance(rows, _PackedAnswers):
+            return rows.frame(intervals=question.intervals)
+        if question.intervals:
+            rows = as_intervals({name: rows}, question.ticks)[name]
+        return frame_of_table(spark, rows)
 
 
 @dataclass(frozen=True)
@@ -135,11 +147,18 @@ def _answer_rows(
     name: str,
     partitions: int | None = None,
     memory: str = "1GB",
+    *,
+    typed: bool = False,
 ) -> _PackedAnswers | pa.Table:
-    """The answers of one query: packed rows in Spark, or a table where they are made here."""
+    """The answers of one query: packed rows in Spark, or a table where they are made here.
+
+    If they are `typed`, their times have the type of the facts' times; else they are in UTC.
+    """
     prepare(spark)
     release_handles()
     given, facts = _given(spark, question, name)
+    if typed and question.ticks is not None:
+        question = replace(question, ticks=question.ticks.typed(facts.times))
     data = facts.ranges()
     span = times_in_rules(given.program)
     for range_ in data.values():
@@ -162,7 +181,7 @@ def _answer_rows(
     asked = Range(low, high)
     try:
         there = EMPTY if asked.empty else asked
-        made = plan(deps, known, there, windows_at_once=True, exchanged=not alone)
+        made = plan(deps, known, there, exchanged=not alone)
     except Unbounded:
         return _in_process(question, name, given, facts)
     layout = Layout(folded(united(made)) if alone else united(made), split.stages)
@@ -175,9 +194,18 @@ def _answer_rows(
     job = FiniteJob(layout if layout.is_keyed_alike else Layout(made, split.stages))
     sent = {n: table for n, table in given.rigid.items() if n in job.layout.rigid}
     kernel = Kernel.of(uuid.uuid4().hex, job, sent, count, memory)
-    chain = _chain(spark, job, kernel, given, facts, memory)
+    fine = facts.unchanged(data, relevant_ticks(deps, _asked_ever(question, given.program)))
+    chain = _chain(spark, job, kernel, given, facts, fine, memory)
     rows = chain.rows(None)
     return _PackedAnswers(rows, job.layout.answers[name], names, ticks, chain.release)
+
+
+def _asked_ever(question: Question, program: Program) -> Range:
+    """The ticks that may be asked for, whatever the facts are."""
+    if program.clocks:  # a clock begins with the first fact
+        return ALWAYS
+    low = -math.inf if question.low is None else question.low
+    return Range(low, math.inf if question.high is None else question.high)
 
 
 def _chain(
@@ -186,11 +214,11 @@ def _chain(
     kernel: Kernel[None],
     given: Given,
     facts: _Facts,
+    fine: DataFrame | None,
     memory: str,
 ) -> Chain[None]:
     """The stages, over facts that tasks pack where they can read them, and Catalyst elsewhere."""
     layout = job.layout
-    fine = facts.rows.where("problem IS NULL") if facts.rows is not None else None
     tasks = tasks_of(spark, facts.splits)
 
     def packer(scans: Iterable[str]) -> Packer:
@@ -222,7 +250,7 @@ def _here(spark: SparkSession, question: Question) -> Question:
 
 
 def _as_frames(spark: SparkSession, question: Question) -> Any:
-    """Facts in memory as DataFrames, where they have a time; others as they are."""
+    """Tables of Spark, and facts in memory that have a time, as DataFrames; others as they are."""
     if question.facts is None:
         return {}
     if not isinstance(question.facts, Mapping):
@@ -231,20 +259,35 @@ def _as_frames(spark: SparkSession, question: Question) -> Any:
     facts: dict[str, Any] = {}
     for name, rows in question.facts.items():
         temporal = name in known and known[name].time is not None
+        expect_classic(rows)
+        if isinstance(rows, str) and _is_table(spark, rows):
+            rows = spark.table(rows)
+        elif callable(getattr(rows, "to_spark", None)):  # pandas on Spark
+            rows = rows.to_spark()
         if temporal and not isinstance(rows, (DataFrame, str, PathLike)):
-            rows = spark.createDataFrame(_named_table(known[name], rows, question.ticks))
+            rows = frame_of(spark, known[name], rows, question.ticks)
         facts[name] = rows
     return facts
 
 
-def _named_table(schema: Schema, rows: Any, ticks: Ticks | None) -> pa.Table:
-    """Rows in memory under the names of their schema, with times as a user would have them."""
-    facts = in_memory(schema, rows, ticks)
-    table = facts.table.rename_columns(list(schema.names))
-    if facts.ticked and ticks is not None:
-        at = table.num_columns - 1
-        table = table.set_column(at, schema.names[at], timestamps(table.column(at), ticks))
-    return table
+def _is_table(spark: SparkSession, text: str) -> bool:
+    """Whether a text names a table or view of the session, and no file; DataError for both."""
+    if not _TABLE.fullmatch(text):
+        return False
+    try:
+        there = spark.catalog.tableExists(text)
+    except PySparkException:  # a database or catalog that is not there
+        return False
+    if there and Path(text).exists():
+        raise DataError(
+            f"`{text}` is a table of the session, and a file or folder: write ./{text} for the"
+            f' files, or give spark.table("{text}")'
+        )
+    return there
+
+
+# A name of a table, with its database and catalog.
+_TABLE = re.compile(r"(?:\w+|`(?:[^`]|``)+`)(?:\.(?:\w+|`(?:[^`]|``)+`)){0,2}")
 
 
 def _given(spark: SparkSession, question: Question, name: str) -> tuple[Given, _Facts]:
@@ -272,11 +315,11 @@ def _given(spark: SparkSession, question: Question, name: str) -> tuple[Given, _
         source = str(place.input)
         schema = schema_of(source, program, known, str(place))
         if schema.time is not None:
-            table = _named_table(schema, rows_of(str(place.delta)), question.ticks)
-            more = spark.createDataFrame(table)
+            more = frame_of(spark, schema, rows_of(str(place.delta)), question.ticks)
             frames[source] = frames[source].unionByName(more) if source in frames else more
     paths = tuple(place for place in paths if place.delta is None)
-    given = Given.of(program, (name,), frames, paths, rigid if by_input is facts else facts)
+    timeless = rigid if by_input is facts else facts
+    given = Given.of(program, (name,), frames, paths, timeless, question.ticks)
     return given, _Facts(spark, given, name, frames, paths, question.ticks)
 
 
@@ -296,7 +339,7 @@ class _Facts:
         temporal: dict[str, Schema] = {n: s for n, s in known.items() if s.time is not None}
         if not paths:
             temporal = {n: s for n, s in temporal.items() if n in frames}
-        self.spark, self.strict = spark, bool(paths)
+        self.spark = spark
         self.inputs = Inputs(temporal, ticks)
         self.reader = Reader(given.program, self.inputs)
         self.splits: list[Split] = []
@@ -307,14 +350,17 @@ class _Facts:
         if paths:
             self.files = Files(spark, given.program, paths, self.inputs)
             missing = needed & set(self.files.missing())
-            self.splits = self.files.all()
+            self.splits = pinned(self.files.all())
         for name, frame in sorted(frames.items()):
             plain = plain_splits(frame, name, self.inputs)
             if isinstance(plain, list):
-                self.splits += plain
+                self.splits += pinned(plain)
                 continue
             rows = self.inputs.typed(frame, name, f"input `{name}`", None).drop("came")
             self.rows = rows if self.rows is None else self.rows.unionByName(rows)
+        self.times = {s.time for s in self.splits if s.name is None or s.name in needed}
+        for name in needed & frames.keys():
+            self.times |= time_types(frames[name], temporal[name])
         missing -= frames.keys()
         for name in sorted(missing):
             expect_facts(name, given.program, (query,))
@@ -330,16 +376,11 @@ class _Facts:
 
     def ranges(self) -> dict[str, Range]:
         """First and last tick of each input; DataError for rows that no fact can be."""
-        measures = measured(self.spark, self.reader, self.splits)
+        repeats = repeats_of(self.reader.program, (self._query,))
+        measures = measured(self.spark, self.reader, self.splits, repeats)
         if self.rows is not None:
-            left_out = F.count_if(F.expr("problem IS NOT NULL"))
-            ends = self.rows.groupBy("tag").agg(F.min("t"), F.max("t"), left_out)
-            for tag, low, high, unused in ends.collect():
-                range_ = EMPTY if low is None else Range(low, high)
-                measures.of(self.inputs.names[tag]).add(range_, range_, unused)
+            self._measure(self.rows, measures, repeats)
         for name, there in sorted(measures.inputs.items()):
-            if there.unused:
-                warn_left_out(name, there.unused)
             ends_ = there.range
             if not ends_.empty and (ends_.low < -TIME_MAX or ends_.high > TIME_MAX):
                 far = ends_.low if ends_.low < -TIME_MAX else ends_.high
@@ -347,14 +388,56 @@ class _Facts:
                     f"input `{name}`: column `{self.inputs.schemas[name].time}`:"
                     f" time {far} does not fit 62 bits"
                 )
-        if self.strict and measures.problems:
+        if measures.problems:
             raise DataError(*measures.problems[:TOLD])
+        for name, there in sorted(measures.inputs.items()):
+            if there.unused:
+                warn_left_out(name, there.unused, there.incomplete)
+        self._warn_of_repeats(repeats, measures)
         for name in sorted(self._expected):
             there = measures.of(name)
             if there.range.empty and not there.unused:
                 files = [] if self.files is None else self.files.of(name)
                 expect_facts(name, self.reader.program, (self._query,), files)
         return {n: there.facts for n, there in measures.inputs.items() if not there.facts.empty}
+
+    def _measure(self, rows: DataFrame, measures: Measures, repeats: tuple[Repeats, ...]) -> None:
+        """Look at the rows that Spark has, in one job."""
+        left_out = F.count_if(F.expr("problem IS NOT NULL"))
+        lacks = F.collect_set(F.expr(f"CASE WHEN NOT ({IS_WRONG}) THEN problem END"))
+        least = F.min(F.expr(f"CASE WHEN {IS_WRONG} THEN problem END"))
+        asked = [F.min("t"), F.max("t"), left_out, lacks, least]
+        counted = {one.input: one for one in repeats if one.carried is None}
+        if counted:  # an estimate costs no shuffle, as it would to know
+            each = F.xxhash64(*sorted(self.inputs.all_slots), "t")
+            asked += [F.count("t"), F.approx_count_distinct(each, 0.01)]
+        for tag, low, high, unused, said, problem, *many in (
+            rows.groupBy("tag").agg(*asked).collect()
+        ):
+            name, range_ = self.inputs.names[tag], EMPTY if low is None else Range(low, high)
+            measures.of(name).add(range_, range_, unused, sorted(said))
+            if problem is not None:
+                measures.problems.append(f"input `{name}`: {problem}")
+            if name in counted and not unused:
+                counted[name].warn_about(self.inputs.schemas[name], *many)
+
+    def _warn_of_repeats(self, repeats: tuple[Repeats, ...], measures: Measures) -> None:
+        """Warn of rows of files that rules do not tell apart."""
+        for (name, number), (rows, again) in measures.repeats.items():
+            mine = [one for one in repeats if one.input == name]
+            splits = [split for split in self.splits if split.name == name]
+            parquet = sum(split.rows for split in splits if split.format == "parquet")
+            all_ = not any(split.rows > MOST for split in splits) and rows >= parquet
+            mine[number].warn(self.inputs.schemas[name], again, rows, rows if all_ else rows + 1)
+
+    def unchanged(
+        self, known: Mapping[str, Range], relevant: Mapping[str, Range]
+    ) -> DataFrame | None:
+        """The facts among the rows that Spark has, where they are still those of `ranges`."""
+        if self.rows is None:
+            return None
+        fine = self.rows.where("problem IS NULL")
+        return expect_unchanged(fine, self.inputs, known, relevant)
 
     def here(self) -> dict[str, pa.Table]:
         """The facts of each input in this process, times in ticks."""

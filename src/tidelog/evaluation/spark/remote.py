@@ -21,6 +21,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from tidelog.causes import cause_of
 from tidelog.data.readers.files import format_of
 from tidelog.data.readers.places import FactsPath, is_hidden, paths_of
 from tidelog.data.schema import schemas
@@ -30,7 +31,8 @@ from tidelog.evaluation.spark.shipping import is_local
 from tidelog.language.program import Program
 
 _FOLDER = "tidelog-copies-"
-_COPY = re.compile(rf"(?:file:(?://)?)?/[^\s'\"]*?/{_FOLDER}\w+/(\w[\w+.-]*)/")
+_COPY = re.compile(rf"/{_FOLDER}\w+/(\w[\w+.-]*)/")
+_NO_PATH = re.compile(r"[\s'\"]")
 
 
 @cache
@@ -49,7 +51,17 @@ def as_addressed(text: str) -> str:
     >>> as_addressed("/scratch/E.csv: no header")
     '/scratch/E.csv: no header'
     """
-    return _COPY.sub(r"\1://", text)
+    parts: list[str] = []
+    done = 0
+    for copy in _COPY.finditer(text):
+        path = _NO_PATH.split(text[done : copy.start()])[-1]
+        begin = path.find("/")
+        if begin < 0:
+            continue
+        begin = len(path[:begin].removesuffix("file:"))
+        parts += [text[done : copy.start() - len(path) + begin], f"{copy[1]}://"]
+        done = copy.end()
+    return "".join([*parts, text[done:]])
 
 
 @contextmanager
@@ -61,7 +73,7 @@ def addressed() -> Iterator[None]:
         told = tuple(map(as_addressed, error.problems))
         if told == error.problems:
             raise
-        raise DataError(*told) from None
+        raise DataError(*told, code=error.code) from None
 
 
 def copy_of(address: str) -> Path:
@@ -104,7 +116,8 @@ class Remote:
                 f"{self.name}: Spark cannot read this place:"
                 f" {without_secrets(said.strip().splitlines()[0])}; see that its address is right,"
                 " that the connector for it is among Spark's jars, and that its settings"
-                " (spark.hadoop.*) name the store and who may read it"
+                " (spark.hadoop.*) name the store and who may read it",
+                code=cause_of(str(error)),
             ) from None
 
     @property

@@ -6,6 +6,7 @@ Packed rows are all that leaves a task, and what it has counted.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,11 +17,13 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from tidelog.data.packed import CHUNK
+from tidelog.data.repeats import MOST, Repeats
 from tidelog.data.ticks import EMPTY, Range
 from tidelog.evaluation.database import Database
 from tidelog.evaluation.layout import Layout
 from tidelog.evaluation.plan import Scan
 from tidelog.evaluation.rows import NEW, as_rows
+from tidelog.evaluation.spark.failures import without_traceback
 from tidelog.evaluation.spark.parcels import Sending
 from tidelog.evaluation.spark.shipping import cores, is_local
 from tidelog.evaluation.spark.sources import BEAT
@@ -28,6 +31,7 @@ from tidelog.evaluation.spark.splits import (
     OTHERS,
     Opened,
     Reader,
+    Source,
     Split,
     in_tasks,
     joined,
@@ -44,6 +48,8 @@ FEW = 1_000_000
 TASKS = 2
 # Problems that an error tells of.
 TOLD = 10
+# What is said of a row that lacks a value.
+_LACKS = re.compile(r"(?:no value|NaN) in column `(.*)`", re.DOTALL)
 # Whether a row has more than a value missing, as SQL.
 IS_WRONG = "problem NOT LIKE 'no value in column%' AND problem NOT LIKE 'NaN in column%'"
 
@@ -86,9 +92,10 @@ class SplitTask:
     work: Callable[[int, Sequence[Split]], Iterator[pa.RecordBatch]]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield from self.work(number, self.tasks[number] if self.tasks else ())
+        with without_traceback():
+            for batch in batches:
+                for number in batch.column(0).to_pylist():
+                    yield from self.work(number, self.tasks[number] if self.tasks else ())
 
 
 # Packing
@@ -214,10 +221,14 @@ class Measured:
     range: Range = EMPTY
     facts: Range = EMPTY
     unused: int = 0
+    incomplete: dict[str, None] = field(default_factory=dict)  # columns that lack values
 
-    def add(self, range_: Range, facts: Range, unused: int) -> None:
+    def add(self, range_: Range, facts: Range, unused: int, lacks: Iterable[str] = ()) -> None:
+        """Add rows, and the problems of those that lack a value."""
         self.range, self.facts = self.range | range_, self.facts | facts
         self.unused += unused
+        columns = map(_LACKS.fullmatch, lacks)
+        self.incomplete |= dict.fromkeys(found[1] for found in columns if found)
 
 
 @dataclass
@@ -226,13 +237,23 @@ class Measures:
 
     inputs: dict[str, Measured] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    # Rows looked at, and those of them that are not told apart, by input and number of `Repeats`.
+    repeats: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
 
     def of(self, name: str) -> Measured:
         return self.inputs.setdefault(name, Measured())
 
 
-def measured(spark: SparkSession, reader: Reader, splits: Sequence[Split]) -> Measures:
-    """First and last ticks of inputs: from statistics where they say it, else by a look."""
+def measured(
+    spark: SparkSession,
+    reader: Reader,
+    splits: Sequence[Split],
+    repeats: tuple[Repeats, ...] = (),
+) -> Measures:
+    """First and last ticks of inputs: from statistics where they say it, else by a look.
+
+    Of a file that nobody needs to look at the first rows are, where repeats are looked for.
+    """
     measures = Measures()
     unknown: list[Split] = []
     for split in splits:
@@ -240,23 +261,40 @@ def measured(spark: SparkSession, reader: Reader, splits: Sequence[Split]) -> Me
             unknown.append(split)
         else:
             measures.of(split.name).add(split.range, split.range, 0)
+    unseen = {one.input for one in repeats}.difference(split.name or "" for split in unknown)
+    unknown += _first_rows(splits, unseen)
     rows = sum(split.rows for split in unknown)
     threads = threads_for(spark, unknown)
-    look = Measurer(reader, threads or 1)
+    look = Measurer(reader, threads or 1, repeats)
     if rows <= FEW or threads is not None:
         batches = look(0, list(joined(unknown))) if unknown else iter(())
         told = [text for batch in batches for text in batch.column(0).to_pylist()]
     else:
         frame = in_each(spark, tasks_of(spark, unknown), look, "told STRING")
         told = [text for (text,) in frame.collect()]
-    for name, numbers, problems in map(json.loads, told):
+    for name, numbers, problems, lacks, again in map(json.loads, told):
         if name is not None:
             low, high, first, last, unused = numbers
             all_ = EMPTY if low is None else Range(low, high)
             facts = EMPTY if first is None else Range(first, last)
-            measures.of(name).add(all_, facts, unused)
+            measures.of(name).add(all_, facts, unused, lacks)
+        for number, (rows, many) in enumerate(again):
+            seen, found = measures.repeats.get((name, number), (0, 0))
+            measures.repeats[name, number] = (seen + rows, found + many)
         measures.problems += problems
     return measures
+
+
+def _first_rows(splits: Iterable[Split], names: Container[str]) -> Iterator[Split]:
+    """The first rows of each input, as a part of its first split."""
+    first: dict[str, Split] = {}
+    for split in splits:
+        if split.name is not None and split.name in names and split.part is not None:
+            first.setdefault(split.name, split)
+    for split in first.values():
+        low, high = split.part or (0, 0)
+        rows = min(split.rows, MOST)
+        yield replace(split, rows=rows, part=(low, min(high, low + rows - 1)))
 
 
 @dataclass(frozen=True)
@@ -265,6 +303,7 @@ class Measurer:
 
     reader: Reader
     threads: int = 1
+    repeats: tuple[Repeats, ...] = ()
 
     def __call__(self, _: int, splits: Sequence[Split]) -> Iterator[pa.RecordBatch]:
         with reading(threads=self.threads) as connection:
@@ -272,6 +311,16 @@ class Measurer:
             with there.readable(connection):
                 told = [*self._told(connection, there)]
         yield pa.RecordBatch.from_arrays([pa.array(told, pa.string())], names=["told"])
+
+    def _repeats(
+        self, connection: duckdb.DuckDBPyConnection, source: Source, numbers: Sequence[int]
+    ) -> list[tuple[int, int]]:
+        """What is found of each kind of repeats of an input, in these rows alone."""
+        _, _, first, last, _ = numbers
+        mine = [one for one in self.repeats if one.input == source.name and first is not None]
+        facts = f"(SELECT * FROM ({source.select}) AS r WHERE problem IS NULL)"
+        looks = [one.sql(facts, source.split.rows, Range(first, last)) for one in mine]
+        return [tuple(connection.execute(look).fetchall()[0]) for look in looks]
 
     def _told(self, connection: duckdb.DuckDBPyConnection, there: Opened) -> Iterator[str]:
         for source in there.sources:
@@ -281,15 +330,21 @@ class Measurer:
                 f" FROM ({source.select}) AS z"
             ).fetchall()
             problems: list[str] = []
+            lacks: list[str] = []
             if numbers[-1]:
+                found = connection.execute(
+                    f"SELECT DISTINCT problem FROM ({source.select}) AS z WHERE NOT ({IS_WRONG})"
+                ).fetchall()
+                lacks = [problem for (problem,) in found]
                 said = connection.execute(
                     f"SELECT problem FROM ({source.select}) AS z WHERE {IS_WRONG} LIMIT {TOLD}"
                 ).fetchall()
                 problems = [f"{source.split.uri}: {problem}" for (problem,) in said]
-            yield json.dumps([source.name, numbers, problems])
+            again = self._repeats(connection, source, numbers)
+            yield json.dumps([source.name, numbers, problems, lacks, again])
         for split, lost in there.lost:
             told = [f"{split.uri}: {lost.problem}"] if is_wrong(lost.problem) else []
-            yield json.dumps([lost.name, [None] * 4 + [1], told])
+            yield json.dumps([lost.name, [None] * 4 + [1], told, [], []])
 
 
 def is_wrong(problem: str) -> bool:
@@ -311,9 +366,9 @@ class TakeIn:
     packs: Packs
     schema: pa.Schema
     fine: str  # SQL for rows that are facts
-    counted: tuple[str, ...]  # SQL for facts, late ones and all rows, first and last tick
-    # SQL for heartbeats that are not used, and the last tick of those that are.
-    beats: tuple[str, str] = ("0", "max(t)")
+    counted: tuple[str, ...]  # SQL for the numbers of `FactTest.counted`
+    # SQL for heartbeats that are used, those that are not, and the last tick of the former.
+    beats: tuple[str, str, str] = ("count(*)", "0", "max(t)")
 
     @property
     def told(self) -> pa.Schema:
@@ -335,6 +390,7 @@ class TakeIn:
         self, connection: duckdb.DuckDBPyConnection, there: Opened
     ) -> Iterator[Sequence[int | None]]:
         inputs = self.reader.inputs
+        yield [None, there.rows, 0, 0, None, None]
         for source in there.sources:
             (numbers,) = connection.execute(
                 f"SELECT {', '.join(self.counted)} FROM {self.reader.tagged(source)} AS f"
@@ -342,10 +398,11 @@ class TakeIn:
             yield [inputs.tag(source.name), *numbers]
         lost = Counter(inputs.tag_of(one.name) for _, one in there.lost)
         for tag, rows in lost.items():
-            yield [tag, 0, 0, rows, None, None]
+            yield [tag, 0, 0, rows, *[None] * 5]
         if there.beats:
-            unused, last = self.beats
-            select = f"SELECT tag, 0, 0, {unused}, NULL, {last} FROM {OTHERS}"
+            used, unused, last = self.beats
+            nulls = ", NULL" * 3
+            select = f"SELECT tag, {used}, 0, {unused}, NULL, {last}{nulls} FROM {OTHERS}"
             yield from connection.execute(f"{select} WHERE tag <= {BEAT} GROUP BY tag").fetchall()
 
 

@@ -6,14 +6,30 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
+from tidelog.causes import cause_of
+from tidelog.data.secrets import is_secret
 from tidelog.errors import DataError
+from tidelog.evaluation.interrupts import sigint_stays_ignored
 from tidelog.evaluation.spark.jars import jars_of
+
+_CONNECT = (
+    "Spark Connect is not supported: tidelog works in the process of Spark's driver; use a session"
+    " of its own (tidelog.spark.session(), or SparkSession.builder.master(..)), or spark-submit"
+)
+
+
+def expect_classic(*things: object) -> None:
+    """DataError for sessions and DataFrames of Spark Connect."""
+    for thing in things:
+        if type(thing).__module__.startswith("pyspark.sql.connect."):
+            raise DataError(_CONNECT)
 
 
 def session(
@@ -23,8 +39,13 @@ def session(
 
     On a cluster the workers' Python is what PYSPARK_PYTHON or the option `spark.pyspark.python`
     names, else their `python3`. `connectors` such as `kafka` have their jars fetched once by Maven;
-    those who bring them name them with `spark.jars`.
+    those who bring them name them with `spark.jars`. Options that are secret, such as
+    `spark.hadoop.fs.s3a.secret.key`, are on no command line.
     """
+    if master.startswith("sc://") or {"SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"} & set(
+        os.environ
+    ):
+        raise DataError(_CONNECT)
     if jars := jars_of(connectors):
         options["spark.jars"] = ",".join(filter(None, [options.get("spark.jars"), *jars]))
     if "spark.pyspark.python" in options:  # Spark itself looks at it in spark-submit only
@@ -51,11 +72,21 @@ def session(
         defaults |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     for name, value in (defaults | options).items():
         builder = builder.config(name, value)
-    with _starting(master):
+    with _starting(master), sigint_stays_ignored():
+        _start_java({"spark.master": master, **defaults, **options})
         spark = builder.getOrCreate()
         if spark.conf.get("spark.ui.enabled") == "false":
             _draw_no_plans(spark)
         return spark
+
+
+def _start_java(settings: Mapping[str, str]) -> None:
+    """Start Spark's Java, whose command line anybody on this machine may read.
+
+    It has no secrets: a session gives all settings to a Java that runs.
+    """
+    public = {name: value for name, value in settings.items() if not is_secret(name)}
+    SparkContext._ensure_initialized(conf=SparkConf().setAll(list(public.items())))
 
 
 def _draw_no_plans(spark: SparkSession) -> None:
@@ -88,7 +119,8 @@ def _starting(master: str) -> Iterator[None]:
                 else "a master is local[*], or spark://HOST:PORT of one that runs"
             )
             raise DataError(
-                f"Spark does not start with --master {master}: {why}; {remedy}"
+                f"Spark does not start with --master {master}: {why}; {remedy}",
+                code=None if master.startswith("local") else cause_of(why),
             ) from None
         finally:
             os.dup2(before, 2)

@@ -1,15 +1,18 @@
 """What a cluster needs before it can work: this package on its way to the executors, and a look.
 
 Executors need Python, pyarrow and duckdb; pyspark is there already, and this package is sent. In
-local mode nothing is sent and nothing is looked at: executors are this very installation.
+local mode nothing is sent: workers run the Python of this process, unless somebody names another.
 """
 
 from __future__ import annotations
 
 import hashlib
 import io
+import os
 import platform
 import re
+import shutil
+import sys
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
@@ -37,6 +40,7 @@ _prepared: dict[str, set[str]] = {}  # executors that were looked at, by applica
 def prepare(spark: SparkSession) -> None:
     """Send this package to the executors, and see that they can work; DataError if they cannot."""
     if is_local(spark):
+        _prepare_here(spark)
         return
     context = spark.sparkContext
     if context.applicationId not in _prepared:
@@ -50,6 +54,43 @@ def prepare(spark: SparkSession) -> None:
         if problem is not None:
             raise DataError(problem)
     known |= there
+
+
+def _prepare_here(spark: SparkSession) -> None:
+    """See that workers on this machine have this package; DataError if they cannot.
+
+    Where nobody has named a Python for them they are `python3` of the PATH, which is another one
+    in a virtual environment that was not activated.
+    """
+    context = spark.sparkContext
+    if _is_this_python(context.pythonExec):
+        return
+    if "PYSPARK_PYTHON" not in os.environ:
+        context.pythonExec = sys.executable  # of what is planned from now on
+        return
+    known = _prepared.setdefault(context.applicationId, set())
+    if context.pythonExec not in known:
+        for worker in _everywhere(spark, _looking()):
+            problem = worker.problem_here()
+            if problem is not None:
+                raise DataError(problem)
+        known.add(context.pythonExec)
+
+
+def _is_this_python(name: str) -> bool:
+    """Whether a command starts the Python of this process, with its packages.
+
+    An environment is known by its folder: its Python is a link to one that has other packages.
+
+    >>> import sys
+    >>> _is_this_python(sys.executable), _is_this_python("no-python")
+    (True, False)
+    """
+    found = shutil.which(name)
+    if found is None:
+        return False
+    ours, other = Path(os.path.abspath(sys.executable)), Path(os.path.abspath(found))
+    return other.parent == ours.parent and other.resolve() == ours.resolve()
 
 
 def check_shared(spark: SparkSession, *paths: str | None) -> None:
@@ -131,6 +172,16 @@ class ExecutorCheck:
     versions: dict[str, str]
     failed: dict[str, str]
     unseen: list[str]
+
+    def problem_here(self) -> str | None:
+        """What keeps a worker on the driver's machine from working, which nothing is sent to."""
+        for name, reason in self.failed.items():
+            cause = reason if name in reason else f"{name}: {reason}"
+            return (
+                f"Spark's workers run {self.python}, which PYSPARK_PYTHON names, and it cannot"
+                f" load tidelog ({cause}): set PYSPARK_PYTHON to {sys.executable}, or leave it out"
+            )
+        return None
 
     def problem(self) -> str | None:
         """What keeps it from working, in one sentence; None when it can."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 
@@ -20,12 +20,14 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as S
 
+from tidelog.data.numbers import EXACT, Decimals, not_float
 from tidelog.data.packed import slots_of
 from tidelog.data.schema import Schema, positions
-from tidelog.data.ticks import GIVE_TICK, Ticks, time_text
+from tidelog.data.ticks import GIVE_TICK, Ticks, TimeType, time_text, unfit_time
 from tidelog.data.types import ANY_VALUE, SQL_TYPES, arrow_type
 from tidelog.errors import DataError
-from tidelog.language.program import TIME_COLUMN, TIME_MAX, Type
+from tidelog.language.program import INT_MAX, TIME_COLUMN, TIME_MAX, Type
+from tidelog.language.program import Column as SchemaColumn
 
 # Spark's readers take a path for a pattern otherwise.
 NO_PATTERNS = {"__globPaths__": "false"}
@@ -58,6 +60,7 @@ class Inputs:
 
     schemas: dict[str, Schema]
     ticks: Ticks | None
+    decimals: Decimals = field(default_factory=Decimals, compare=False)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -111,15 +114,20 @@ class Inputs:
         time: Column,
         file: Column,
         came: Column,
+        unfit: Mapping[int, Column],
     ) -> DataFrame:
-        """A frame as rows, its arguments and time already of their types."""
+        """A frame as rows, its arguments and time already of their types.
+
+        `unfit` is what is wrong with values that have no place in their type, by position.
+        """
         schema = self.schemas[name]
         read = [
             (value, column)
             for i, (value, column) in enumerate(zip(values, schema.columns, strict=True))
             if i not in schema.unread
         ]
-        problems = [
+        problems = [unfit[i] for i in unfit if i not in schema.unread]
+        problems += [
             F.when(value.isNull(), F.lit(f"no value in column `{column.name}`"))
             for value, column in read
         ]
@@ -159,13 +167,10 @@ class Inputs:
         chosen = positions(frame.columns, schema, where)
         fields = frame.schema.fields
         for column, position in zip(schema.columns, chosen, strict=False):
-            actual = spark_type(fields[position].dataType)
-            wanted = column.type or Type.TEXT
-            if not (actual is wanted or (actual is Type.INT and wanted is Type.FLOAT)):
-                kind = fields[position].dataType.simpleString()
-                raise DataError(
-                    f"{where}: column `{column.name}` is {kind}, and the rules need {wanted.value}"
-                )
+            kind = fields[position].dataType
+            expect_type(column, kind, where)
+            if isinstance(kind, S.DecimalType):
+                self.decimals.warn(name, column.name, kind.precision, kind.scale)
         time_type = fields[chosen[-1]].dataType
         # Columns go by their position: no name of a user's reaches an expression.
         extra = [] if file is None else [file.alias("file")]
@@ -175,10 +180,18 @@ class Inputs:
             _value(F.col(plain[position]), column.type or Type.TEXT)
             for column, position in zip(schema.columns, chosen, strict=False)
         ]
+        unfit: dict[int, Column] = {}
+        for i, (column, position) in enumerate(zip(schema.columns, chosen, strict=False)):
+            there = F.col(plain[position])
+            if isinstance(fields[position].dataType, S.StringType):
+                said = F.lit(f"column `{column.name}`: the text is not UTF-8")
+                unfit[i] = F.when(~F.is_valid_utf8(there), said)
+            elif column.type is Type.FLOAT and isinstance(fields[position].dataType, S.LongType):
+                unfit[i] = _not_float(there, column.name)
         time = self._time(F.col(plain[chosen[-1]]), time_type, where, str(schema.time))
-        came = F.struct(*(F.col(c).alias(f.name) for c, f in zip(plain, fields, strict=True)))
+        came = F.struct(*map(_as_it_came, plain, fields))
         place = F.col("file") if extra else F.lit(None)
-        return self._tagged(frame, name, values, time, place, came)
+        return self._tagged(frame, name, values, time, place, came, unfit)
 
     def _time(self, column: Column, type_: S.DataType, where: str, name: str) -> Column:
         ticks = self.ticks
@@ -189,16 +202,14 @@ class Inputs:
             if ticks is None:
                 raise DataError(f"{where}: time column `{name}` holds timestamps; {GIVE_TICK}")
             if isinstance(type_, S.DateType):
-                days = F.unix_date(column).cast("bigint")
-                day = F.lit(86_400_000_000).cast("bigint")
-                return _ticked(column, F.try_multiply(days, day), ticks)
-            if isinstance(type_, S.TimestampNTZType):  # in UTC, whatever the session's zone
-                zero = F.lit("1970-01-01 00:00:00").cast(S.TimestampNTZType())
-                return _ticked(column, F.timestamp_diff("MICROSECOND", zero, column), ticks)
+                return _ticked(column, _micros_of_days(column), ticks)
+            if isinstance(type_, S.TimestampNTZType):
+                return _ticked(column, _micros_without_zone(column), ticks)
             return _ticked(column, F.unix_micros(column), ticks)
-        wanted = "whole numbers of ticks" if ticks is None else "timestamps"
-        kind = type_.simpleString()
-        raise DataError(f"{where}: time column `{name}` is {kind}; times are {wanted}")
+        is_text = isinstance(type_, S.StringType)
+        said = unfit_time(where, name, type_.simpleString(), type_.simpleString().upper(), ticks)
+        remedy = f": make it one, as in `to_timestamp({name})`" if is_text and ticks else ""
+        raise DataError(f"{said}{remedy}")
 
 
 def each_once(read: Callable[[list[str]], DataFrame], places: list[str]) -> DataFrame:
@@ -238,7 +249,26 @@ def _filled(column: Column, type_: Type) -> Column:
 
 def _value(column: Column, type_: Type) -> Column:
     value = column.cast(SQL_TYPES[type_])
+    if type_ is Type.TEXT:  # one that is not UTF-8 is no fact, and must not end the batch
+        return F.make_valid_utf8(value)
     return value + F.lit(0.0) if type_ is Type.FLOAT else value  # -0.0 and 0.0 are one value
+
+
+def _micros_of_days(day: Column) -> Column:
+    """Microseconds from 1970 to a date; NULL where they are too many."""
+    return F.try_multiply(F.unix_date(day).cast("bigint"), F.lit(86_400_000_000).cast("bigint"))
+
+
+def _micros_without_zone(time: Column) -> Column:
+    """Microseconds from 1970 to a TIMESTAMP_NTZ in UTC.
+
+    Functions of moments such as `timestamp_diff` would move a time that the session's zone leaves
+    out, an hour in spring. Parts of a time depend on no zone.
+    """
+    hours = F.hour(time).cast("bigint") * F.lit(3_600_000_000).cast("bigint")
+    minutes = F.minute(time).cast("bigint") * F.lit(60_000_000).cast("bigint")
+    seconds = (F.date_part(F.lit("SECOND"), time) * F.lit(1_000_000)).cast("bigint")
+    return F.try_add(_micros_of_days(time.cast("date")), hours + minutes + seconds)
 
 
 def _ticked(column: Column, micros: Column, ticks: Ticks) -> Column:
@@ -250,9 +280,48 @@ def _ticked(column: Column, micros: Column, ticks: Ticks) -> Column:
     return F.coalesce(tick, F.when(column.isNotNull(), F.lit(TIME_MAX + 1)))
 
 
+def _as_it_came(name: str, field: S.StructField) -> Column:
+    """A column of a row, of which a text can be written."""
+    is_text = field.dataType == S.StringType()
+    return (F.make_valid_utf8(name) if is_text else F.col(name)).alias(field.name)
+
+
+def expect_type(column: SchemaColumn, type_: S.DataType, where: str) -> None:
+    """DataError for a column of a type that the rules cannot use."""
+    actual = spark_type(type_)
+    wanted = column.type or actual or Type.TEXT
+    if actual is wanted or (actual is Type.INT and wanted is Type.FLOAT):
+        return
+    kind = type_.simpleString()
+    remedy = f"cast it, or declare it `{actual.value}`" if actual else "cast it"
+    if isinstance(type_, S.StringType) and wanted is Type.TEXT:
+        remedy = "texts are compared by their bytes; make it one with `collate(.., 'UTF8_BINARY')`"
+    raise DataError(
+        f"{where}: column `{column.name}` is {kind}, and the rules need {wanted.value}: {remedy}"
+    )
+
+
+def _not_float(column: Column, name: str) -> Column:
+    """What is wrong with a BIGINT that is no float; NULL where it is one."""
+    before, after = not_float(name, "\0").split("\0")
+    value = F.concat(F.lit(before), column.cast("string"), F.lit(after))
+    # As a float the greatest BIGINT is one more than that, and the cast takes it back to it.
+    again = column.cast("double").try_cast("bigint").eqNullSafe(column) & (column < INT_MAX)
+    return F.when(~(column.between(-EXACT, EXACT) | again), value)
+
+
+def time_types(frame: DataFrame, schema: Schema) -> set[TimeType]:
+    """The type of an input's times in a frame; none where they are whole ticks."""
+    position = positions(frame.columns, schema, schema.predicate)[-1]
+    kind = frame.schema.fields[position].dataType.typeName().upper()
+    return {type_ for type_ in TimeType if type_.value == kind}
+
+
 def spark_type(type_: S.DataType) -> Type | None:
     match type_:
         case S.StringType():
+            return Type.TEXT if type_.collation == "UTF8_BINARY" else None
+        case S.CharType() | S.VarcharType():
             return Type.TEXT
         case S.BooleanType():
             return Type.BOOL
@@ -261,6 +330,18 @@ def spark_type(type_: S.DataType) -> Type | None:
         case S.DoubleType() | S.FloatType() | S.DecimalType():
             return Type.FLOAT
     return None
+
+
+def rigid_rows(frame: DataFrame, schema: Schema) -> pa.Table:
+    """The facts of an input without times in this process."""
+    where = f"input `{schema.predicate}`"
+    chosen = positions(frame.columns, schema, where)
+    if not chosen:
+        return frame.toArrow()
+    for column, position in zip(schema.columns, chosen, strict=True):
+        expect_type(column, frame.schema.fields[position].dataType, where)
+    plain = frame.toDF(*(f"c{i}" for i in range(len(frame.columns))))
+    return plain.select(*(f"c{i}" for i in chosen)).toArrow().rename_columns(list(schema.names))
 
 
 def arrow_struct(schema: pa.Schema) -> S.StructType:

@@ -23,7 +23,10 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidelog.data.letters import DeadLetter
+from tidelog.causes import Cause
+from tidelog.data.bounds import reason_text, short
+from tidelog.data.letters import DeadLetter, or_skip, reason_to_skip
+from tidelog.data.numbers import not_float
 from tidelog.data.packed import columns
 from tidelog.data.readers import parquet
 from tidelog.data.readers.columns import too_large, typed_select
@@ -40,7 +43,7 @@ from tidelog.data.readers.json import (
 from tidelog.data.readers.rules import read_rules
 from tidelog.data.schema import Schema, positions, schemas
 from tidelog.data.secrets import without_secrets
-from tidelog.data.ticks import Range, Ticks
+from tidelog.data.ticks import Range, Ticks, TimeType
 from tidelog.data.types import SQL_TYPES, filled_sql, sql_text
 from tidelog.errors import DataError, first_line
 from tidelog.evaluation.database import NO_EXTENSIONS
@@ -58,6 +61,8 @@ LINE = 24
 NUMBERED = "file_row_number"
 # Lines that are rows of no input's facts: those that cannot be read, and heartbeats.
 OTHERS = "others"
+# What to say of facts that are no longer those that a lazy answer was planned for.
+CHANGED = "the facts have changed since the query was made; ask again"
 _OTHERS = pa.schema(
     [
         ("tag", pa.int32()),
@@ -81,6 +86,9 @@ class Split:
     ending: str = ""  # how lines of CSV end
     # What statistics say: first and last tick, where no value is missing in any row.
     range: Range | None = None
+    time: TimeType = TimeType.TIMESTAMP  # the type of times
+    version: tuple[int, int] | None = None  # of a file that must not change: size and time
+    problem: str | None = None  # why all of it is one dead letter
 
     @property
     def shown(self) -> str:
@@ -90,6 +98,17 @@ class Split:
     @property
     def uri(self) -> str:
         return self.shown if "://" in self.shown else f"file://{self.path}"
+
+
+def pinned(splits: Iterable[Split]) -> list[Split]:
+    """Splits of files that are still as they are now when they are read, or it is an error."""
+    return [replace(split, version=_version(split)) for split in splits]
+
+
+def _version(split: Split) -> tuple[int, int]:
+    """Size and time of a file; a copy may have been made again in the meantime."""
+    there = Path(split.path).stat()
+    return there.st_size, there.st_mtime_ns if split.shown == split.path else 0
 
 
 # Which splits a file has
@@ -122,7 +141,12 @@ def _row_groups(whole: Split, inputs: Inputs) -> Iterator[Split]:
     names = fields.names
     chosen = tuple(positions(names, schema, whole.shown))
     wide = any(pa.types.is_uint64(fields.types[position]) for position in chosen)
-    named = replace(whole, columns=tuple(names), chosen=chosen)
+    for column, position in zip(schema.columns, chosen, strict=False):
+        kind = fields.types[position]
+        if pa.types.is_decimal(kind):
+            inputs.decimals.warn(schema.predicate, column.name, kind.precision, kind.scale)
+    time = _time_type(metadata.schema, fields.field(chosen[-1]))
+    named = replace(whole, columns=tuple(names), chosen=chosen, time=time)
     if NUMBERED in names:
         yield replace(named, rows=metadata.num_rows)
         return
@@ -134,6 +158,18 @@ def _row_groups(whole: Split, inputs: Inputs) -> Iterator[Split]:
         known = None if wide else range_  # one that does not fit 64 bits would be no fact
         yield replace(named, rows=group.num_rows, part=(first, last), range=known)
         first = last + 1
+
+
+def _time_type(schema: pq.ParquetSchema, time: pa.Field) -> TimeType:
+    """The type that Spark gives to a column of times."""
+    if pa.types.is_date(time.type):
+        return TimeType.DATE
+    if not pa.types.is_timestamp(time.type) or time.type.tz is not None:
+        return TimeType.TIMESTAMP
+    # There are more columns than fields, where one has parts; INT96 is a moment.
+    stored = (schema.column(i) for i in range(len(schema)))
+    is_moment = any(one.path == time.name and one.physical_type == "INT96" for one in stored)
+    return TimeType.TIMESTAMP if is_moment else TimeType.NTZ
 
 
 def _statistics(
@@ -240,7 +276,7 @@ class Lost:
 
     name: str | None
     problem: str
-    came: str
+    came: str | None
 
 
 @dataclass(frozen=True)
@@ -258,7 +294,9 @@ class Opened:
 
     sources: list[Source] = field(default_factory=list)
     lost: list[tuple[Split, Lost]] = field(default_factory=list)
+    can_skip: bool = False
     beats: list[tuple[Split, Beat]] = field(default_factory=list)
+    rows: int = 0  # that were read, whatever becomes of them
 
     @contextmanager
     def readable(self, connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
@@ -268,22 +306,29 @@ class Opened:
         except duckdb.OutOfMemoryException:
             raise DataError(
                 "a task needs more memory than it may use, even after spilling to disk: give it"
-                " more (memory)"
+                " more (memory)",
+                code=Cause.MEMORY,
             ) from None
         except duckdb.Error as error:
             for source in self.sources:
                 path = source.split.path
                 if not Path(path).exists():
-                    raise DataError(missing(source.split.shown)) from None
+                    shown = source.split.shown
+                    raise DataError(
+                        missing(shown, can_skip=self.can_skip), code=Cause.FILE_GONE
+                    ) from None
                 try:
                     # A hash needs every value; counts may come from statistics.
                     connection.execute(
                         f"SELECT bit_xor(hash(COLUMNS(*))) FROM ({source.select}) AS z"
                     )
                 except duckdb.Error:
+                    where = source.split.shown
+                    way_on = ", or " + or_skip(where)
+                    way_on = way_on if self.can_skip else " or take it away, then go on"
                     raise DataError(
-                        f"{source.split.shown}: the file cannot be read; repair it or take it"
-                        " away, then go on"
+                        f"{where}: the file cannot be read; repair it{way_on}",
+                        code=Cause.FILE_UNREADABLE,
                     ) from None
             raise DataError(f"facts cannot be read: {first_line(error)}") from None
 
@@ -332,23 +377,35 @@ class Reader:
 
     program: Program
     inputs: Inputs
+    can_skip: bool = False  # whether it is for a stream, which may go on without a file
 
     def open(self, connection: duckdb.DuckDBPyConnection, splits: Iterable[Split]) -> Opened:
         """Make splits known to a connection; DataError for what cannot be read at all."""
-        there = Opened()
+        there = Opened(can_skip=self.can_skip)
         for number, split in enumerate(splits):
+            if split.problem is not None:
+                there.lost.append((split, Lost(split.name, split.problem, None)))
+                there.rows += 1
+                continue
             try:
+                if split.version not in (None, _version(split)):
+                    raise DataError(f"{split.shown}: {CHANGED}")
                 match split.format:
                     case "parquet":
                         there.sources.append(self._parquet(connection, split))
+                        there.rows += split.rows
                     case "csv":
                         self._csv(connection, split, f"texts{number}", there)
                     case _:
                         self._lines(connection, split, f"lines{number}", there)
             except FileNotFoundError:
-                raise DataError(missing(split.shown)) from None
+                raise DataError(
+                    missing(split.shown, can_skip=self.can_skip), code=Cause.FILE_GONE
+                ) from None
             except OSError as error:
                 raise DataError(f"{split.shown}: {error.strerror or error}") from None
+            except DataError as error:
+                raise (skippable(error, split.shown) if self.can_skip else error) from None
         connection.register(OTHERS, self._others(there))
         return there
 
@@ -378,7 +435,7 @@ class Reader:
         source = parquet.source(path, split.part)
         asked: list[Type | None] = list(types)
         ticks = self.inputs.ticks
-        inner, wide = typed_select(
+        inner, wide, _ = typed_select(
             connection,
             schema,
             source,
@@ -406,6 +463,8 @@ class Reader:
         schema = self.inputs.schemas[str(split.name)]
         size, path = len(split.columns), Path(split.path)
         broken = read_texts(connection, table, path, size, split.ending)
+        ((read,),) = connection.execute(f"SELECT count(*) FROM {table}").fetchall()
+        there.rows += read + len(broken)
         select = facts_of_texts(table, schema, split.chosen, self.inputs.ticks)
         renamed = f"SELECT * RENAME (texts AS came) FROM ({select}) AS y"
         stamped = self.inputs.ticks is not None
@@ -419,6 +478,7 @@ class Reader:
     ) -> None:
         rows: dict[str, list[dict[str, Any]]] = {}
         for row in self._rules(split) if split.format == "tdl" else self._json(split):
+            there.rows += 1
             match row:
                 case Lost():
                     there.lost.append((split, row))
@@ -451,13 +511,13 @@ class Reader:
                     if told in others:
                         continue
                     if told not in inputs.schemas:
-                        raise ValueError(f"no input is called `{told}`")
+                        raise ValueError(f"no input is called `{short(told)}`")
                     name, schema = told, inputs.schemas[told]
                     values = typed_values(record, schema, inputs.ticks)
                     row = dict(zip(schema.sql_names(), values, strict=True))
                     yield {"tag": name, **row, "problem": None, "came": line.decode()}
                 except ValueError as error:
-                    yield Lost(name, str(error), line_as_json(line))
+                    yield Lost(name, reason_text(error), line_as_json(line))
 
     def _rules(self, split: Split) -> Iterator[dict[str, Any]]:
         known = schemas(self.program)
@@ -528,12 +588,14 @@ def _lines_of(file: IO[bytes], part: tuple[int, int] | None) -> Iterator[bytes]:
 def _problem_sql(schema: Schema, wide: Mapping[int, int]) -> str:
     """Why a row of typed columns is no fact.
 
-    `wide` are columns of integers that may not fit 64 bits, with where each is in the source.
+    `wide` are columns of integers that may not fit their type, with where each is in the source.
     """
     cases = []
     for i, position in wide.items():
         if i not in schema.unread:
-            before, after = too_large(schema.names[i], "\0").split("\0")
+            is_float = i < len(schema.columns) and schema.columns[i].type is Type.FLOAT
+            said = not_float if is_float else too_large
+            before, after = said(schema.names[i], "\0").split("\0")
             value = f"concat({sql_text(before)}, came.c{position}, {sql_text(after)})"
             lost = f"{schema.sql_names()[i]} IS NULL AND came.c{position} IS NOT NULL"
             cases.append(f"WHEN {lost} THEN {value}")
@@ -557,8 +619,22 @@ def _said(what: str, column: str) -> str:
     return sql_text(f"{what} column `{column}`")
 
 
-def missing(path: str) -> str:
-    return f"{path}: the file is not there any more; put it back, then go on"
+def missing(path: str, *, can_skip: bool = False) -> str:
+    way_on = f", or {or_skip(path)}" if can_skip else ", then go on"
+    return f"{path}: the file is not there any more; put it back{way_on}"
+
+
+def skippable(error: DataError, path: str) -> DataError:
+    """What is wrong with a file, with how a stream goes on without it."""
+    *problems, last = error.problems
+    return DataError(
+        *problems, f"{last}; or {or_skip(path)}", code=error.code or Cause.FILE_UNREADABLE
+    )
+
+
+def skipped(path: Path, name: str | None) -> Split:
+    """A file that users leave out, as one dead letter."""
+    return Split(str(path), "", name, 0, problem=reason_to_skip(path))
 
 
 def _as_json(row: dict[str, Any]) -> str:

@@ -16,7 +16,7 @@ from heapq import heappop, heappush
 from itertools import count
 
 from tidelog.evaluation.timeline.clauses import Stratum, width
-from tidelog.evaluation.timeline.gathered import Aggregate
+from tidelog.evaluation.timeline.gathered import aggregate_rows
 from tidelog.evaluation.timeline.limit import Limit
 from tidelog.evaluation.timeline.settled import NOTHING_BEYOND, Beyond, Repeating, Settled
 from tidelog.evaluation.timeline.stretch import (
@@ -29,6 +29,7 @@ from tidelog.evaluation.timeline.stretch import (
 )
 from tidelog.language.graph import Arc, longest
 from tidelog.language.program import Row
+from tidelog.logic.aggregate import Aggregate
 from tidelog.logic.clause import Offset, Premise, Sign
 from tidelog.logic.match import VALUES, AnyTick, IndexedRows, matches, matches_of_first
 
@@ -109,7 +110,7 @@ class Forward:
         slices = [self.by_tick[place] for place in window if place in self.by_tick]
         if slices:
             self.limit.check("going forward on the line", aggregate.ticks)
-            for row in aggregate.of_rows(slices).rows:
+            for row in aggregate_rows(aggregate, slices).rows:
                 self._add((aggregate.name, tick, row))
             self._make(aggregate, tick + 1)
 

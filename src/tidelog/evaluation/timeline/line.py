@@ -14,7 +14,7 @@ from tidelog.analysis.dependencies import (
 from tidelog.evaluation.ranges import Range
 from tidelog.evaluation.timeline.clauses import separated, strata, width
 from tidelog.evaluation.timeline.forward import Forward
-from tidelog.evaluation.timeline.gathered import Aggregate, Gathered
+from tidelog.evaluation.timeline.gathered import Gathered
 from tidelog.evaluation.timeline.limit import Limit, TooHard
 from tidelog.evaluation.timeline.settled import (
     NEVER,
@@ -27,8 +27,10 @@ from tidelog.evaluation.timeline.settled import (
 from tidelog.evaluation.timeline.stretch import LineRows
 from tidelog.evaluation.timeline.two_way import TwoWay
 from tidelog.language.program import Row
+from tidelog.logic.aggregate import Aggregate
 from tidelog.logic.core import Core
 from tidelog.logic.match import IndexedRows
+from tidelog.logic.windows import write_out
 
 # Ticks that a rule may reach: a line is followed at least that far.
 MOST_TICKS = 2_000_000
@@ -55,7 +57,7 @@ def evaluate(
     limit: Limit,
 ) -> dict[str, Timeline]:
     """The answers of each query at the ticks asked for, which may be infinitely many."""
-    queries = tuple(queries)
+    queries, core = tuple(queries), write_out(core)
     if any(clause.negative or clause.gathered for clause in core.clauses):
         deps = dependencies(core, queries)
         refuse_blocking_cycles(deps)

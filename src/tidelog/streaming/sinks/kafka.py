@@ -2,8 +2,8 @@
 
 A message is an answer, `{"predicate": ..., <columns>, "time": ...}`; its key is the same as a list,
 so that an answer that is sent again has the key that it had. The headers are the stream, the number
-of the batch and the position in it. After the answers of a batch every partition of the topic is
-told up to which time all answers have been sent: `{"final": ...}`.
+and the lineage of the batch, and the position in it. After the answers of a batch every partition
+of the topic is told up to which time all answers have been sent: `{"final": ...}`.
 """
 
 from __future__ import annotations
@@ -93,6 +93,7 @@ class KafkaSink(Sink):
         self.options = {n: v for n, v in options.items() if n.startswith("kafka.")}
         self.name = f"{SCHEME}{self.topic}"  # wherever the broker is
         self._partitions = 0
+        self._lineage = ""  # of the batch at work
 
     def prepare(self, queries: Sequence[str], *, fresh: bool) -> None:
         from tidelog.evaluation.spark.kafka import Brokers
@@ -103,6 +104,9 @@ class KafkaSink(Sink):
 
     def mark(self, stream: str) -> None:
         self.stream = stream
+
+    def begin(self, batch: int, lineage: str) -> None:
+        self._lineage = lineage
 
     def write(self, batch: int, answers: Mapping[str, BatchAnswers]) -> None:
         from pyspark.sql import DataFrame, Window
@@ -141,7 +145,8 @@ class KafkaSink(Sink):
     def _headers(self, batch: int, position: Any) -> Any:
         from pyspark.sql import functions as F
 
-        named = {"stream": F.lit(self.stream), "batch": F.lit(str(batch))}
+        texts = {"stream": self.stream, "batch": str(batch), "lineage": self._lineage}
+        named = {name: F.lit(text) for name, text in texts.items()}
         if position is not None:
             named["position"] = position.cast("string")
         return F.array(

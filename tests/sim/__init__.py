@@ -1,0 +1,11 @@
+"""Deterministic simulation of the commit protocol: one seed is one history.
+
+disk        files in memory, and what a loss of power leaves of them
+machine     a process: its calls can fail, kill it, or be the last before the lights go out
+spark_log   a stand-in for Spark's own logs
+stream      the real batch loop over a small program, without Spark
+targets     sinks: the real ones where they write files, and models
+operator    what people do to a checkpoint
+history     one seed: what happens, and what is checked
+mutants     changes of the product that some seed must notice
+"""

@@ -1,0 +1,565 @@
+"""A history: one seed decides what arrives, what breaks, what people do; all of it is checked."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import re
+import warnings
+from collections import Counter
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+from typing import Any, cast
+
+from support.hostile import HOSTILE
+
+from sim.disk import File, Node
+from sim.machine import Box, Killed, Process
+from sim.spark_log import SparkError, SparkQuery
+from sim.stream import EXAMPLES, identity_of, pipeline_of, plan_of, read, store_of
+from sim.targets import KINDS, Target
+from tidelog.errors import DataError, Refused, TidelogWarning
+from tidelog.pipeline.commit import Checkpoint, Commit
+from tidelog.pipeline.start import take_up
+
+STARTS = 12  # after which a stream without accidents has ended
+ODD = [m for m in HOSTILE.values() if m is not None and len(m) < 2_000]
+HARMS = [
+    ("power",),
+    ("power", "kill", "error"),
+    ("pause",),
+    ("pause", "kill"),
+    ("pause", "power"),
+    ("power", "kill", "error", "pause"),
+]
+LOCKS = {"lock", ".spark.lock"}
+
+
+class Violation(Exception):
+    """What the product promises does not hold."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What stays the same through a history."""
+
+    example: int
+    lateness: int
+    idle: float
+    kind: str
+    files: bool
+    checksums: bool
+    compact: int
+    accidents: int
+    harms: tuple[str, ...]  # the kinds of accidents: few of them at a time find most
+    people: bool
+
+    @staticmethod
+    def of(random: Random) -> Setting:
+        return Setting(
+            random.randrange(len(EXAMPLES)),
+            random.choice((0, 0, 1)),
+            random.choice((0.0, 0.0, 5.0)),
+            random.choice(KINDS),
+            random.random() < 0.6,
+            random.random() < 0.3,
+            random.choice((2, 3, 10)),
+            random.choice((0, 1, 1, 2, 3)),
+            random.choice(HARMS),
+            random.random() < 0.4,
+        )
+
+
+def messages_of(random: Random, setting: Setting) -> list[bytes]:
+    """What arrives, in order."""
+    names = sorted(plan_of(setting.example, 0, 0.0).inputs)
+    messages: list[bytes] = []
+    tick = 0
+    for number in range(random.randint(3, 10)):
+        chance = random.random()
+        tick += random.choice((0, 1, 1, 2))
+        if chance < 0.08:
+            messages.append(random.choice(ODD))
+        elif chance < 0.12:
+            messages.append(b'{"time": %d}' % tick)
+        elif chance < 0.2 and messages:
+            messages.append(random.choice(messages))
+        else:
+            at = tick - random.choice((0, 0, 0, 1, 3))
+            at = 4_000_000 if chance > 0.99 else at
+            row = {"predicate": random.choice(names), "x": f"r{number % 5}", "time": at}
+            messages.append(json.dumps(row).encode())
+    return messages
+
+
+@dataclass
+class Copy:
+    """A copy of a checkpoint, with the answers there were."""
+
+    checkpoint: Node | None
+    answers: Node | None
+    number: int
+
+
+class History:
+    """One seed."""
+
+    def __init__(self, seed: int, *, trace: bool = False) -> None:
+        self.seed = seed
+        self.box = Box(seed)
+        self.random = self.box.random
+        self.box.trace = [] if trace else None
+        self.setting = Setting.of(self.random)
+        self.messages = messages_of(self.random, self.setting)
+        self.files = self._cut()
+        self.there = 0  # files, or messages, that have arrived
+        self.target = Target(self.setting.kind)
+        self.copies: list[Copy] = []
+        self.lateness = self.setting.lateness
+        self.is_damaged = False
+        self.went_back = False
+        self.had_accident = False  # in this start
+        self.nesting = 0
+        self.box.linked = self._linked
+        self.box.renaming = self._renaming
+
+    def _cut(self) -> list[list[int]]:
+        """The messages of each file."""
+        if not self.setting.files:
+            return [[number] for number in range(len(self.messages))]
+        files: list[list[int]] = []
+        numbers = list(range(len(self.messages)))
+        while numbers:
+            some = self.random.randint(1, 3)
+            files.append(numbers[:some])
+            del numbers[:some]
+        return files
+
+    @property
+    def folder(self) -> str:
+        return f"/c{self.target.number}"
+
+    @property
+    def plan(self) -> Any:
+        return plan_of(self.setting.example, self.lateness, self.setting.idle)
+
+    def note(self, text: str) -> None:
+        if self.box.trace is not None:
+            self.box.trace.append(f"-- {text}")
+
+    # The whole of it
+
+    def run(self) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TidelogWarning)
+            for _ in range(self.setting.accidents + self.setting.people):
+                self._plan_accident()
+                self._start(is_last=False)
+                if self.setting.people:
+                    self._meddle()
+            self.box.accident_at = -1
+            self.there = len(self.files)
+            for _ in range(STARTS):
+                if self._start(is_last=True):
+                    self._check_end()
+                    return
+        raise Violation("it does not come to an end")
+
+    # Accidents
+
+    def _plan_accident(self) -> None:
+        span = self.random.choice((30, 100, 300, 600))
+        self.box.accident_at = self.box.calls + self.random.randint(1, span)
+        kinds = {"power": self._power, "kill": self._kill, "error": self._error}
+        kinds["pause"] = self._pause
+        self.box.accident = kinds[self.random.choice(self.setting.harms)]
+
+    def _power(self, process: Process, call: str) -> None:
+        self.note("power is lost")
+        self.had_accident = True
+        process.dead = True
+        self.box.lose_power()
+
+    def _kill(self, process: Process, call: str) -> None:
+        self.note("killed")
+        self.had_accident = True
+        process.die()
+
+    def _error(self, process: Process, call: str) -> None:
+        self.had_accident = True
+        number = self.random.choice((errno.EIO, errno.ENOSPC))
+        self.note(os.strerror(number))
+        raise OSError(number, os.strerror(number))
+
+    def _pause(self, process: Process, call: str) -> None:
+        """It sleeps and loses its locks; another one is started, and ends before it goes on.
+
+        That happens where it waits for the disk or for others.
+        """
+        if self.nesting or call not in ("sync", "sync folder", "append", "send", "sent"):
+            self.box.accident_at = self.box.calls + 1
+            return
+        self.had_accident = True
+        self.note("paused")
+        self.nesting += 1
+        if self.random.random() < 0.3 and self.box.locks:
+            self._expect_lock()
+        self.box.locks.clear()
+        self.box.accident_at = -1
+        if self.random.random() < 0.7:  # it is killed, most often in its first batch
+            self.box.accident_at = self.box.calls + self.random.randint(1, 80)
+            self.box.accident = self._kill
+        self._start(is_last=False)
+        self.had_accident = True
+        self.nesting -= 1
+        self.box.locks.clear()
+        self.note("goes on")
+
+    def _expect_lock(self) -> None:
+        """As long as a process has its locks, no other one may use the checkpoint."""
+        other, before = self.box.process(), self._tree()
+        point = Checkpoint(store_of(other, self.folder))
+        try:
+            point.take()
+        except Refused as error:
+            if "is in use by process" not in str(error) or self._tree() != before:
+                raise Violation(f"a second process: {error}") from None
+            return
+        finally:
+            point.release()
+        if f"{self.folder}/lock" in self.box.locks:
+            raise Violation("two processes have taken the checkpoint")
+
+    # A start
+
+    def _start(self, *, is_last: bool) -> bool:
+        """Run a process; whether the stream has come to its end."""
+        self.note(f"start{' without accidents' if is_last else ''}")
+        if not self.nesting:
+            self.had_accident = False
+        process = self.box.process()
+        before = None if self.box.accident_at > self.box.calls else self._tree()
+        stage = ["begin"]
+        try:
+            return self._process(process, stage, is_last=is_last)
+        except Killed:
+            return False
+        except (DataError, SparkError, OSError) as error:
+            self.note(f"{type(error).__name__}: {error}")
+            if not isinstance(error, DataError) and not self.had_accident:
+                raise Violation(f"shown raw: {error!r}") from error
+            if self.had_accident:
+                return False
+            if stage == ["begin"] and before is not None and self._tree() != before:
+                raise Violation(f"refused, and not untouched: {error}") from error
+            self._remedy(str(error))
+            return False
+        finally:
+            process.die()
+
+    def _tree(self) -> dict[str, bytes]:
+        tree = self.box.disk.tree()
+        return {p: data for p, data in tree.items() if p.rpartition("/")[2] not in LOCKS}
+
+    def _process(self, process: Process, stage: list[str], *, is_last: bool) -> bool:
+        random, setting, plan = self.random, self.setting, self.plan
+        point = Checkpoint(store_of(process, self.folder))
+        sink = self.target.sink(process)
+        try:
+            identity = identity_of(setting.example, self.lateness, setting.idle, sink.name)
+            take_up(point, sink, identity, plan, lambda: None)
+        except BaseException:
+            point.release()
+            sink.close()
+            raise
+        stage[:] = ["run"]
+        stream = pipeline_of(setting.example, plan, point, sink, self._told, process.now)
+        try:
+            query = SparkQuery(
+                process,
+                f"{self.folder}/spark",
+                files=setting.files,
+                checksums=setting.checksums,
+                compact=setting.compact,
+            )
+            while is_last or random.random() < 0.85:
+                self.there = min(len(self.files), self.there + random.randint(0, 3))
+                self.box.time += random.choice((0.0, 1.0, 10.0))
+                if setting.idle and stream.is_held_up:
+                    stream.quiet()
+                if query.plan(self.there, random.randint(1, 4)):
+                    rows = [(n, self.messages[n]) for f in query.batch for n in self.files[f]]
+                    stream.deliver("spark", query.planned, partial(cast, Any, rows))
+                    query.note_done()
+                elif self.there == len(self.files):
+                    break
+            is_whole = self.there == len(self.files) and query.done == query.planned
+            is_whole = is_whole and not query.plan(self.there, 1)
+            if is_whole and (is_last or random.random() < 0.3):
+                if point.last is None or not point.last.clock.closed:
+                    stream.close_time()
+                return is_last
+            return False
+        finally:
+            stream.close()
+
+    # At every commit
+
+    def _linked(self, path: str) -> None:
+        """All that a commit refers to is on the disk before it."""
+        folder, _, name = path.rpartition("/")
+        if not folder.endswith("/commits") or not folder.startswith(self.folder):
+            return
+        disk, root = self.box.disk, self.folder
+        commit = json.loads(disk.file(path).data)
+        files: list[tuple[str, list[Any]]] = []
+        for part in (*commit["state"], *commit["stretches"]):
+            files += [(f"{root}/state/{part['folder']}", file) for file in part["files"]]
+        files += [
+            (f"{root}/dead_letters/batch={commit['batch']}", file) for file in commit["letters"]
+        ]
+        sink = commit["sink"]
+        for place, some in sink.get("files", {}).items():
+            files += [(f"{self.target.path}/{place}", file) for file in some]
+        for place, (file, size, digest) in files:
+            data = disk.durable(f"{place}/{file}")
+            if data is None or len(data) != size or hashlib.sha256(data).hexdigest() != digest:
+                raise Violation(f"commit {name} refers to {place}/{file}, which is not durable")
+        if "bytes" in sink:
+            data = disk.durable(f"{self.target.path}/answers.jsonl") or b""
+            last = data[sink["begin"] : sink["bytes"]]
+            if hashlib.sha256(last).hexdigest() != sink["sha256"]:
+                raise Violation(f"commit {name} refers to lines that are not durable")
+        if commit["spark"] is not None:
+            number = commit["spark"]["number"]
+            plan = disk.durable(f"{root}/spark/offsets/{number}")
+            if plan is None or hashlib.sha256(plan).hexdigest() != commit["spark"]["offsets"]:
+                raise Violation(f"commit {name} refers to a plan of Spark's that is not durable")
+            if not disk.durable(f"{root}/spark/metadata"):
+                raise Violation(f"commit {name} refers to a query that is not durable")
+        for needed in ("tidelog.json", "rigid/complete.json"):
+            if not disk.durable(f"{root}/{needed}"):
+                raise Violation(f"commit {name} needs {needed}, which is not durable")
+
+    def _renaming(self, source: str, path: str) -> None:
+        """A commit is made once."""
+        is_commit = path.rpartition("/")[0] == f"{self.folder}/commits"
+        if (is_commit or path == f"{self.folder}/tidelog.json") and self.box.disk.node(path):
+            raise Violation(f"{path} is replaced")
+
+    def _told(self, commit: Commit) -> None:
+        """A commit that anybody hears of is on the disk."""
+        if self.nesting and self.box.locks.get(f"{self.folder}/lock") is None:
+            return
+        if not self.box.disk.durable(f"{self.folder}/commits/{commit.batch}.json"):
+            raise Violation(f"commit {commit.batch} is told of and not durable")
+
+    # People
+
+    def _meddle(self) -> None:
+        """Somebody does something to the checkpoint while nothing runs."""
+        disk, random = self.box.disk, self.random
+        choice = random.randrange(8)
+        if choice < 6:
+            disk.settle()
+        match choice:
+            case 0 | 1 if disk.node(f"{self.folder}/tidelog.json") is not None:
+                self.note("a copy is taken")
+                self.copies.append(self._copy())
+            case 2 if self._old_copies:
+                self._restore(random.choice(self._old_copies), with_answers=False)
+            case 3 if self.copies:
+                self.note("a copy that was taken while it ran is restored")
+                parts = disk.copy(self.folder), self._old_copies
+                if parts[0] is not None and parts[1]:
+                    old = disk.copy(f"{self.folder}/spark")
+                    self._restore(random.choice(parts[1]), with_answers=False)
+                    if random.random() < 0.5 and disk.node(self.folder) is not None:
+                        disk.put(f"{self.folder}/spark", old)
+                    self.is_damaged = True
+            case 4:
+                if disk.node(f"{self.folder}/spark") is not None:
+                    self.note("spark/ is deleted")
+                    disk.put(f"{self.folder}/spark", None)
+                    self.is_damaged = True
+            case 5:
+                self._damage()
+            case 6:  # a batch that was begun may become another one
+                self.lateness, self.went_back = 1 - self.lateness, True
+                self.note(f"lateness becomes {self.lateness}")
+            case _:
+                pass
+
+    @property
+    def _old_copies(self) -> list[Copy]:
+        return [copy for copy in self.copies if copy.number == self.target.number]
+
+    def _copy(self) -> Copy:
+        disk = self.box.disk
+        return Copy(disk.copy(self.folder), disk.copy(self.target.path), self.target.number)
+
+    def _restore(self, copy: Copy, *, with_answers: bool) -> None:
+        self.note(f"a copy is restored{' with the answers' if with_answers else ''}")
+        self.went_back = True
+        self.box.disk.put(self.folder, copy.checkpoint)
+        if with_answers:
+            self.box.disk.put(self.target.path, copy.answers)
+
+    def _damage(self) -> None:
+        """Lose a file that is needed, or some of its bytes."""
+        disk, random = self.box.disk, self.random
+        files = [path for path in self._needed() if isinstance(disk.node(path), File)]
+        if not files:
+            return
+        path = random.choice(files)
+        folder, name = disk.above(path)
+        data = bytes(disk.file(path).data)
+        self.is_damaged = True
+        if random.random() < 0.4:
+            self.note(f"{path} is removed")
+            disk.put(path, None)
+            return
+        changed = random.choice((b"", data[: len(data) // 2], data[:-1], _flipped(data, random)))
+        if "/spark/" in path and not self.setting.checksums and len(changed) == len(data):
+            changed = b""  # without checksums nobody could tell
+        self.note(f"{path} is damaged")
+        file = File()
+        file.data = bytearray(changed)
+        file.sync()
+        folder.names[name] = folder.durable[name] = file
+
+    def _needed(self) -> list[str]:
+        """The files that the last commit needs, and Spark's own."""
+        disk, root = self.box.disk, self.folder
+        files = [f"{root}/tidelog.json", f"{root}/rigid/complete.json"]
+        files += list(disk.tree(f"{root}/spark")) + list(disk.tree(f"{root}/idle"))
+        commits = [
+            int(path.rpartition("/")[2].removesuffix(".json"))
+            for path in disk.tree(f"{root}/commits")
+            if not path.rpartition("/")[2].startswith(".")
+        ]
+        if commits:
+            path = f"{root}/commits/{max(commits)}.json"
+            files.append(path)
+            commit = json.loads(disk.file(path).data)
+            for part in commit["state"]:
+                files += list(disk.tree(f"{root}/state/{part['folder']}"))
+            files += list(disk.tree(f"{root}/dead_letters/batch={commit['batch']}"))
+            for place in commit["sink"].get("files", {}):
+                files += list(disk.tree(f"{self.target.path}/{place}"))
+            if commit["sink"].get("bytes"):
+                files.append(f"{self.target.path}/answers.jsonl")
+        return sorted(files)
+
+    def _remedy(self, text: str) -> None:
+        """Do what a refusal says."""
+        disk, goes_back = self.box.disk, self.went_back or self.is_damaged
+        taken = re.search(r"deltalake\.DeltaTable\('([^']*)'\)\.restore\((\d+)\)", text)
+        if goes_back and taken:
+            self.note(f"table {taken[1]} is restored to {taken[2]}")
+            self.target.tables.restore(taken[1], int(taken[2]))
+            return
+        whole = re.search(r"restored from a copy: delete (\S+); then start again", text)
+        if goes_back and whole:
+            del self.target.tables.entries[whole[1]]
+            return
+        torn = re.search(r": delete (.*), then start again", text)
+        if torn:
+            for path in torn[1].split(" and "):
+                self.note(f"{path} is deleted")
+                if disk.node(path) is None:
+                    raise Violation(f"told to delete what is not there: {text}")
+                disk.put(path, None)
+            return
+        if not self.is_damaged:
+            raise Violation(f"refused: {text}")
+        if "start with a new" not in text and "name a new" not in text:
+            raise Violation(f"no way on: {text}")
+        if "copy" in text and self._old_copies and self.random.random() < 0.7:
+            self._restore(self._old_copies.pop(), with_answers=self.setting.kind != "delta")
+            self.copies.clear()
+            return
+        self.note("a new checkpoint")
+        self.target.number += 1
+        self.target.topic.messages.clear()
+        self.is_damaged = self.went_back = False
+
+    # At the end
+
+    def _check_end(self) -> None:
+        """Every row is a fact, late or dead, once; the answers are those of the facts, once."""
+        commit = self._last_commit()
+        letters = self._letters(commit["batch"])
+        rows = [read(message, self.setting.example) for message in self.messages]
+        beats = [n for n, row in enumerate(rows) if row.problem is None and row.predicate is None]
+        twice = [number for number, times in letters.items() if times > 1]
+        if twice:
+            raise Violation(f"rows {twice} are dead letters twice")
+        for number, row in enumerate(rows):
+            if row.problem is not None and number not in letters:
+                raise Violation(f"row {number} is neither a fact nor a dead letter")
+            if row.problem is None and number in letters:
+                self._check_late(number, rows)
+        totals = commit["totals"]
+        known = totals["facts"] + totals["late"] + totals["dead"] + totals["skipped"]
+        unused = totals["late"] + totals["dead"] + totals["skipped"]
+        is_whole = totals["rows"] == len(rows) and totals["heartbeats"] == len(beats)
+        if not is_whole or known != len(rows) - len(beats) or unused != len(letters):
+            raise Violation(f"{totals} of {len(rows)} rows, {len(letters)} dead letters")
+        facts: dict[str, set[tuple[str, int]]] = {name: set() for name in self.plan.inputs}
+        for number, row in enumerate(rows):
+            if row.predicate is not None and number not in letters:
+                facts[row.predicate].add((row.values[0], row.values[1]))
+        expected = Counter(
+            (query, x, t)
+            for query, answers in EXAMPLES[self.setting.example].answers.items()
+            for x, t in answers(facts)
+        )
+        found = Counter(self.target.answers(self.box.disk, self.plan.queries))
+        if self.setting.kind == "kafka":
+            if self.went_back or self.is_damaged:
+                found = Counter(dict.fromkeys(found.keys() & expected.keys(), 1))
+            found = Counter(dict.fromkeys(found, 1))
+        if found != expected:
+            more, fewer = dict(found - expected), dict(expected - found)
+            raise Violation(f"answers: {more} too many, {fewer} missing")
+
+    def _last_commit(self) -> dict[str, Any]:
+        files = self.box.disk.tree(f"{self.folder}/commits")
+        names = {path.rpartition("/")[2]: data for path, data in files.items()}
+        numbers = [int(n.removesuffix(".json")) for n in names if not n.startswith(".")]
+        value: dict[str, Any] = json.loads(names[f"{max(numbers)}.json"])
+        return value
+
+    def _letters(self, last: int) -> Counter[int]:
+        """How often each row is a dead letter."""
+        letters: Counter[int] = Counter()
+        for path, data in self.box.disk.tree(f"{self.folder}/dead_letters").items():
+            folder, name = path.split("/")[-2:]
+            if (
+                not name.startswith(".")
+                and folder.startswith("batch=")
+                and int(folder.removeprefix("batch=")) <= last
+            ):
+                letters.update(json.loads(line)["offset"] for line in data.splitlines())
+        return letters
+
+    def _check_late(self, number: int, rows: list[Any]) -> None:
+        """A row is late only if a later tick arrived before it, or with it."""
+        tick = rows[number].values[-1]
+        later = [row.values[-1] for row in rows[:number] if row.problem is None]
+        if self.setting.files:  # files may be read in any order within a batch
+            later = [row.values[-1] for row in rows if row.problem is None]
+        if not any(other > tick for other in later):
+            raise Violation(f"row {number} is late, and nothing later came before it")
+
+
+def _flipped(data: bytes, random: Random) -> bytes:
+    """The same bytes but for one."""
+    if not data:
+        return b"x"
+    at = random.randrange(len(data))
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
