@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 # Tests start many processes, each of which would compile the source anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test whole-suite test-fast test-deep test-sim test-crash test-chaos test-cluster test-connectors test-browser test-editors vsix bench bench-flink lint clean
+.PHONY: help setup demo test whole-suite test-fast test-deep test-sim test-crash test-chaos test-cluster test-connectors test-browser test-editors vsix bench bench-flink hashes lint clean
 
 # An environment knows its own place: after the folder was moved or copied, or its Python is gone, it is built anew.
 ifneq ($(shell test -x $(BIN)/python && $(BIN)/python -c '' 2>&1 && cat $(READY) 2>&1),$(shell pwd -P))
@@ -112,6 +112,15 @@ bench-flink: $(READY) $(FLINK)/.ready  ## streams on Spark, beside Flink in an e
 $(FLINK)/.ready: requirements-flink.txt
 	@python=$$(sh tools/preflight.sh) && "$$python" -m venv --clear $(FLINK)
 	@$(FLINK)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-flink.txt
+	@touch $@
+
+HASHES := build/hashes-venv
+hashes: $(HASHES)/.ready  ## the hashes of every pinned version, anew: after a version was edited
+	sh tools/hashes.sh $(HASHES)/bin/pip-compile requirements*.txt
+
+$(HASHES)/.ready: Makefile
+	@python=$$(sh tools/preflight.sh) && "$$python" -m venv --clear $(HASHES)
+	@$(HASHES)/bin/python -m pip install --quiet --disable-pip-version-check pip-tools==7.6.2
 	@touch $@
 
 clean:  ## remove what the other targets made

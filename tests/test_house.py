@@ -14,6 +14,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 from support.deep import DEEP
 from support.places import ROOT
 
@@ -52,12 +53,41 @@ def test_versions_agree() -> None:
     assert project["version"] == tidelog.__version__
 
 
+def pins_of(name: str) -> dict[str, tuple[str, ...]]:
+    """The hashes of each pin of a requirements file."""
+    text = (ROOT / name).read_text("utf-8")
+    parts = re.split(r"^(?=[A-Za-z])", re.sub(r"^#.*\n", "", text, flags=re.M), flags=re.M)
+    pins = (part.replace("\\\n", " ").split() for part in parts if part)
+    return {pin: tuple(hashes) for pin, *hashes in pins}
+
+
 def test_workers_get_the_versions_that_the_driver_has() -> None:
-    pins = (ROOT / "requirements.txt").read_text("utf-8").splitlines()
-    worker = (ROOT / "requirements-worker.txt").read_text("utf-8").splitlines()
-    wanted = [line for line in worker if not line.startswith("#")]
-    assert [line.partition("==")[0] for line in wanted] == ["duckdb", "pyarrow"]
-    assert set(wanted) <= set(pins)
+    worker = pins_of("requirements-worker.txt")
+    assert [pin.partition("==")[0] for pin in worker] == ["duckdb", "pyarrow"]
+    assert worker.items() <= pins_of("requirements.txt").items()
+
+
+def test_every_pin_has_its_hashes() -> None:
+    files = sorted(path.name for path in ROOT.glob("requirements*.txt"))
+    assert len(files) >= 6
+    for name in files:
+        for pin, hashes in pins_of(name).items():
+            assert re.fullmatch(r"[A-Za-z0-9._-]+==[0-9][^ ]*", pin), (name, pin)
+            assert hashes, (name, pin)
+            assert all(re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", x) for x in hashes), (name, pin)
+
+
+def test_the_action_installs_the_versions_that_are_tested() -> None:
+    """And everything: what is not pinned there would make pip refuse."""
+    action = pins_of("requirements-action.txt")
+    assert action.items() <= pins_of("requirements.txt").items()
+    names = {pin.partition("==")[0].lower() for pin in action}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    needs = [*project["project"]["dependencies"], *project["build-system"]["requires"]]
+    needs += [need for name in names for need in distribution(name).requires or ()]
+    for need in map(Requirement, needs):
+        if need.marker is None or need.marker.evaluate({"extra": ""}):
+            assert need.name.lower() in names, need
 
 
 def link_needs(folder: Path) -> None:
@@ -108,8 +138,9 @@ def test_the_wheel_installs_and_runs_in_an_empty_environment(tmp_path: Path) -> 
     python = empty / "bin" / "python"
     if DEEP > 1:  # with everything that it needs, from the index
         venv.create(empty, with_pip=True)
-        pins = ("-c", ROOT / "requirements.txt")
-        installed = run(python, "-m", "pip", "install", "-q", wheel, *pins)
+        constraints = tmp_path / "pins.txt"
+        constraints.write_text("\n".join(pins_of("requirements.txt")))
+        installed = run(python, "-m", "pip", "install", "-q", wheel, "-c", constraints)
     else:  # what it says it needs is taken from here, and nothing else is there
         venv.create(empty)
         (there,) = empty.glob("lib/*/site-packages")
