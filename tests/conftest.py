@@ -98,8 +98,6 @@ def spark() -> Iterator[SparkSession]:
         # Compiling takes longer than running when there are ten rows.
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        # After a test that loses shuffle files Spark no longer finds larger results.
-        "spark.task.maxDirectResultSize": str(32 << 20),
     }
     started = session("local[2]", **options)
     yield started
