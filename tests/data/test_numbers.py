@@ -32,6 +32,24 @@ def test_an_integer_is_itself_or_refused(tmp_path: Path, value: int) -> None:
                 PROGRAM.query("O", {"a": given})
 
 
+@pytest.mark.parametrize("kind", [pa.int64(), pa.int32(), pa.uint64(), pa.uint8()])
+def test_a_stream_takes_integers_alike(kind: pa.DataType) -> None:
+    low, high = {8: (0, 2**8 - 1), 32: (-(2**31), 2**31 - 1)}.get(kind.bit_width, (0, 2**63))
+    signed = kind == pa.int64()
+    for value in (low, high, *([*EDGES, *(-edge for edge in EDGES)] if signed else [2**60])):
+        if not (-(2**63) <= value < 2**63 if signed else 0 <= value < 2**kind.bit_width):
+            continue
+        facts = table(value, kind)
+        for given in (facts, facts.to_pandas(), [(value, 1)]):
+            stream = tidelog.Stream(PROGRAM)
+            if int(float(value)) == value:
+                answers = stream.push(1, {"a": given}).answers["O"]
+                assert answers.to_pylist() == [{"v": float(value), "time": 1}]
+            else:
+                with pytest.raises(DataError, match=f"column `v`: `{value}` is not float"):
+                    stream.push(1, {"a": given})
+
+
 def test_unsigned_integers() -> None:
     assert PROGRAM.query("O", {"a": table(2**63, pa.uint64())}).to_pylist()[0]["v"] == 2.0**63
     with pytest.raises(DataError, match=f"`{2**64 - 1}` is not float"):

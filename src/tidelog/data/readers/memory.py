@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelog.data.numbers import NO_FLOAT, is_float
+from tidelog.data.numbers import EXACT, NO_FLOAT, is_float, not_float
 from tidelog.data.schema import Schema, positions
 from tidelog.data.ticks import GIVE_TICK, Ticks, TimeType, fitting_tick, micros, unfit_time
 from tidelog.data.types import ANY_VALUE, arrow_type, common_type, fit, is_missing
@@ -203,7 +203,8 @@ def typed_table(facts: Table, schema: Schema, ticks: Ticks | None = None) -> pa.
         table = table.set_column(table.num_columns - 1, table.column_names[-1], times)
     try:
         wanted = arrow_schema(schema)
-        table = table if table.schema.equals(wanted) else table.cast(wanted)
+        if not table.schema.equals(wanted):
+            table = _with_floats(table, schema, facts.origin).cast(wanted)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise DataError(f"{facts.origin}: {error}") from None
     rows = table.num_rows
@@ -222,6 +223,32 @@ def typed_table(facts: Table, schema: Schema, ticks: Ticks | None = None) -> pa.
         table = table.drop_null()
     if table.num_rows < rows:
         warn_left_out(schema.predicate, rows - table.num_rows, names)
+    return table
+
+
+def _large(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Which integers are so large that not all of their neighbours are floats."""
+    kind = values.type
+    if kind.bit_width < 64:
+        return pa.chunked_array([pa.repeat(False, len(values))])
+    large = pc.greater(values, pa.scalar(EXACT, kind))
+    if pa.types.is_signed_integer(kind):
+        large = pc.or_(large, pc.less(values, pa.scalar(-EXACT, kind)))
+    return pc.fill_null(large, False)
+
+
+def _with_floats(table: pa.Table, schema: Schema, where: str) -> pa.Table:
+    """Integers of float columns as floats; Arrow takes none above 2^53, not even exact ones."""
+    for i, column in enumerate(schema.columns):
+        values = table.column(i)
+        if column.type is not Type.FLOAT or not pa.types.is_integer(values.type):
+            continue
+        for number in pc.indices_nonzero(_large(values)).to_pylist():
+            value = values[number].as_py()
+            if not is_float(value):
+                raise DataError(f"{where}, row {number + 1}: {not_float(column.name, value)}")
+        floats = values.cast(pa.float64(), safe=False)
+        table = table.set_column(i, table.field(i).name, floats)
     return table
 
 
