@@ -138,6 +138,36 @@ def test_check_json(rules: Path) -> None:
     assert all(set(d) == keys | place for d in data["diagnostics"])
 
 
+LAST = """input E(a: text, v: int) @ t.
+Last(X, V) @ T :- E(X, V) @ T.
+Last(X, V) @ T+1 :- Last(X, V) @ T, not E(X, _) @ T+1.
+"""
+
+
+def test_a_note_is_no_problem(rules: Path) -> None:
+    rules.write_text(LAST)
+    for strict in ([], ["--strict"]):
+        checked = run("check", str(rules), *strict)
+        assert checked.exit_code == 0
+        assert checked.stdout.count("note[N401]: ") == 1
+        assert checked.stdout.endswith("no problems in 2 rules, 1 input, 1 output; 1 note\n")
+        asked = run("query", str(rules), *strict, "--query", "Last")
+        assert (asked.exit_code, "note" in asked.stderr) == (0, False)
+    rules.write_text(f"{LAST}P(X) @ T :- E(X, V) @ T.")
+    assert run("check", str(rules)).stdout.endswith(": 1 warning, 1 note\n")
+
+
+def test_a_note_as_json(rules: Path) -> None:
+    rules.write_text(LAST)
+    result = run("check", str(rules), "--json", "--strict")
+    assert result.exit_code == 0
+    data = json.loads(result.stdout)
+    assert (data["errors"], data["warnings"], data["notes"]) == (0, 0, 1)
+    assert [(d["code"], d["severity"], d["line"]) for d in data["diagnostics"]] == [
+        ("N401", "note", 2)
+    ]
+
+
 def test_standard_input_has_a_name() -> None:
     assert run("check", "-", stdin="P(a)").stdout.splitlines()[1] == " --> <stdin>:1:5"
 

@@ -74,6 +74,13 @@ def test_values_of_a_tick_that_a_rule_carries_on(seed: int) -> None:
         (f"{REQUESTS}P(S) @ T :- requests(S, _) @ T.", "P", {"requests": [("a", 1, 0)] * 2}),
         # The count belongs to another query.
         (f"{COUNTED} P(S) @ T :- requests(S, _) @ T.", "P", {"requests": [("a", 1, 0)] * 2}),
+        # Two readings of a tick are of two sensors, and the key is a device and one of these.
+        (
+            f"""{READINGS}Last(D, V) @ T :- readings(D, heat, V) @ T.
+            Last(D, V) @ T+1 :- Last(D, V) @ T, not readings(D, heat, _) @ T+1.""",
+            "Last",
+            {"readings": [("a", "heat", 1.0, 0), ("a", "wind", 2.0, 0)]},
+        ),
         # A rule chooses one of the values.
         (
             f"""{READINGS}

@@ -68,6 +68,24 @@ def test_annotations(project: Path) -> None:
     assert len(result.stdout.splitlines()) == 3
 
 
+def test_notes_in_every_format(project: Path) -> None:
+    rules = ROOT / "tests" / "cases" / "last_values" / "handed_on" / "rules.tdl"
+    (project / "last.tdl").write_text(rules.read_text())
+    github = run("check", "--format", "github", "--strict", "last.tdl")
+    assert github.exit_code == 0
+    assert github.stdout.startswith(
+        "::notice file=last.tdl,line=10,endLine=10,title=N401 no order within a tick,"
+    )
+    result = run("check", "--format", "sarif", "--strict", "last.tdl")
+    assert result.exit_code == 0
+    (log,) = json.loads(result.stdout)["runs"]
+    assert [(r["ruleId"], r["level"]) for r in log["results"]] == [("N401", "note")]
+    levels = {
+        r["id"][0]: r["defaultConfiguration"]["level"] for r in log["tool"]["driver"]["rules"]
+    }
+    assert levels == {"E": "error", "W": "warning", "N": "note"}
+
+
 def test_several_files(project: Path) -> None:
     result = run("check", "good.tdl", "bad é.tdl")
     assert result.exit_code == 1

@@ -329,5 +329,5 @@ def test_json() -> None:
 
 def test_codes_are_unique_and_say_their_severity() -> None:
     assert len({code.id for code in Code}) == len(Code)
-    assert all(code.id[0] in "EW" and code.id[1:].isdigit() for code in Code)
+    assert all(code.id[0] in "EWN" and code.id[1:].isdigit() for code in Code)
     assert {c.severity for c in Code if c.id[0] == "E"} == {Severity.ERROR}

@@ -166,6 +166,24 @@ def test_nothing_fails_on_any_text(text: str, at: int, units: Units) -> None:
             assert 0 <= fix.start <= fix.end <= len(document.text)
 
 
+@pytest.mark.parametrize(
+    ("text", "severity"),
+    [
+        ("P(X) @ T :- E(Y, Y) @ T.", types.DiagnosticSeverity.Error),
+        ("P(X) @ T :- E(X, Y) @ T.", types.DiagnosticSeverity.Warning),
+        (
+            "input E(x: text, v: int) @ t. Last(X, V) @ T :- E(X, V) @ T."
+            " Last(X, V) @ T+1 :- Last(X, V) @ T, not E(X, _) @ T+1.",
+            types.DiagnosticSeverity.Information,
+        ),
+    ],
+)
+def test_severities(text: str, severity: types.DiagnosticSeverity) -> None:
+    document = Document.of("u", text)
+    (finding,) = document.findings()
+    assert server.diagnostic(document, finding).severity is severity
+
+
 WINDOWS = """input Hot(unit: text) @ time.
 Often(X) @ [T, T+9] :- not some Hot(X) @ [T-4, S], at least 3
 Hot(X) @ [5, 9], always(X) @ T, some @ T, at @ T, least(X) @ T.

@@ -114,6 +114,13 @@ test("the problem matchers match what the commands print", () => {
     "E102",
     "`V` is compared but has no value",
   ]);
+  const note = "note[N401]: facts of one tick have no order";
+  assert.deepEqual(note.match(finding.pattern[0].regexp).slice(1), [
+    "note",
+    "N401",
+    "facts of one tick have no order",
+  ]);
+  assert.equal("note: here both are carried on".match(finding.pattern[0].regexp), null);
   assert.deepEqual(" --> rules/a.tdl:12:36".match(finding.pattern[1].regexp).slice(1), [
     "rules/a.tdl",
     "12",

@@ -77,6 +77,7 @@ def _check_json(report: Report) -> dict[str, object]:
         "file": report.source.file,
         "errors": len(report.errors),
         "warnings": len(report.warnings),
+        "notes": len(report.notes),
         "diagnostics": [d.as_json() for d in report.diagnostics],
     }
 

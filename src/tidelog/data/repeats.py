@@ -1,5 +1,5 @@
 """Rows of an input that are not told apart: equal rows that a rule counts, and values of one tick
-of which a rule carries each on.
+of which a rule carries each on (`language/last_values.py`).
 
 Facts are a set, and a tick has no order. Both are lost in silence unless somebody looks: a query
 looks at the first rows of such inputs, in SQL for DuckDB.
@@ -7,13 +7,14 @@ looks at the first rows of such inputs, in SQL for DuckDB.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tidelog.data.schema import Schema
 from tidelog.data.ticks import Range
 from tidelog.errors import listed, warn
-from tidelog.language.program import Atom, Measure, Negated, Program, Rule, Variable
+from tidelog.language.last_values import last_values
+from tidelog.language.program import Measure, Program, Rule
 
 # Rows of an input that are looked at.
 MOST = 250_000
@@ -110,7 +111,11 @@ def repeats_of(program: Program, queries: Iterable[str]) -> tuple[Repeats, ...]:
         for name in _below(counted, heads)
         if name in inputs
     ]
-    found += [one for rule in needed for one in _carried(rule, heads) if one.input in inputs]
+    found += [
+        Repeats(last.input, last.keys, last.values, last.rule.head.predicate)
+        for last in last_values(needed, heads)
+        if last.direct and last.input in inputs
+    ]
     return tuple(dict.fromkeys(found))
 
 
@@ -126,34 +131,3 @@ def _below(names: Iterable[str], heads: Mapping[str, list[Rule]]) -> dict[str, N
                     seen[name] = None
                     waiting.append(name)
     return seen
-
-
-def _carried(rule: Rule, heads: Mapping[str, list[Rule]]) -> Iterator[Repeats]:
-    """The input whose rows end what a rule carries on: `Last(X, V) @ T+1 :- Last(X, V) @ T, not
-    Read(X, _) @ T+1.`
-    """
-    head = rule.head
-    same = [a for a in rule.positive if a.predicate == head.predicate and a.args == head.args]
-    if not same or head.time in (None, *(atom.time for atom in same)):
-        return
-    for literal in rule.body:
-        if not isinstance(literal, Negated) or literal.atom.time != head.time:
-            continue
-        ended = literal.atom
-        keys = [i for i, t in enumerate(ended.args) if isinstance(t, Variable) and not t.anonymous]
-        for begins in heads[head.predicate]:
-            values = _handed_on(begins, ended.predicate, keys)
-            if values:
-                yield Repeats(ended.predicate, tuple(keys), values, head.predicate)
-
-
-def _handed_on(rule: Rule, name: str, keys: list[int]) -> tuple[int, ...]:
-    """The columns of an input that a rule hands on as they are, but for keys."""
-    match rule.body:
-        case (Atom(predicate, args, time),) if predicate == name and time == rule.head.time:
-            shown = {variable.name for variable in rule.head.variables}
-            each = enumerate(args)
-            return tuple(
-                i for i, t in each if i not in keys and isinstance(t, Variable) and t.name in shown
-            )
-    return ()

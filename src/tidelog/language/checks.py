@@ -18,6 +18,7 @@ from tidelog.language.diagnostics import (
     Source,
 )
 from tidelog.language.habits import NULL, NULLS, function_remedy
+from tidelog.language.last_values import check_last_values
 from tidelog.language.made import check_made
 from tidelog.language.parser import parse_source
 from tidelog.language.printer import print_literal, print_term
@@ -67,6 +68,10 @@ class Report:
     @property
     def warnings(self) -> tuple[Diagnostic, ...]:
         return tuple(d for d in self.diagnostics if d.severity is Severity.WARNING)
+
+    @property
+    def notes(self) -> tuple[Diagnostic, ...]:
+        return tuple(d for d in self.diagnostics if d.severity is Severity.NOTE)
 
     def accepted(self) -> Program:
         """The program, or one exception that carries every diagnostic."""
@@ -130,7 +135,8 @@ def check_together(
         profiles = [Profile.of(rule) for rule in program.rules]
     used = frozenset[str]().union(*(p.used for p in profiles))
     yield from _declared_twice(program)
-    yield from _shapes(program, profiles)
+    shapes = tuple(_shapes(program, profiles))
+    yield from shapes
     for profile in profiles:
         if profile.lower_case:
             yield from _lower_case(profile, program)
@@ -150,6 +156,9 @@ def check_together(
         yield from _unused(program, used)
         if any(p.gathered for p in profiles):
             yield from check_counts(program, [p.rule for p in profiles])
+        carries = any(p.absent and p.rule.head.predicate in p.needs for p in profiles)
+        if carries and not shapes:
+            yield from check_last_values(program, [p.rule for p in profiles], types)
 
 
 # Declarations

@@ -20,6 +20,7 @@ from tidelog.language.program import Origin
 class Severity(StrEnum):
     ERROR = "error"
     WARNING = "warning"
+    NOTE = "note"  # nothing is wrong; it has no effect on the exit code, with `--strict` either
 
 
 class Code(Enum):
@@ -51,6 +52,7 @@ class Code(Enum):
     LOWER_CASE = ("W306", "constant where a variable is likely meant")
     NEVER_THERE = ("W307", "absence of what never holds")
     COUNTS_TICKS = ("W308", "aggregate that counts ticks")
+    NO_ORDER = ("N401", "no order within a tick")
 
     @property
     def id(self) -> str:
@@ -62,7 +64,10 @@ class Code(Enum):
 
     @property
     def severity(self) -> Severity:
-        return Severity.ERROR if self.id.startswith("E") else Severity.WARNING
+        return _SEVERITIES[self.id[0]]
+
+
+_SEVERITIES = {"E": Severity.ERROR, "W": Severity.WARNING, "N": Severity.NOTE}
 
 
 @dataclass(frozen=True)

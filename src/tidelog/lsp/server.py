@@ -54,6 +54,11 @@ PAUSE = 0.15
 # If that took no longer than this, it is done at every keystroke.
 AT_ONCE = 0.01
 
+_EDITOR_SEVERITIES = {
+    Severity.ERROR: types.DiagnosticSeverity.Error,
+    Severity.WARNING: types.DiagnosticSeverity.Warning,
+    Severity.NOTE: types.DiagnosticSeverity.Information,
+}
 _KINDS = {
     Sort.PREDICATE: types.CompletionItemKind.Class,
     Sort.COLUMN: types.CompletionItemKind.Field,
@@ -229,13 +234,12 @@ def location(document: Document, spot: Spot) -> types.Location:
 
 
 def diagnostic(document: Document, finding: Diagnostic) -> types.Diagnostic:
-    error = finding.severity is Severity.ERROR
     unnecessary = finding.code in (Code.UNUSED_INPUT, Code.DUPLICATE_RULE)
     hint = f"\nhint: {finding.hint}" if finding.hint else ""
     return types.Diagnostic(
         range=range_of(document, finding.origin),
         message=finding.message + hint,
-        severity=types.DiagnosticSeverity.Error if error else types.DiagnosticSeverity.Warning,
+        severity=_EDITOR_SEVERITIES[finding.severity],
         code=finding.code.id,
         source="tidelog",
         tags=[types.DiagnosticTag.Unnecessary] if unnecessary else None,

@@ -25,7 +25,9 @@ def github_lines(report: Report) -> Iterator[str]:
             place |= {"col": origin.column, "endColumn": origin.end_column}
         properties = ",".join(f"{name}={_property(str(value))}" for name, value in place.items())
         hint = f"\nhint: {diagnostic.hint}" if diagnostic.hint else ""
-        yield f"::{diagnostic.severity} {properties}::{_escaped(diagnostic.message + hint)}"
+        note = diagnostic.severity is Severity.NOTE
+        command = "notice" if note else diagnostic.severity.value
+        yield f"::{command} {properties}::{_escaped(diagnostic.message + hint)}"
 
 
 def _escaped(text: str) -> str:
@@ -66,12 +68,8 @@ def _rule(code: Code) -> dict[str, object]:
         "id": code.id,
         "name": "".join(part.capitalize() for part in code.name.split("_")),
         "shortDescription": {"text": code.title},
-        "defaultConfiguration": {"level": _level(code.severity)},
+        "defaultConfiguration": {"level": code.severity.value},
     }
-
-
-def _level(severity: Severity) -> str:
-    return "error" if severity is Severity.ERROR else "warning"
 
 
 def _result(diagnostic: Diagnostic, index: int) -> dict[str, object]:
@@ -80,7 +78,7 @@ def _result(diagnostic: Diagnostic, index: int) -> dict[str, object]:
     result: dict[str, object] = {
         "ruleId": diagnostic.code.id,
         "ruleIndex": index,
-        "level": _level(diagnostic.severity),
+        "level": diagnostic.severity.value,
         "message": {"text": diagnostic.message + hint},
         "locations": [_location(diagnostic.origin)],
     }

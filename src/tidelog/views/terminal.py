@@ -64,7 +64,7 @@ _Styles: TypeAlias = "Sequence[tuple[re.Pattern[str], str]]"
 _STYLES = (
     (re.compile(r"^error\[\w+\]"), "bold red"),
     (re.compile(r"^warning\[\w+\]"), "bold yellow"),
-    (re.compile(r"^note:"), "bold blue"),
+    (re.compile(r"^note(\[\w+\]|:)"), "bold blue"),
     (re.compile(r"^hint:"), "bold green"),
     (re.compile(r"^ *--> .*"), "dim"),
     (re.compile(r"(?<= \| ) *\^+$"), "bold red"),
@@ -93,9 +93,10 @@ def report_summary(report: Report) -> str:
     """`rules.tdl: 2 errors, 1 warning`, or what the file holds."""
     name = visible(report.source.file)
     counts = [(len(report.errors), "error"), (len(report.warnings), "warning")]
-    problems = ", ".join(plural(n, word) for n, word in counts if n)
+    problems = [plural(n, word) for n, word in counts if n]
+    notes = [plural(len(report.notes), "note")] if report.notes else []
     if problems:
-        return f"{name}: {problems}"
+        return f"{name}: {', '.join(problems + notes)}"
     program = report.program
     facts = sum(not rule.body for rule in program.rules)
     parts = [
@@ -104,7 +105,7 @@ def report_summary(report: Report) -> str:
         plural(len(program.inputs), "input"),
         plural(len(program.outputs), "output"),
     ]
-    return f"{name}: no problems in {', '.join(parts)}"
+    return "; ".join([f"{name}: no problems in {', '.join(parts)}", *notes])
 
 
 def plural(n: int, word: str) -> str:
