@@ -19,8 +19,19 @@ from support.hostile import HOSTILE
 from sim.disk import File, Node
 from sim.machine import Box, Killed, Process
 from sim.spark_log import SparkError, SparkQuery
-from sim.stream import EXAMPLES, identity_of, pipeline_of, plan_of, read, store_of
+from sim.stream import (
+    EXAMPLES,
+    Batch,
+    Row,
+    Unit,
+    identity_of,
+    pipeline_of,
+    plan_of,
+    read,
+    store_of,
+)
 from sim.targets import KINDS, Target
+from tidelog.data.letters import SKIPPED, kind_of
 from tidelog.errors import DataError, Refused, TidelogWarning
 from tidelog.pipeline.commit import Checkpoint, Commit
 from tidelog.pipeline.start import take_up
@@ -56,6 +67,7 @@ class Setting:
     accidents: int
     harms: tuple[str, ...]  # the kinds of accidents: few of them at a time find most
     people: bool
+    skips: bool  # files cannot be read, and people skip some and others
 
     @staticmethod
     def of(random: Random) -> Setting:
@@ -70,6 +82,7 @@ class Setting:
             random.choice((0, 1, 1, 2, 3)),
             random.choice(HARMS),
             random.random() < 0.4,
+            random.random() < 0.3,
         )
 
 
@@ -114,8 +127,12 @@ class History:
         self.box.trace = [] if trace else None
         self.setting = Setting.of(self.random)
         self.messages = messages_of(self.random, self.setting)
-        self.files = self._cut()
-        self.there = 0  # files, or messages, that have arrived
+        self.units = self._units()
+        self.there = 0  # units that have arrived
+        self.unreadable = self._unreadable()
+        self.skip: set[str] = set()  # what the next start skips
+        self.asked: set[str] = set()  # what any start was asked to skip
+        self.last_units: tuple[Unit, ...] = ()  # of the last batch that was begun
         self.target = Target(self.setting.kind)
         self.copies: list[Copy] = []
         self.lateness = self.setting.lateness
@@ -126,17 +143,26 @@ class History:
         self.box.linked = self._linked
         self.box.renaming = self._renaming
 
-    def _cut(self) -> list[list[int]]:
-        """The messages of each file."""
+    def _units(self) -> list[Unit]:
+        """The files with their messages, or the messages."""
+        inputs = plan_of(self.setting.example, 0, 0.0).inputs
+        name = min(inputs) if len(inputs) == 1 else None
+        rows = [(f"kafka:in/0/{n}", message) for n, message in enumerate(self.messages)]
         if not self.setting.files:
-            return [[number] for number in range(len(self.messages))]
-        files: list[list[int]] = []
-        numbers = list(range(len(self.messages)))
-        while numbers:
+            return [Unit(place, name, ((place, message),)) for place, message in rows]
+        units: list[Unit] = []
+        while rows:
             some = self.random.randint(1, 3)
-            files.append(numbers[:some])
-            del numbers[:some]
-        return files
+            units.append(Unit(f"/in/{len(units)}", name, tuple(rows[:some])))
+            del rows[:some]
+        return units
+
+    def _unreadable(self) -> set[str]:
+        """The files that no start can read."""
+        if not (self.setting.skips and self.setting.files):
+            return set()
+        units = self.random.sample(self.units, min(len(self.units), self.random.randint(0, 2)))
+        return {unit.place for unit in units}
 
     @property
     def folder(self) -> str:
@@ -161,7 +187,7 @@ class History:
                 if self.setting.people:
                     self._meddle()
             self.box.accident_at = -1
-            self.there = len(self.files)
+            self.there = len(self.units)
             for _ in range(STARTS):
                 if self._start(is_last=True):
                     self._check_end()
@@ -276,7 +302,7 @@ class History:
             sink.close()
             raise
         stage[:] = ["run"]
-        stream = pipeline_of(setting.example, plan, point, sink, self._told, process.now)
+        stream = pipeline_of(setting.example, plan, point, sink, self._told, process.now, self.skip)
         try:
             query = SparkQuery(
                 process,
@@ -286,17 +312,19 @@ class History:
                 compact=setting.compact,
             )
             while is_last or random.random() < 0.85:
-                self.there = min(len(self.files), self.there + random.randint(0, 3))
+                self.there = min(len(self.units), self.there + random.randint(0, 3))
                 self.box.time += random.choice((0.0, 1.0, 10.0))
                 if setting.idle and stream.is_held_up:
                     stream.quiet()
                 if query.plan(self.there, random.randint(1, 4)):
-                    rows = [(n, self.messages[n]) for f in query.batch for n in self.files[f]]
+                    units = tuple(self.units[number] for number in query.batch)
+                    self.last_units = units
+                    rows = Batch(units, frozenset(self.skip), frozenset(self.unreadable))
                     stream.deliver("spark", query.planned, partial(cast, Any, rows))
                     query.note_done()
-                elif self.there == len(self.files):
+                elif self.there == len(self.units):
                     break
-            is_whole = self.there == len(self.files) and query.done == query.planned
+            is_whole = self.there == len(self.units) and query.done == query.planned
             is_whole = is_whole and not query.plan(self.there, 1)
             if is_whole and (is_last or random.random() < 0.3):
                 if point.last is None or not point.last.clock.closed:
@@ -351,7 +379,9 @@ class History:
             raise Violation(f"{path} is replaced")
 
     def _told(self, commit: Commit) -> None:
-        """A commit that anybody hears of is on the disk."""
+        """A commit that anybody hears of is on the disk, and its ledger balances."""
+        if commit.ledger.difference or commit.total.difference:
+            raise Violation(f"commit {commit.batch}: {commit.ledger}, {commit.total} in all")
         if self.nesting and self.box.locks.get(f"{self.folder}/lock") is None:
             return
         if not self.box.disk.durable(f"{self.folder}/commits/{commit.batch}.json"):
@@ -362,6 +392,8 @@ class History:
     def _meddle(self) -> None:
         """Somebody does something to the checkpoint while nothing runs."""
         disk, random = self.box.disk, self.random
+        if self.setting.skips and random.random() < 0.5:
+            self._change_skip()
         choice = random.randrange(8)
         if choice < 6:
             disk.settle()
@@ -392,6 +424,24 @@ class History:
                 self.note(f"lateness becomes {self.lateness}")
             case _:
                 pass
+
+    def _change_skip(self) -> None:
+        """Somebody skips one more file or message, or nothing any more.
+
+        A batch that was begun may become another one.
+        """
+        self.went_back = True
+        if self.skip and self.random.random() < 0.4:
+            self.note("nothing is skipped")
+            self.skip.clear()
+        else:
+            some = self.last_units if self.random.random() < 0.7 else ()
+            self._skip(self.random.choice(some or self.units).place)
+
+    def _skip(self, place: str) -> None:
+        self.note(f"{place} is skipped")
+        self.skip.add(place)
+        self.asked.add(place)
 
     @property
     def _old_copies(self) -> list[Copy]:
@@ -474,6 +524,16 @@ class History:
                     raise Violation(f"told to delete what is not there: {text}")
                 disk.put(path, None)
             return
+        unreadable = re.search(r"--skip (\S+)", text)
+        if unreadable:
+            if unreadable[1] not in self.unreadable:
+                raise Violation(f"told to skip what can be read: {text}")
+            if self.random.random() < 0.2:
+                self.note(f"{unreadable[1]} is repaired")
+                self.unreadable.discard(unreadable[1])
+            else:
+                self._skip(unreadable[1])
+            return
         if not self.is_damaged:
             raise Violation(f"refused: {text}")
         if "start with a new" not in text and "name a new" not in text:
@@ -490,29 +550,76 @@ class History:
     # At the end
 
     def _check_end(self) -> None:
-        """Every row is a fact, late or dead, once; the answers are those of the facts, once."""
+        """Every row is a fact, late, dead or skipped, once; so is each answer."""
         commit = self._last_commit()
         letters = self._letters(commit["batch"])
-        rows = [read(message, self.setting.example) for message in self.messages]
-        beats = [n for n, row in enumerate(rows) if row.problem is None and row.predicate is None]
-        twice = [number for number, times in letters.items() if times > 1]
+        twice = [place for place, some in letters.items() if len(some) > 1]
         if twice:
-            raise Violation(f"rows {twice} are dead letters twice")
-        for number, row in enumerate(rows):
-            if row.problem is not None and number not in letters:
-                raise Violation(f"row {number} is neither a fact nor a dead letter")
-            if row.problem is None and number in letters:
-                self._check_late(number, rows)
-        totals = commit["totals"]
-        known = totals["facts"] + totals["late"] + totals["dead"] + totals["skipped"]
-        unused = totals["late"] + totals["dead"] + totals["skipped"]
-        is_whole = totals["rows"] == len(rows) and totals["heartbeats"] == len(beats)
-        if not is_whole or known != len(rows) - len(beats) or unused != len(letters):
-            raise Violation(f"{totals} of {len(rows)} rows, {len(letters)} dead letters")
+            raise Violation(f"{twice} are dead letters twice")
+        reasons = {place: some[0] for place, some in letters.items()}
+        skipped = {unit.place for unit in self.units if self._is_skipped(unit, reasons)}
         facts: dict[str, set[tuple[str, int]]] = {name: set() for name in self.plan.inputs}
-        for number, row in enumerate(rows):
-            if row.predicate is not None and number not in letters:
-                facts[row.predicate].add((row.values[0], row.values[1]))
+        before: list[int] = []  # ticks
+        found: Counter[str] = Counter(rows=len(skipped), skipped=len(skipped))
+        for unit in self.units:
+            for place, message in () if unit.place in skipped else unit.rows:
+                row = read(message, self.setting.example)
+                kind = self._became(place, row, reasons, before)
+                found.update(["rows", kind])
+                if kind == "facts":
+                    facts[row.predicate or ""].add((row.values[0], row.values[1]))
+            rows = [read(message, self.setting.example) for _, message in unit.rows]
+            before += [row.values[-1] for row in rows if row.problem is None]
+        self._check_ledger(commit, found, len(letters))
+        self._check_answers(facts)
+
+    def _is_skipped(self, unit: Unit, reasons: dict[str, str]) -> bool:
+        """Whether a unit is skipped, which its dead letter says; Violation if nobody asked."""
+        reason = reasons.get(unit.place, "")
+        if not reason.startswith(SKIPPED):
+            if unit.place in self.unreadable:
+                raise Violation(f"{unit.place} cannot be read, and is not skipped")
+            return False
+        digest = hashlib.sha256(unit.data).hexdigest()
+        if unit.place not in self.asked or digest not in reason:
+            raise Violation(f"{unit.place} is {reason}, and nobody asked for that")
+        if self.setting.files and any(place in reasons for place, _ in unit.rows):
+            raise Violation(f"{unit.place} is skipped, and its rows are dead letters")
+        return True
+
+    def _became(self, place: str, row: Row, reasons: dict[str, str], before: list[int]) -> str:
+        """What a row has become, by the dead letters."""
+        reason = reasons.get(place)
+        if row.problem is not None:
+            if reason is None:
+                raise Violation(f"row {place} is neither a fact nor a dead letter")
+            return "dead"
+        if reason is None:
+            return "heartbeats" if row.predicate is None else "facts"
+        if kind_of({"reason": reason}) != "late":
+            raise Violation(f"row {place} is {reason}")
+        later = before
+        if self.setting.files:  # files may be read in any order within a batch
+            rows = [read(message, self.setting.example) for message in self.messages]
+            later = [row.values[-1] for row in rows if row.problem is None]
+        if not any(other > row.values[-1] for other in later):
+            raise Violation(f"row {place} is late, and nothing later came before it")
+        return "late"
+
+    def _check_ledger(self, commit: dict[str, Any], found: Counter[str], letters: int) -> None:
+        """The totals of the last commit are those of the rows, and so are those of its inputs."""
+        totals = commit["totals"]
+        kinds = ("rows", "facts", "late", "dead", "skipped", "heartbeats")
+        if {kind: totals[kind] for kind in kinds} != {kind: found[kind] for kind in kinds}:
+            raise Violation(f"totals {totals} of {dict(found)}")
+        if totals["late"] + totals["dead"] + totals["skipped"] != letters:
+            raise Violation(f"{letters} dead letters for {totals}")
+        by_input = commit["by_input"].values()
+        for kind in ("facts", "late"):
+            if sum(ledger[kind] for ledger in by_input) != totals[kind]:
+                raise Violation(f"{by_input} of {totals}")
+
+    def _check_answers(self, facts: dict[str, set[tuple[str, int]]]) -> None:
         expected = Counter(
             (query, x, t)
             for query, answers in EXAMPLES[self.setting.example].answers.items()
@@ -534,9 +641,9 @@ class History:
         value: dict[str, Any] = json.loads(names[f"{max(numbers)}.json"])
         return value
 
-    def _letters(self, last: int) -> Counter[int]:
-        """How often each row is a dead letter."""
-        letters: Counter[int] = Counter()
+    def _letters(self, last: int) -> dict[str, list[str]]:
+        """The reasons of the dead letters, by the place of what they are of."""
+        letters: dict[str, list[str]] = {}
         for path, data in self.box.disk.tree(f"{self.folder}/dead_letters").items():
             folder, name = path.split("/")[-2:]
             if (
@@ -544,17 +651,12 @@ class History:
                 and folder.startswith("batch=")
                 and int(folder.removeprefix("batch=")) <= last
             ):
-                letters.update(json.loads(line)["offset"] for line in data.splitlines())
+                for letter in map(json.loads, data.splitlines()):
+                    place = letter.get("file") or "kafka:{topic}/{partition}/{offset}".format_map(
+                        letter
+                    )
+                    letters.setdefault(place, []).append(letter["reason"])
         return letters
-
-    def _check_late(self, number: int, rows: list[Any]) -> None:
-        """A row is late only if a later tick arrived before it, or with it."""
-        tick = rows[number].values[-1]
-        later = [row.values[-1] for row in rows[:number] if row.problem is None]
-        if self.setting.files:  # files may be read in any order within a batch
-            later = [row.values[-1] for row in rows if row.problem is None]
-        if not any(other > tick for other in later):
-            raise Violation(f"row {number} is late, and nothing later came before it")
 
 
 def _flipped(data: bytes, random: Random) -> bytes:

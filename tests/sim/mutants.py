@@ -22,6 +22,7 @@ from tidelog.data.durable import Machine
 from tidelog.pipeline import commit, spark_log
 from tidelog.pipeline.commit import Checkpoint
 from tidelog.pipeline.loop import Pipeline
+from tidelog.pipeline.places import Arrived
 from tidelog.pipeline.spark_log import SparkLogs
 from tidelog.streaming.sinks.delta import DeltaSink
 from tidelog.streaming.sinks.folders import BatchFolders
@@ -145,6 +146,11 @@ MUTANTS = [
     Mutant(DeltaSink, "_find_begun", "(self._begun[query],) = later"),
     Mutant(DeltaSink, "begin", "begun.lineage != lineage", "False"),
     Mutant(Pipeline, "_lineage", "[before, rows, *how]", "[rows, *how]"),
+    Mutant(Pipeline, "_lineage", "if skip:", "if False:"),
+    # What is skipped
+    Mutant(Arrived, "skip", "self.dead -= count"),
+    Mutant(Pipeline, "_write_dead_letters", " + arrived.skipped", ""),
+    Mutant(Pipeline, "_commit", "skipped=arrived.skipped,", "skipped=0,"),
 ]
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, cast
@@ -12,7 +13,7 @@ import pyarrow as pa
 
 import tidelog
 from tidelog.data.bounds import reason_text
-from tidelog.data.letters import SHOWN, DeadLetter, excerpt
+from tidelog.data.letters import SHOWN, DeadLetter, excerpt, or_skip, reason_to_skip
 from tidelog.data.packed import chunk
 from tidelog.data.readers.json import (
     is_heartbeat,
@@ -22,6 +23,7 @@ from tidelog.data.readers.json import (
     tick_value,
     typed_values,
 )
+from tidelog.errors import DataError
 from tidelog.evaluation.rows import Relation
 from tidelog.pipeline.commit import Checkpoint, Commit, StatePart
 from tidelog.pipeline.local_store import LocalStore
@@ -115,6 +117,45 @@ def read(message: bytes, number: int) -> Row:
 
 
 @dataclass(frozen=True)
+class Unit:
+    """A file or a message: what is skipped as a whole."""
+
+    place: str  # as `--skip` names it
+    input: str | None  # that it is of, where its place says so
+    rows: tuple[tuple[str, bytes], ...]  # with the place of each
+
+    @property
+    def data(self) -> bytes:
+        return b"\n".join(message for _, message in self.rows)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The units that Spark gives to a batch."""
+
+    units: tuple[Unit, ...] = ()
+    skip: frozenset[str] = frozenset()
+    unreadable: frozenset[str] = frozenset()
+
+    @property
+    def skipped(self) -> list[Unit]:
+        return [unit for unit in self.units if unit.place in self.skip]
+
+    @property
+    def rows(self) -> list[tuple[str, bytes]]:
+        """The rows of all other units; DataError for a file that cannot be read."""
+        rows: list[tuple[str, bytes]] = []
+        for unit in self.units:
+            if unit.place in self.skip:
+                continue
+            if unit.place in self.unreadable:
+                way_on = f"repair it, or {or_skip(unit.place)}"
+                raise DataError(f"{unit.place}: the file cannot be read; {way_on}")
+            rows += unit.rows
+        return rows
+
+
+@dataclass(frozen=True)
 class Text:
     """Answers as lines of JSON."""
 
@@ -137,21 +178,21 @@ class Text:
 class Site:
     """Where a batch is done: in lists and sets."""
 
-    def __init__(self, sites: Sites, rows: Sequence[tuple[int, bytes]] | None) -> None:
-        self.sites, self.rows = sites, rows or ()
+    def __init__(self, sites: Sites, batch: Batch | None) -> None:
+        self.sites, self.batch = sites, batch or Batch()
         self.counts: dict[int, Count] = {}
         self.facts: dict[str, Answers] = {name: set() for name in sites.plan.inputs}
         self.letters: list[DeadLetter] = []
         self.derived: dict[int, list[tuple[str, int]]] = {}
 
     def take_in(self, before: Clock, horizon: Horizon | None = None) -> Arrived:
-        arrived = Arrived(rows=len(self.rows))
+        rows, skipped = self.batch.rows, self.batch.skipped
+        arrived = Arrived(rows=len(rows) + len(skipped))
         by_input: dict[str, list[int]] = {}
         late: dict[str, list[int]] = {}
         dead = 0
-        for number, message in self.rows:
+        for place, message in rows:
             row = read(message, self.sites.number)
-            place = f"kafka:in/0/{number}"
             if row.problem is not None:
                 self.letters.append(DeadLetter(None, row.problem, place, row.came))
                 dead += 1
@@ -174,6 +215,10 @@ class Site:
             arrived.add(name, len(ticks), len(missed), 0, first, last, None, latest, None)
         if dead:
             arrived.add("", 0, 0, dead, None, None, None, None, None)
+        for unit in skipped:
+            self.letters.append(DeadLetter(unit.input, reason_to_skip(unit.data), unit.place, None))
+            arrived.add(unit.input or "", 0, 0, 1, None, None, None, None, None)
+        arrived.skip(Counter(unit.input or "" for unit in skipped))
         return arrived
 
     def answers(self, query: str, relation: Relation) -> Text:
@@ -254,6 +299,7 @@ def pipeline_of(
     sink: Sink,
     told: Callable[[Commit], None],
     now: Callable[[], float],
+    skip: Iterable[str] = (),
 ) -> Pipeline[Span]:
     """The real loop around the site."""
     work, inputs = plan.work, cast("Any", None)
@@ -262,7 +308,8 @@ def pipeline_of(
     mode = OfflineMode(work, plan.pace, inputs, state, cast("Any", None), {})
     sites = cast("Any", Sites(number, plan, point))
     silence = Silence(plan.options.silence_limits(plan.pace.held), now)
-    return Pipeline(plan, mode, sites, state, point, sink, {}, told, silence, lenient=True)
+    rest: Any = {"lenient": True, "limits_of_work": {"skip": sorted(skip)}}
+    return Pipeline(plan, mode, sites, state, point, sink, {}, told, silence, **rest)
 
 
 def store_of(machine: Any, folder: str) -> LocalStore:
