@@ -22,6 +22,7 @@ from sim.spark_log import SparkError, SparkQuery
 from sim.stream import (
     EXAMPLES,
     Batch,
+    Choice,
     Row,
     Unit,
     identity_of,
@@ -68,6 +69,7 @@ class Setting:
     harms: tuple[str, ...]  # the kinds of accidents: few of them at a time find most
     people: bool
     skips: bool  # files cannot be read, and people skip some and others
+    intervals: bool  # answers have a first and a last tick
 
     @staticmethod
     def of(random: Random) -> Setting:
@@ -83,12 +85,17 @@ class Setting:
             random.choice(HARMS),
             random.random() < 0.4,
             random.random() < 0.3,
+            random.random() < 0.25,
         )
+
+    @property
+    def inputs(self) -> list[str]:
+        return sorted(plan_of(Choice(self.example)).inputs)
 
 
 def messages_of(random: Random, setting: Setting) -> list[bytes]:
     """What arrives, in order."""
-    names = sorted(plan_of(setting.example, 0, 0.0).inputs)
+    names, values = setting.inputs, 2 if setting.intervals else 5
     messages: list[bytes] = []
     tick = 0
     for number in range(random.randint(3, 10)):
@@ -103,7 +110,7 @@ def messages_of(random: Random, setting: Setting) -> list[bytes]:
         else:
             at = tick - random.choice((0, 0, 0, 1, 3))
             at = 4_000_000 if chance > 0.99 else at
-            row = {"predicate": random.choice(names), "x": f"r{number % 5}", "time": at}
+            row = {"predicate": random.choice(names), "x": f"r{number % values}", "time": at}
             messages.append(json.dumps(row).encode())
     return messages
 
@@ -145,8 +152,8 @@ class History:
 
     def _units(self) -> list[Unit]:
         """The files with their messages, or the messages."""
-        inputs = plan_of(self.setting.example, 0, 0.0).inputs
-        name = min(inputs) if len(inputs) == 1 else None
+        inputs = self.setting.inputs
+        name = inputs[0] if len(inputs) == 1 else None
         rows = [(f"kafka:in/0/{n}", message) for n, message in enumerate(self.messages)]
         if not self.setting.files:
             return [Unit(place, name, ((place, message),)) for place, message in rows]
@@ -169,8 +176,13 @@ class History:
         return f"/c{self.target.number}"
 
     @property
+    def choice(self) -> Choice:
+        setting = self.setting
+        return Choice(setting.example, self.lateness, setting.idle, setting.intervals)
+
+    @property
     def plan(self) -> Any:
-        return plan_of(self.setting.example, self.lateness, self.setting.idle)
+        return plan_of(self.choice)
 
     def note(self, text: str) -> None:
         if self.box.trace is not None:
@@ -295,8 +307,7 @@ class History:
         point = Checkpoint(store_of(process, self.folder))
         sink = self.target.sink(process)
         try:
-            identity = identity_of(setting.example, self.lateness, setting.idle, sink.name)
-            take_up(point, sink, identity, plan, lambda: None)
+            take_up(point, sink, identity_of(self.choice, sink.name), plan, lambda: None)
         except BaseException:
             point.release()
             sink.close()
@@ -495,7 +506,7 @@ class History:
             path = f"{root}/commits/{max(commits)}.json"
             files.append(path)
             commit = json.loads(disk.file(path).data)
-            for part in commit["state"]:
+            for part in (*commit["state"], *commit["stretches"]):
                 files += list(disk.tree(f"{root}/state/{part['folder']}"))
             files += list(disk.tree(f"{root}/dead_letters/batch={commit['batch']}"))
             for place in commit["sink"].get("files", {}):
@@ -571,7 +582,7 @@ class History:
             rows = [read(message, self.setting.example) for _, message in unit.rows]
             before += [row.values[-1] for row in rows if row.problem is None]
         self._check_ledger(commit, found, len(letters))
-        self._check_answers(facts)
+        self._check_answers(facts, commit["clock"]["tin"])
 
     def _is_skipped(self, unit: Unit, reasons: dict[str, str]) -> bool:
         """Whether a unit is skipped, which its dead letter says; Violation if nobody asked."""
@@ -619,12 +630,19 @@ class History:
             if sum(ledger[kind] for ledger in by_input) != totals[kind]:
                 raise Violation(f"{by_input} of {totals}")
 
-    def _check_answers(self, facts: dict[str, set[tuple[str, int]]]) -> None:
-        expected = Counter(
+    def _check_answers(self, facts: dict[str, set[tuple[str, int]]], tin: int | None) -> None:
+        """The answers up to the last tick are there, and no others."""
+        known = EXAMPLES[self.setting.example].answers
+        last = max((t for some in facts.values() for _, t in some), default=tin)
+        if last is not None and (tin is None or tin < last):
+            raise Violation(f"the last tick is {last}, and the stream ended at {tin}")
+        rows = [
             (query, x, t)
-            for query, answers in EXAMPLES[self.setting.example].answers.items()
+            for query, answers in known.items()
             for x, t in answers(facts)
-        )
+            if tin is not None and t <= tin
+        ]
+        expected = Counter(_intervals(rows) if self.setting.intervals else rows)
         found = Counter(self.target.answers(self.box.disk, self.plan.queries))
         if self.setting.kind == "kafka":
             if self.went_back or self.is_damaged:
@@ -657,6 +675,19 @@ class History:
                     )
                     letters.setdefault(place, []).append(letter["reason"])
         return letters
+
+
+def _intervals(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Answers with the first and the last of ticks that follow each other."""
+    known = set(rows)
+    intervals: list[tuple[Any, ...]] = []
+    for query, x, first in known:
+        if (query, x, first - 1) not in known:
+            last = first
+            while (query, x, last + 1) in known:
+                last += 1
+            intervals.append((query, x, first, last))
+    return intervals
 
 
 def _flipped(data: bytes, random: Random) -> bytes:

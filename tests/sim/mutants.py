@@ -20,14 +20,16 @@ from unittest.mock import patch
 from sim.history import History, Violation
 from tidelog.data.durable import Machine
 from tidelog.pipeline import commit, spark_log
-from tidelog.pipeline.commit import Checkpoint
+from tidelog.pipeline.commit import Checkpoint, Commit
 from tidelog.pipeline.loop import Pipeline
 from tidelog.pipeline.places import Arrived
 from tidelog.pipeline.spark_log import SparkLogs
+from tidelog.pipeline.stretches import Stretches
 from tidelog.streaming.sinks.delta import DeltaSink
 from tidelog.streaming.sinks.folders import BatchFolders
 from tidelog.streaming.sinks.growing import GrowingFile
 from tidelog.streaming.sinks.lines import LinesSink
+from tidelog.streaming.stretches import OpenStretches
 
 SEEDS = Path(__file__).with_name("seeds.json")
 MOST = 800  # histories that are tried for a mutant
@@ -151,6 +153,12 @@ MUTANTS = [
     Mutant(Arrived, "skip", "self.dead -= count"),
     Mutant(Pipeline, "_write_dead_letters", " + arrived.skipped", ""),
     Mutant(Pipeline, "_commit", "skipped=arrived.skipped,", "skipped=0,"),
+    # Intervals that are open between batches
+    Mutant(Pipeline, "_stretched", "last.stretches", "()"),
+    Mutant(Pipeline, "_stretched", "EVER if clock.closed else low - 1", "low - 1"),
+    Mutant(Stretches, "keep", "(part,) if part.files else ()", "()"),
+    Mutant(Commit, "parts", "*self.stretches", ""),
+    Mutant(OpenStretches, "after", "last < final", "last <= final"),
 ]
 
 

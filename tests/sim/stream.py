@@ -32,10 +32,12 @@ from tidelog.pipeline.modes import Derived, OfflineMode
 from tidelog.pipeline.places import Arrived, Count, WrittenLetters
 from tidelog.pipeline.plan import OfflineWork, PipelinePlan, pipeline_plan
 from tidelog.pipeline.state import StateFiles
+from tidelog.pipeline.stretches import Stretches
 from tidelog.streaming.clock import Clock, Horizon, Span, first_in_time, late_reason
 from tidelog.streaming.options import StreamOptions
 from tidelog.streaming.silence import Silence
 from tidelog.streaming.sinks.sink import FileStore, Sink
+from tidelog.streaming.stretches import OpenStretches
 
 Facts = Mapping[str, set[tuple[str, int]]]
 Answers = set[tuple[str, int]]
@@ -73,21 +75,37 @@ EXAMPLES = [
             "Q": lambda f: set(f["F"]),
         },
     ),
+    Example(f"{E}P(X) @ T :- E(X) @ T-1.", {"P": lambda f: {(x, t + 1) for x, t in f["E"]}}),
 ]
 
 
+@dataclass(frozen=True)
+class Choice:
+    """A program by its number, and options that a stream of it is started with."""
+
+    number: int
+    lateness: int = 0
+    idle: float = 0.0
+    intervals: bool = False
+
+
 @lru_cache(maxsize=64)
-def plan_of(number: int, lateness: int, idle: float) -> PipelinePlan:
-    example = EXAMPLES[number]
+def plan_of(choice: Choice) -> PipelinePlan:
+    example, idle = EXAMPLES[choice.number], choice.idle
     options = StreamOptions.of(
-        None, None, lateness, idle=f"{idle:.0f}s" if idle else None, heartbeats=True
+        None,
+        None,
+        choice.lateness,
+        idle=f"{idle:.0f}s" if idle else None,
+        heartbeats=True,
+        intervals=choice.intervals,
     )
     return pipeline_plan(tidelog.parse(example.rules), example.queries, options)
 
 
 @lru_cache(maxsize=1_000)
-def identity_of(number: int, lateness: int, idle: float, sink: str) -> dict[str, Any]:
-    return plan_of(number, lateness, idle).identity(sink)
+def identity_of(choice: Choice, sink: str) -> dict[str, Any]:
+    return plan_of(choice).identity(sink)
 
 
 @dataclass(frozen=True)
@@ -103,7 +121,7 @@ class Row:
 @lru_cache(maxsize=100_000)
 def read(message: bytes, number: int) -> Row:
     """A message as the readers of the product read it."""
-    inputs = plan_of(number, 0, 0.0).inputs
+    inputs = plan_of(Choice(number)).inputs
     try:
         record = parse_line(message)
         if is_heartbeat(record, None):
@@ -160,17 +178,18 @@ class Text:
     """Answers as lines of JSON."""
 
     query: str
-    rows: Sequence[tuple[str, int]]
+    rows: Sequence[tuple[Any, ...]]
+    names: tuple[str, ...] = ("x", "time")
 
     def table(self) -> pa.Table:
-        rows = sorted(self.rows)
-        return pa.table({"x": [x for x, _ in rows], "time": [t for _, t in rows]})
+        columns = zip(*sorted(self.rows), strict=True)
+        return pa.table(dict(zip(self.names, map(list, columns), strict=True)))
 
     def frame(self) -> Any:
         raise NotImplementedError
 
     def save(self, format_: str, store: FileStore, place: tuple[str, ...]) -> None:
-        lines = [json.dumps({"x": x, "time": t}) for x, t in sorted(self.rows)]
+        lines = [json.dumps(dict(zip(self.names, row, strict=True))) for row in sorted(self.rows)]
         data = "".join(f"{line}\n" for line in lines).encode()
         store.write(data, *place, f"part-00000.{format_}")
 
@@ -237,6 +256,41 @@ class Site:
 
     def release(self) -> None:
         return
+
+
+@dataclass
+class BatchIntervals:
+    """The intervals of a batch, in lists."""
+
+    counts: dict[int, int]
+    ended: dict[int, list[tuple[Any, ...]]]
+    open: dict[int, list[list[Any]]]
+    store: FileStore
+
+    def answers(self, query: str, relation: Relation) -> Text:
+        return Text(query, self.ended[relation.number], ("x", "from", "to"))
+
+    def save(self, place: tuple[str, ...]) -> None:
+        if any(self.open.values()):
+            self.store.write(json.dumps(self.open).encode(), *place, "part-00000.parquet")
+
+
+class Intervals(Stretches):
+    """Keeps intervals between batches as the stream in process does, in the folders of Spark's."""
+
+    def after(self, place: Any, parts: Iterable[StatePart], final: Mapping[str, int]) -> Any:
+        kept: dict[str, list[Any]] = {}
+        for part in parts:
+            for file, _, _ in part.files:
+                kept = json.loads(self.store.read("state", part.folder, file))
+        made = BatchIntervals({}, {}, {}, self.store)
+        for query, relation in self.relations.items():
+            open_ = OpenStretches(eager=False)
+            open_.resume(kept.get(str(relation.number), ()))
+            some = open_.after(place.derived.get(relation.number, ()), final[query])
+            made.ended[relation.number], made.counts[relation.number] = some, len(some)
+            made.open[relation.number] = open_.state()
+        return made
 
 
 @dataclass
@@ -309,7 +363,9 @@ def pipeline_of(
     sites = cast("Any", Sites(number, plan, point))
     silence = Silence(plan.options.silence_limits(plan.pace.held), now)
     rest: Any = {"lenient": True, "limits_of_work": {"skip": sorted(skip)}}
-    return Pipeline(plan, mode, sites, state, point, sink, {}, told, silence, **rest)
+    stream = Pipeline(plan, mode, sites, state, point, sink, {}, told, silence, **rest)
+    stream.stretches = Intervals(plan, point.store)
+    return stream
 
 
 def store_of(machine: Any, folder: str) -> LocalStore:
