@@ -9,7 +9,7 @@ import os
 import re
 import warnings
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 from typing import Any, cast
@@ -21,11 +21,15 @@ from sim.machine import Box, Killed, Process
 from sim.spark_log import SparkError, SparkQuery
 from sim.stream import (
     EXAMPLES,
+    TICK,
+    TOPIC,
     Batch,
     Choice,
+    ModelBrokers,
     Row,
     Unit,
     identity_of,
+    live_of,
     pipeline_of,
     plan_of,
     read,
@@ -34,8 +38,10 @@ from sim.stream import (
 from sim.targets import KINDS, Target
 from tidelog.data.letters import SKIPPED, kind_of
 from tidelog.errors import DataError, Refused, TidelogWarning
-from tidelog.pipeline.commit import Checkpoint, Commit
+from tidelog.pipeline.commit import LIVE_FROM, Checkpoint, Commit
+from tidelog.pipeline.spark_log import LIVE, SPARK
 from tidelog.pipeline.start import take_up
+from tidelog.streaming.silence import Silence
 
 STARTS = 12  # after which a stream without accidents has ended
 ODD = [m for m in HOSTILE.values() if m is not None and len(m) < 2_000]
@@ -70,6 +76,7 @@ class Setting:
     people: bool
     skips: bool  # files cannot be read, and people skip some and others
     intervals: bool  # answers have a first and a last tick
+    live: bool  # after the files, as a history, it goes on with a topic
 
     @staticmethod
     def of(random: Random) -> Setting:
@@ -86,7 +93,13 @@ class Setting:
             random.random() < 0.4,
             random.random() < 0.3,
             random.random() < 0.25,
+            random.random() < 0.25,
         )
+
+    @property
+    def of_files(self) -> bool:
+        """Whether it begins with files."""
+        return self.files or self.live
 
     @property
     def inputs(self) -> list[str]:
@@ -115,6 +128,22 @@ def messages_of(random: Random, setting: Setting) -> list[bytes]:
     return messages
 
 
+def topic_of(random: Random, setting: Setting, history: list[bytes]) -> list[bytes]:
+    """What comes after a history: some of it again, and later rows."""
+    rows = [read(message, setting.example) for message in history]
+    last = max((row.values[-1] for row in rows if row.problem is None), default=0)
+    later = []
+    for message in messages_of(random, setting):
+        row = read(message, setting.example)
+        if row.problem is None:
+            value = json.loads(message)
+            message = json.dumps({**value, "time": last + 1 + abs(row.values[-1])}).encode()
+        later.append(message)
+    for message in random.sample(history, random.randint(0, len(history))):
+        later.insert(random.randint(0, min(3, len(later))), message)
+    return later
+
+
 @dataclass
 class Copy:
     """A copy of a checkpoint, with the answers there were."""
@@ -122,20 +151,26 @@ class Copy:
     checkpoint: Node | None
     answers: Node | None
     number: int
+    known: int | None
 
 
 class History:
     """One seed."""
 
-    def __init__(self, seed: int, *, trace: bool = False) -> None:
+    def __init__(self, seed: int, *, trace: bool = False, **bias: Any) -> None:
+        """`bias` are parts of the setting, which the seed does not decide then."""
         self.seed = seed
         self.box = Box(seed)
         self.random = self.box.random
         self.box.trace = [] if trace else None
-        self.setting = Setting.of(self.random)
+        self.setting = replace(Setting.of(self.random), **bias)
         self.messages = messages_of(self.random, self.setting)
-        self.units = self._units()
-        self.there = 0  # units that have arrived
+        self.sources = self._sources()
+        self.arrived = {SPARK: len(self.sources[SPARK]) if self.setting.live else 0, LIVE: 0}
+        self.times = self._times()
+        self.deleted = self._deleted()
+        self.kafka: dict[str, str] = {}  # options
+        self.known: int | None = None  # facts up to this tick are in the history
         self.unreadable = self._unreadable()
         self.skip: set[str] = set()  # what the next start skips
         self.asked: set[str] = set()  # what any start was asked to skip
@@ -150,25 +185,47 @@ class History:
         self.box.linked = self._linked
         self.box.renaming = self._renaming
 
-    def _units(self) -> list[Unit]:
-        """The files with their messages, or the messages."""
-        inputs = self.setting.inputs
+    def _sources(self) -> dict[str, list[Unit]]:
+        """By query of Spark's the files with their messages, or the messages."""
+        random, setting = self.random, self.setting
+        inputs = setting.inputs
         name = inputs[0] if len(inputs) == 1 else None
         rows = [(f"kafka:in/0/{n}", message) for n, message in enumerate(self.messages)]
-        if not self.setting.files:
-            return [Unit(place, name, ((place, message),)) for place, message in rows]
-        units: list[Unit] = []
+        if not setting.of_files:
+            return {SPARK: [Unit(row[0], name, (row,)) for row in rows], LIVE: []}
+        files: list[Unit] = []
         while rows:
-            some = self.random.randint(1, 3)
-            units.append(Unit(f"/in/{len(units)}", name, tuple(rows[:some])))
+            some = random.randint(1, 3)
+            files.append(Unit(f"/in/{len(files)}", name, tuple(rows[:some])))
             del rows[:some]
-        return units
+        topic = topic_of(random, setting, self.messages) if setting.live else []
+        rows = [(f"kafka:{TOPIC}/0/{n}", message) for n, message in enumerate(topic)]
+        return {SPARK: files, LIVE: [Unit(row[0], name, (row,)) for row in rows]}
+
+    def _times(self) -> list[int]:
+        """The times of the topic's messages: each is sent after the one before and after its tick.
+
+        Clocks of those who send may differ by a tick.
+        """
+        sent, times = 0, []
+        for unit in self.sources[LIVE]:
+            row = read(unit.data, self.setting.example)
+            sent = max(sent, row.values[-1] * TICK if row.problem is None else 0)
+            times.append(max(0, sent + self.random.randint(-TICK, TICK)))
+        return times
+
+    def _deleted(self) -> int:
+        """So many messages of the topic were deleted before it is read."""
+        if self.random.random() < 0.7:
+            return 0
+        return self.random.randint(0, len(self.sources[LIVE]) // 2)
 
     def _unreadable(self) -> set[str]:
         """The files that no start can read."""
-        if not (self.setting.skips and self.setting.files):
+        if not (self.setting.skips and self.setting.of_files):
             return set()
-        units = self.random.sample(self.units, min(len(self.units), self.random.randint(0, 2)))
+        files = self.sources[SPARK]
+        units = self.random.sample(files, min(len(files), self.random.randint(0, 2)))
         return {unit.place for unit in units}
 
     @property
@@ -199,7 +256,7 @@ class History:
                 if self.setting.people:
                     self._meddle()
             self.box.accident_at = -1
-            self.there = len(self.units)
+            self.arrived = {place: len(units) for place, units in self.sources.items()}
             for _ in range(STARTS):
                 if self._start(is_last=True):
                     self._check_end()
@@ -315,28 +372,11 @@ class History:
         stage[:] = ["run"]
         stream = pipeline_of(setting.example, plan, point, sink, self._told, process.now, self.skip)
         try:
-            query = SparkQuery(
-                process,
-                f"{self.folder}/spark",
-                files=setting.files,
-                checksums=setting.checksums,
-                compact=setting.compact,
-            )
-            while is_last or random.random() < 0.85:
-                self.there = min(len(self.units), self.there + random.randint(0, 3))
-                self.box.time += random.choice((0.0, 1.0, 10.0))
-                if setting.idle and stream.is_held_up:
-                    stream.quiet()
-                if query.plan(self.there, random.randint(1, 4)):
-                    units = tuple(self.units[number] for number in query.batch)
-                    self.last_units = units
-                    rows = Batch(units, frozenset(self.skip), frozenset(self.unreadable))
-                    stream.deliver("spark", query.planned, partial(cast, Any, rows))
-                    query.note_done()
-                elif self.there == len(self.units):
-                    break
-            is_whole = self.there == len(self.units) and query.done == query.planned
-            is_whole = is_whole and not query.plan(self.there, 1)
+            first = self._live(process, stream, is_last=is_last) if setting.live else 0
+            if first is None:
+                return False
+            place = LIVE if setting.live else SPARK
+            is_whole = self._batches(process, stream, place, first, is_last=is_last)
             if is_whole and (is_last or random.random() < 0.3):
                 if point.last is None or not point.last.clock.closed:
                     stream.close_time()
@@ -344,6 +384,64 @@ class History:
             return False
         finally:
             stream.close()
+
+    def _live(self, process: Process, stream: Any, *, is_last: bool) -> int | None:
+        """Read the history to its end, if that is to be done; where the messages begin then."""
+        arrived = max(self.deleted, self.arrived[LIVE])
+        brokers = ModelBrokers(self.deleted, self.times[:arrived])
+        live = live_of(self.plan, stream.checkpoint, brokers, self.kafka)
+        if not live.begun:
+            silence, stream.silence = stream.silence, Silence({})
+            if not self._batches(process, stream, SPARK, 0, is_last=is_last):
+                return None
+            silence.hear(silence.limits)
+            stream.silence = silence
+            last = stream.checkpoint.last
+            self.known = None if last is None else last.clock.tin
+        handover = live.handover()
+        self.note(f"goes on with {handover}")
+        if handover.known != self.known:
+            raise Violation(f"{handover}, and the history ended at {self.known}")
+        (offsets,) = handover.offsets
+        return offsets[TOPIC]["0"] if offsets else self.deleted
+
+    def _batches(
+        self, process: Process, stream: Any, place: str, first: int, *, is_last: bool
+    ) -> bool:
+        """Do batches of a query of Spark's; whether all that arrives is in one."""
+        random, setting, units = self.random, self.setting, self.sources[place]
+        query = SparkQuery(
+            process,
+            f"{self.folder}/{place}",
+            files=setting.of_files and place == SPARK,
+            checksums=setting.checksums,
+            compact=setting.compact,
+            first=first,
+        )
+        while is_last or random.random() < 0.85:
+            there = min(len(units), self.arrived[place] + random.randint(0, 3))
+            self.arrived[place] = there
+            self.box.time += random.choice((0.0, 1.0, 10.0))
+            if setting.idle and stream.is_held_up:
+                stream.quiet()
+            if query.plan(there, random.randint(1, 4)):
+                self.last_units = tuple(units[number] for number in query.batch)
+                stream.deliver(place, query.planned, partial(cast, Any, self._offered(place)))
+                query.note_done()
+            elif there == len(units):
+                break
+        is_whole = self.arrived[place] == len(units) and query.done == query.planned
+        return is_whole and not query.plan(len(units), 1)
+
+    def _offered(self, place: str) -> Batch:
+        known = self.known if place == LIVE else None
+        return Batch(
+            self.last_units,
+            frozenset(self.skip),
+            frozenset(self.unreadable),
+            known,
+            self.setting.example,
+        )
 
     # At every commit
 
@@ -373,20 +471,24 @@ class History:
             if hashlib.sha256(last).hexdigest() != sink["sha256"]:
                 raise Violation(f"commit {name} refers to lines that are not durable")
         if commit["spark"] is not None:
-            number = commit["spark"]["number"]
-            plan = disk.durable(f"{root}/spark/offsets/{number}")
+            place, number = commit["spark"]["place"], commit["spark"]["number"]
+            plan = disk.durable(f"{root}/{place}/offsets/{number}")
             if plan is None or hashlib.sha256(plan).hexdigest() != commit["spark"]["offsets"]:
                 raise Violation(f"commit {name} refers to a plan of Spark's that is not durable")
-            if not disk.durable(f"{root}/spark/metadata"):
+            if not disk.durable(f"{root}/{place}/metadata"):
                 raise Violation(f"commit {name} refers to a query that is not durable")
+            if place == LIVE and not disk.durable(f"{root}/{LIVE_FROM}"):
+                raise Violation(f"commit {name} is live, and where that begins is not durable")
         for needed in ("tidelog.json", "rigid/complete.json"):
             if not disk.durable(f"{root}/{needed}"):
                 raise Violation(f"commit {name} needs {needed}, which is not durable")
 
     def _renaming(self, source: str, path: str) -> None:
-        """A commit is made once."""
-        is_commit = path.rpartition("/")[0] == f"{self.folder}/commits"
-        if (is_commit or path == f"{self.folder}/tidelog.json") and self.box.disk.node(path):
+        """A commit is made once, and so is what a stream is and where it goes on."""
+        folder, _, name = path.rpartition("/")
+        is_once = folder == self.folder and name in ("tidelog.json", LIVE_FROM)
+        is_once |= folder == f"{self.folder}/commits"
+        if is_once and self.box.disk.node(path):
             raise Violation(f"{path} is replaced")
 
     def _told(self, commit: Commit) -> None:
@@ -424,9 +526,10 @@ class History:
                         disk.put(f"{self.folder}/spark", old)
                     self.is_damaged = True
             case 4:
-                if disk.node(f"{self.folder}/spark") is not None:
-                    self.note("spark/ is deleted")
-                    disk.put(f"{self.folder}/spark", None)
+                place = random.choice((SPARK, LIVE)) if self.setting.live else SPARK
+                if disk.node(f"{self.folder}/{place}") is not None:
+                    self.note(f"{place}/ is deleted")
+                    disk.put(f"{self.folder}/{place}", None)
                     self.is_damaged = True
             case 5:
                 self._damage()
@@ -447,7 +550,8 @@ class History:
             self.skip.clear()
         else:
             some = self.last_units if self.random.random() < 0.7 else ()
-            self._skip(self.random.choice(some or self.units).place)
+            units = [unit for units in self.sources.values() for unit in units]
+            self._skip(self.random.choice(some or units).place)
 
     def _skip(self, place: str) -> None:
         self.note(f"{place} is skipped")
@@ -460,11 +564,12 @@ class History:
 
     def _copy(self) -> Copy:
         disk = self.box.disk
-        return Copy(disk.copy(self.folder), disk.copy(self.target.path), self.target.number)
+        number, known = self.target.number, self.known
+        return Copy(disk.copy(self.folder), disk.copy(self.target.path), number, known)
 
     def _restore(self, copy: Copy, *, with_answers: bool) -> None:
         self.note(f"a copy is restored{' with the answers' if with_answers else ''}")
-        self.went_back = True
+        self.went_back, self.known = True, copy.known
         self.box.disk.put(self.folder, copy.checkpoint)
         if with_answers:
             self.box.disk.put(self.target.path, copy.answers)
@@ -484,7 +589,8 @@ class History:
             disk.put(path, None)
             return
         changed = random.choice((b"", data[: len(data) // 2], data[:-1], _flipped(data, random)))
-        if "/spark/" in path and not self.setting.checksums and len(changed) == len(data):
+        is_sparks = f"/{SPARK}/" in path or f"/{LIVE}/" in path
+        if is_sparks and not self.setting.checksums and len(changed) == len(data):
             changed = b""  # without checksums nobody could tell
         self.note(f"{path} is damaged")
         file = File()
@@ -496,7 +602,9 @@ class History:
         """The files that the last commit needs, and Spark's own."""
         disk, root = self.box.disk, self.folder
         files = [f"{root}/tidelog.json", f"{root}/rigid/complete.json"]
-        files += list(disk.tree(f"{root}/spark")) + list(disk.tree(f"{root}/idle"))
+        files += [f"{root}/{LIVE_FROM}"] if disk.node(f"{root}/{LIVE_FROM}") else []
+        for name in (SPARK, LIVE, "idle"):
+            files += list(disk.tree(f"{root}/{name}"))
         commits = [
             int(path.rpartition("/")[2].removesuffix(".json"))
             for path in disk.tree(f"{root}/commits")
@@ -545,6 +653,9 @@ class History:
             else:
                 self._skip(unreadable[1])
             return
+        if "startingOffsets=earliest" in text and self.deleted:
+            self.kafka["startingOffsets"] = "earliest"
+            return
         if not self.is_damaged:
             raise Violation(f"refused: {text}")
         if "start with a new" not in text and "name a new" not in text:
@@ -568,13 +679,18 @@ class History:
         if twice:
             raise Violation(f"{twice} are dead letters twice")
         reasons = {place: some[0] for place, some in letters.items()}
-        skipped = {unit.place for unit in self.units if self._is_skipped(unit, reasons)}
+        units = self._offered_units()
+        skipped = {unit.place for unit in units if self._is_skipped(unit, reasons)}
         facts: dict[str, set[tuple[str, int]]] = {name: set() for name in self.plan.inputs}
         before: list[int] = []  # ticks
         found: Counter[str] = Counter(rows=len(skipped), skipped=len(skipped))
-        for unit in self.units:
+        for unit in units:
             for place, message in () if unit.place in skipped else unit.rows:
                 row = read(message, self.setting.example)
+                if unit.place.startswith(f"kafka:{TOPIC}/") and self._is_known(row):
+                    if place in reasons:
+                        raise Violation(f"row {place} is in the history, and {reasons[place]}")
+                    continue
                 kind = self._became(place, row, reasons, before)
                 found.update(["rows", kind])
                 if kind == "facts":
@@ -583,6 +699,25 @@ class History:
             before += [row.values[-1] for row in rows if row.problem is None]
         self._check_ledger(commit, found, len(letters))
         self._check_answers(facts, commit["clock"]["tin"])
+
+    def _offered_units(self) -> list[Unit]:
+        """The files, and the messages from where they begin."""
+        units = list(self.sources[SPARK])
+        if self.setting.live:
+            handover = json.loads(self.box.disk.file(f"{self.folder}/{LIVE_FROM}").data)
+            (offsets,) = handover["offsets"]
+            first = offsets[TOPIC]["0"] if offsets else self.deleted
+            accepted = self.deleted if self.kafka else 0  # people know of the gap
+            for unit in self.sources[LIVE][accepted:first]:
+                row = read(unit.data, self.setting.example)
+                if row.problem is None and not self._is_known(row):
+                    raise Violation(f"{unit.place} is left out: {handover}")
+            units += self.sources[LIVE][first:]
+        return units
+
+    def _is_known(self, row: Row) -> bool:
+        """Whether the history has a message's fact."""
+        return row.problem is None and self.known is not None and row.values[-1] <= self.known
 
     def _is_skipped(self, unit: Unit, reasons: dict[str, str]) -> bool:
         """Whether a unit is skipped, which its dead letter says; Violation if nobody asked."""
@@ -594,7 +729,7 @@ class History:
         digest = hashlib.sha256(unit.data).hexdigest()
         if unit.place not in self.asked or digest not in reason:
             raise Violation(f"{unit.place} is {reason}, and nobody asked for that")
-        if self.setting.files and any(place in reasons for place, _ in unit.rows):
+        if any(place in reasons for place, _ in unit.rows if place != unit.place):
             raise Violation(f"{unit.place} is skipped, and its rows are dead letters")
         return True
 
@@ -610,9 +745,9 @@ class History:
         if kind_of({"reason": reason}) != "late":
             raise Violation(f"row {place} is {reason}")
         later = before
-        if self.setting.files:  # files may be read in any order within a batch
+        if self.setting.of_files:  # files may be read in any order within a batch
             rows = [read(message, self.setting.example) for message in self.messages]
-            later = [row.values[-1] for row in rows if row.problem is None]
+            later = before + [row.values[-1] for row in rows if row.problem is None]
         if not any(other > row.values[-1] for other in later):
             raise Violation(f"row {place} is late, and nothing later came before it")
         return "late"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, cast
 
@@ -26,6 +26,7 @@ from tidelog.data.readers.json import (
 from tidelog.errors import DataError
 from tidelog.evaluation.rows import Relation
 from tidelog.pipeline.commit import Checkpoint, Commit, StatePart
+from tidelog.pipeline.handover import MARGIN, Live
 from tidelog.pipeline.local_store import LocalStore
 from tidelog.pipeline.loop import Pipeline
 from tidelog.pipeline.modes import Derived, OfflineMode
@@ -39,6 +40,8 @@ from tidelog.streaming.silence import Silence
 from tidelog.streaming.sinks.sink import FileStore, Sink
 from tidelog.streaming.stretches import OpenStretches
 
+TOPIC = "live"  # what a stream goes on with after a history
+TICK = MARGIN  # milliseconds of a tick, where its length matters
 Facts = Mapping[str, set[tuple[str, int]]]
 Answers = set[tuple[str, int]]
 
@@ -154,6 +157,8 @@ class Batch:
     units: tuple[Unit, ...] = ()
     skip: frozenset[str] = frozenset()
     unreadable: frozenset[str] = frozenset()
+    known: int | None = None  # facts up to this tick are left out
+    number: int = 0  # of the example
 
     @property
     def skipped(self) -> list[Unit]:
@@ -170,7 +175,11 @@ class Batch:
                 way_on = f"repair it, or {or_skip(unit.place)}"
                 raise DataError(f"{unit.place}: the file cannot be read; {way_on}")
             rows += unit.rows
-        return rows
+        return [row for row in rows if not self._is_known(row[1])]
+
+    def _is_known(self, message: bytes) -> bool:
+        row = read(message, self.number)
+        return self.known is not None and row.problem is None and row.values[-1] <= self.known
 
 
 @dataclass(frozen=True)
@@ -366,6 +375,41 @@ def pipeline_of(
     stream = Pipeline(plan, mode, sites, state, point, sink, {}, told, silence, **rest)
     stream.stretches = Intervals(plan, point.store)
     return stream
+
+
+@dataclass(frozen=True)
+class ModelBrokers:
+    """Brokers of a topic with one partition, by the times of its messages in milliseconds."""
+
+    first: int  # messages before it were deleted
+    times: Sequence[int]
+
+    def __enter__(self) -> ModelBrokers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return
+
+    def offsets(self, since: int | None = None) -> dict[str, dict[int, int]]:
+        ends = [n for n, time in enumerate(self.times) if since is None or time >= since]
+        return {TOPIC: {0: next((n for n in ends if n >= self.first), len(self.times))}}
+
+
+def live_of(
+    plan: PipelinePlan, point: Checkpoint, brokers: ModelBrokers, kafka: Mapping[str, str]
+) -> Live:
+    """The real hand-over from a history; a tick is as long as clocks may differ."""
+    options = replace(plan.options, tick=f"{TICK // 1000}s")
+    topics = cast("Any", [TOPIC])
+    return Live(
+        cast("Any", None),
+        replace(plan, options=options),
+        point,
+        topics,
+        kafka,
+        (),
+        lambda *_: brokers,
+    )
 
 
 def store_of(machine: Any, folder: str) -> LocalStore:
