@@ -14,7 +14,7 @@ import tidelog
 from tidelog.cli import cli
 from tidelog.data.sealed import sealed
 from tidelog.errors import Refused
-from tidelog.pipeline.commit import Commit
+from tidelog.pipeline.commit import Checkpoint, Commit
 from tidelog.pipeline.local_store import LocalStore
 from tidelog.pipeline.spark_log import SparkBatch, check_logs
 from tidelog.streaming.clock import Clock
@@ -114,6 +114,42 @@ def test_from_messages_back_into_the_history(tmp_path: Path) -> None:
     assert not (tmp_path / "live").exists()
     assert (tmp_path / "live.json").exists()  # messages begin where they began
     assert call("checkpoint", "verify", tmp_path).exit_code == 0
+
+
+def opened(folder: Path) -> Checkpoint:
+    """The checkpoint as a start finds it."""
+    point = Checkpoint(LocalStore(str(folder)))
+    identity = point.identity()
+    point.recognise(
+        {name: value for name, value in identity.items() if name not in ("id", "format")}
+    )
+    return point
+
+
+def test_where_messages_begin_is_written_once(tmp_path: Path) -> None:
+    stream(tmp_path)
+    older, newer = opened(tmp_path), opened(tmp_path)
+    older.start({}, lambda: None)
+    newer.start({}, lambda: None)
+    with pytest.raises(Refused, match="another process has started from"):
+        older.go_live({"known": 1, "offsets": []})
+    newer.go_live({"known": 2, "offsets": []})
+    with pytest.raises(Refused, match="another process goes on with messages in"):
+        newer.go_live({"known": 3, "offsets": []})
+    assert json.loads((tmp_path / "live.json").read_text())["known"] == 2
+
+
+@pytest.mark.parametrize("lost", [b"", None])
+def test_messages_do_not_begin_again_elsewhere(lost: bytes | None, tmp_path: Path) -> None:
+    stream(tmp_path)
+    commit(tmp_path, 0, plan(tmp_path, "live", 0, None))
+    write(tmp_path, "live.json", sealed({"known": 1, "offsets": []}))
+    opened(tmp_path)
+    (tmp_path / "live.json").unlink()
+    if lost is not None:
+        write(tmp_path, "live.json", lost)
+    with pytest.raises(Refused, match=r"live.json is (missing|damaged): restore it from a copy"):
+        opened(tmp_path)
 
 
 def test_commits_of_a_version_without_rows_balance(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import os
 import re
 import warnings
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 from typing import Any, cast
@@ -19,11 +19,29 @@ from support.hostile import HOSTILE
 from sim.disk import File, Node
 from sim.machine import Box, Killed, Process
 from sim.spark_log import SparkError, SparkQuery
-from sim.stream import EXAMPLES, identity_of, pipeline_of, plan_of, read, store_of
+from sim.stream import (
+    EXAMPLES,
+    TICK,
+    TOPIC,
+    Batch,
+    Choice,
+    ModelBrokers,
+    Row,
+    Unit,
+    identity_of,
+    live_of,
+    pipeline_of,
+    plan_of,
+    read,
+    store_of,
+)
 from sim.targets import KINDS, Target
+from tidelog.data.letters import SKIPPED, kind_of
 from tidelog.errors import DataError, Refused, TidelogWarning
-from tidelog.pipeline.commit import Checkpoint, Commit
+from tidelog.pipeline.commit import LIVE_FROM, Checkpoint, Commit
+from tidelog.pipeline.spark_log import LIVE, SPARK
 from tidelog.pipeline.start import take_up
+from tidelog.streaming.silence import Silence
 
 STARTS = 12  # after which a stream without accidents has ended
 ODD = [m for m in HOSTILE.values() if m is not None and len(m) < 2_000]
@@ -56,6 +74,9 @@ class Setting:
     accidents: int
     harms: tuple[str, ...]  # the kinds of accidents: few of them at a time find most
     people: bool
+    skips: bool  # files cannot be read, and people skip some and others
+    intervals: bool  # answers have a first and a last tick
+    live: bool  # after the files, as a history, it goes on with a topic
 
     @staticmethod
     def of(random: Random) -> Setting:
@@ -70,12 +91,24 @@ class Setting:
             random.choice((0, 1, 1, 2, 3)),
             random.choice(HARMS),
             random.random() < 0.4,
+            random.random() < 0.3,
+            random.random() < 0.25,
+            random.random() < 0.25,
         )
+
+    @property
+    def of_files(self) -> bool:
+        """Whether it begins with files."""
+        return self.files or self.live
+
+    @property
+    def inputs(self) -> list[str]:
+        return sorted(plan_of(Choice(self.example)).inputs)
 
 
 def messages_of(random: Random, setting: Setting) -> list[bytes]:
     """What arrives, in order."""
-    names = sorted(plan_of(setting.example, 0, 0.0).inputs)
+    names, values = setting.inputs, 2 if setting.intervals else 5
     messages: list[bytes] = []
     tick = 0
     for number in range(random.randint(3, 10)):
@@ -90,9 +123,25 @@ def messages_of(random: Random, setting: Setting) -> list[bytes]:
         else:
             at = tick - random.choice((0, 0, 0, 1, 3))
             at = 4_000_000 if chance > 0.99 else at
-            row = {"predicate": random.choice(names), "x": f"r{number % 5}", "time": at}
+            row = {"predicate": random.choice(names), "x": f"r{number % values}", "time": at}
             messages.append(json.dumps(row).encode())
     return messages
+
+
+def topic_of(random: Random, setting: Setting, history: list[bytes]) -> list[bytes]:
+    """What comes after a history: some of it again, and later rows."""
+    rows = [read(message, setting.example) for message in history]
+    last = max((row.values[-1] for row in rows if row.problem is None), default=0)
+    later = []
+    for message in messages_of(random, setting):
+        row = read(message, setting.example)
+        if row.problem is None:
+            value = json.loads(message)
+            message = json.dumps({**value, "time": last + 1 + abs(row.values[-1])}).encode()
+        later.append(message)
+    for message in random.sample(history, random.randint(0, len(history))):
+        later.insert(random.randint(0, min(3, len(later))), message)
+    return later
 
 
 @dataclass
@@ -102,20 +151,30 @@ class Copy:
     checkpoint: Node | None
     answers: Node | None
     number: int
+    known: int | None
 
 
 class History:
     """One seed."""
 
-    def __init__(self, seed: int, *, trace: bool = False) -> None:
+    def __init__(self, seed: int, *, trace: bool = False, **bias: Any) -> None:
+        """`bias` are parts of the setting, which the seed does not decide then."""
         self.seed = seed
         self.box = Box(seed)
         self.random = self.box.random
         self.box.trace = [] if trace else None
-        self.setting = Setting.of(self.random)
+        self.setting = replace(Setting.of(self.random), **bias)
         self.messages = messages_of(self.random, self.setting)
-        self.files = self._cut()
-        self.there = 0  # files, or messages, that have arrived
+        self.sources = self._sources()
+        self.arrived = {SPARK: len(self.sources[SPARK]) if self.setting.live else 0, LIVE: 0}
+        self.times = self._times()
+        self.deleted = self._deleted()
+        self.kafka: dict[str, str] = {}  # options
+        self.known: int | None = None  # facts up to this tick are in the history
+        self.unreadable = self._unreadable()
+        self.skip: set[str] = set()  # what the next start skips
+        self.asked: set[str] = set()  # what any start was asked to skip
+        self.last_units: tuple[Unit, ...] = ()  # of the last batch that was begun
         self.target = Target(self.setting.kind)
         self.copies: list[Copy] = []
         self.lateness = self.setting.lateness
@@ -126,25 +185,61 @@ class History:
         self.box.linked = self._linked
         self.box.renaming = self._renaming
 
-    def _cut(self) -> list[list[int]]:
-        """The messages of each file."""
-        if not self.setting.files:
-            return [[number] for number in range(len(self.messages))]
-        files: list[list[int]] = []
-        numbers = list(range(len(self.messages)))
-        while numbers:
-            some = self.random.randint(1, 3)
-            files.append(numbers[:some])
-            del numbers[:some]
-        return files
+    def _sources(self) -> dict[str, list[Unit]]:
+        """By query of Spark's the files with their messages, or the messages."""
+        random, setting = self.random, self.setting
+        inputs = setting.inputs
+        name = inputs[0] if len(inputs) == 1 else None
+        rows = [(f"kafka:in/0/{n}", message) for n, message in enumerate(self.messages)]
+        if not setting.of_files:
+            return {SPARK: [Unit(row[0], name, (row,)) for row in rows], LIVE: []}
+        files: list[Unit] = []
+        while rows:
+            some = random.randint(1, 3)
+            files.append(Unit(f"/in/{len(files)}", name, tuple(rows[:some])))
+            del rows[:some]
+        topic = topic_of(random, setting, self.messages) if setting.live else []
+        rows = [(f"kafka:{TOPIC}/0/{n}", message) for n, message in enumerate(topic)]
+        return {SPARK: files, LIVE: [Unit(row[0], name, (row,)) for row in rows]}
+
+    def _times(self) -> list[int]:
+        """The times of the topic's messages: each is sent after the one before and after its tick.
+
+        Clocks of those who send may differ by a tick.
+        """
+        sent, times = 0, []
+        for unit in self.sources[LIVE]:
+            row = read(unit.data, self.setting.example)
+            sent = max(sent, row.values[-1] * TICK if row.problem is None else 0)
+            times.append(max(0, sent + self.random.randint(-TICK, TICK)))
+        return times
+
+    def _deleted(self) -> int:
+        """So many messages of the topic were deleted before it is read."""
+        if self.random.random() < 0.7:
+            return 0
+        return self.random.randint(0, len(self.sources[LIVE]) // 2)
+
+    def _unreadable(self) -> set[str]:
+        """The files that no start can read."""
+        if not (self.setting.skips and self.setting.of_files):
+            return set()
+        files = self.sources[SPARK]
+        units = self.random.sample(files, min(len(files), self.random.randint(0, 2)))
+        return {unit.place for unit in units}
 
     @property
     def folder(self) -> str:
         return f"/c{self.target.number}"
 
     @property
+    def choice(self) -> Choice:
+        setting = self.setting
+        return Choice(setting.example, self.lateness, setting.idle, setting.intervals)
+
+    @property
     def plan(self) -> Any:
-        return plan_of(self.setting.example, self.lateness, self.setting.idle)
+        return plan_of(self.choice)
 
     def note(self, text: str) -> None:
         if self.box.trace is not None:
@@ -161,7 +256,7 @@ class History:
                 if self.setting.people:
                     self._meddle()
             self.box.accident_at = -1
-            self.there = len(self.files)
+            self.arrived = {place: len(units) for place, units in self.sources.items()}
             for _ in range(STARTS):
                 if self._start(is_last=True):
                     self._check_end()
@@ -269,35 +364,19 @@ class History:
         point = Checkpoint(store_of(process, self.folder))
         sink = self.target.sink(process)
         try:
-            identity = identity_of(setting.example, self.lateness, setting.idle, sink.name)
-            take_up(point, sink, identity, plan, lambda: None)
+            take_up(point, sink, identity_of(self.choice, sink.name), plan, lambda: None)
         except BaseException:
             point.release()
             sink.close()
             raise
         stage[:] = ["run"]
-        stream = pipeline_of(setting.example, plan, point, sink, self._told, process.now)
+        stream = pipeline_of(setting.example, plan, point, sink, self._told, process.now, self.skip)
         try:
-            query = SparkQuery(
-                process,
-                f"{self.folder}/spark",
-                files=setting.files,
-                checksums=setting.checksums,
-                compact=setting.compact,
-            )
-            while is_last or random.random() < 0.85:
-                self.there = min(len(self.files), self.there + random.randint(0, 3))
-                self.box.time += random.choice((0.0, 1.0, 10.0))
-                if setting.idle and stream.is_held_up:
-                    stream.quiet()
-                if query.plan(self.there, random.randint(1, 4)):
-                    rows = [(n, self.messages[n]) for f in query.batch for n in self.files[f]]
-                    stream.deliver("spark", query.planned, partial(cast, Any, rows))
-                    query.note_done()
-                elif self.there == len(self.files):
-                    break
-            is_whole = self.there == len(self.files) and query.done == query.planned
-            is_whole = is_whole and not query.plan(self.there, 1)
+            first = self._live(process, stream, is_last=is_last) if setting.live else 0
+            if first is None:
+                return False
+            place = LIVE if setting.live else SPARK
+            is_whole = self._batches(process, stream, place, first, is_last=is_last)
             if is_whole and (is_last or random.random() < 0.3):
                 if point.last is None or not point.last.clock.closed:
                     stream.close_time()
@@ -305,6 +384,64 @@ class History:
             return False
         finally:
             stream.close()
+
+    def _live(self, process: Process, stream: Any, *, is_last: bool) -> int | None:
+        """Read the history to its end, if that is to be done; where the messages begin then."""
+        arrived = max(self.deleted, self.arrived[LIVE])
+        brokers = ModelBrokers(self.deleted, self.times[:arrived])
+        live = live_of(self.plan, stream.checkpoint, brokers, self.kafka)
+        if not live.begun:
+            silence, stream.silence = stream.silence, Silence({})
+            if not self._batches(process, stream, SPARK, 0, is_last=is_last):
+                return None
+            silence.hear(silence.limits)
+            stream.silence = silence
+            last = stream.checkpoint.last
+            self.known = None if last is None else last.clock.tin
+        handover = live.handover()
+        self.note(f"goes on with {handover}")
+        if handover.known != self.known:
+            raise Violation(f"{handover}, and the history ended at {self.known}")
+        (offsets,) = handover.offsets
+        return offsets[TOPIC]["0"] if offsets else self.deleted
+
+    def _batches(
+        self, process: Process, stream: Any, place: str, first: int, *, is_last: bool
+    ) -> bool:
+        """Do batches of a query of Spark's; whether all that arrives is in one."""
+        random, setting, units = self.random, self.setting, self.sources[place]
+        query = SparkQuery(
+            process,
+            f"{self.folder}/{place}",
+            files=setting.of_files and place == SPARK,
+            checksums=setting.checksums,
+            compact=setting.compact,
+            first=first,
+        )
+        while is_last or random.random() < 0.85:
+            there = min(len(units), self.arrived[place] + random.randint(0, 3))
+            self.arrived[place] = there
+            self.box.time += random.choice((0.0, 1.0, 10.0))
+            if setting.idle and stream.is_held_up:
+                stream.quiet()
+            if query.plan(there, random.randint(1, 4)):
+                self.last_units = tuple(units[number] for number in query.batch)
+                stream.deliver(place, query.planned, partial(cast, Any, self._offered(place)))
+                query.note_done()
+            elif there == len(units):
+                break
+        is_whole = self.arrived[place] == len(units) and query.done == query.planned
+        return is_whole and not query.plan(len(units), 1)
+
+    def _offered(self, place: str) -> Batch:
+        known = self.known if place == LIVE else None
+        return Batch(
+            self.last_units,
+            frozenset(self.skip),
+            frozenset(self.unreadable),
+            known,
+            self.setting.example,
+        )
 
     # At every commit
 
@@ -334,24 +471,30 @@ class History:
             if hashlib.sha256(last).hexdigest() != sink["sha256"]:
                 raise Violation(f"commit {name} refers to lines that are not durable")
         if commit["spark"] is not None:
-            number = commit["spark"]["number"]
-            plan = disk.durable(f"{root}/spark/offsets/{number}")
+            place, number = commit["spark"]["place"], commit["spark"]["number"]
+            plan = disk.durable(f"{root}/{place}/offsets/{number}")
             if plan is None or hashlib.sha256(plan).hexdigest() != commit["spark"]["offsets"]:
                 raise Violation(f"commit {name} refers to a plan of Spark's that is not durable")
-            if not disk.durable(f"{root}/spark/metadata"):
+            if not disk.durable(f"{root}/{place}/metadata"):
                 raise Violation(f"commit {name} refers to a query that is not durable")
+            if place == LIVE and not disk.durable(f"{root}/{LIVE_FROM}"):
+                raise Violation(f"commit {name} is live, and where that begins is not durable")
         for needed in ("tidelog.json", "rigid/complete.json"):
             if not disk.durable(f"{root}/{needed}"):
                 raise Violation(f"commit {name} needs {needed}, which is not durable")
 
     def _renaming(self, source: str, path: str) -> None:
-        """A commit is made once."""
-        is_commit = path.rpartition("/")[0] == f"{self.folder}/commits"
-        if (is_commit or path == f"{self.folder}/tidelog.json") and self.box.disk.node(path):
+        """A commit is made once, and so is what a stream is and where it goes on."""
+        folder, _, name = path.rpartition("/")
+        is_once = folder == self.folder and name in ("tidelog.json", LIVE_FROM)
+        is_once |= folder == f"{self.folder}/commits"
+        if is_once and self.box.disk.node(path):
             raise Violation(f"{path} is replaced")
 
     def _told(self, commit: Commit) -> None:
-        """A commit that anybody hears of is on the disk."""
+        """A commit that anybody hears of is on the disk, and its ledger balances."""
+        if commit.ledger.difference or commit.total.difference:
+            raise Violation(f"commit {commit.batch}: {commit.ledger}, {commit.total} in all")
         if self.nesting and self.box.locks.get(f"{self.folder}/lock") is None:
             return
         if not self.box.disk.durable(f"{self.folder}/commits/{commit.batch}.json"):
@@ -362,6 +505,8 @@ class History:
     def _meddle(self) -> None:
         """Somebody does something to the checkpoint while nothing runs."""
         disk, random = self.box.disk, self.random
+        if self.setting.skips and random.random() < 0.5:
+            self._change_skip()
         choice = random.randrange(8)
         if choice < 6:
             disk.settle()
@@ -381,9 +526,10 @@ class History:
                         disk.put(f"{self.folder}/spark", old)
                     self.is_damaged = True
             case 4:
-                if disk.node(f"{self.folder}/spark") is not None:
-                    self.note("spark/ is deleted")
-                    disk.put(f"{self.folder}/spark", None)
+                place = random.choice((SPARK, LIVE)) if self.setting.live else SPARK
+                if disk.node(f"{self.folder}/{place}") is not None:
+                    self.note(f"{place}/ is deleted")
+                    disk.put(f"{self.folder}/{place}", None)
                     self.is_damaged = True
             case 5:
                 self._damage()
@@ -393,17 +539,37 @@ class History:
             case _:
                 pass
 
+    def _change_skip(self) -> None:
+        """Somebody skips one more file or message, or nothing any more.
+
+        A batch that was begun may become another one.
+        """
+        self.went_back = True
+        if self.skip and self.random.random() < 0.4:
+            self.note("nothing is skipped")
+            self.skip.clear()
+        else:
+            some = self.last_units if self.random.random() < 0.7 else ()
+            units = [unit for units in self.sources.values() for unit in units]
+            self._skip(self.random.choice(some or units).place)
+
+    def _skip(self, place: str) -> None:
+        self.note(f"{place} is skipped")
+        self.skip.add(place)
+        self.asked.add(place)
+
     @property
     def _old_copies(self) -> list[Copy]:
         return [copy for copy in self.copies if copy.number == self.target.number]
 
     def _copy(self) -> Copy:
         disk = self.box.disk
-        return Copy(disk.copy(self.folder), disk.copy(self.target.path), self.target.number)
+        number, known = self.target.number, self.known
+        return Copy(disk.copy(self.folder), disk.copy(self.target.path), number, known)
 
     def _restore(self, copy: Copy, *, with_answers: bool) -> None:
         self.note(f"a copy is restored{' with the answers' if with_answers else ''}")
-        self.went_back = True
+        self.went_back, self.known = True, copy.known
         self.box.disk.put(self.folder, copy.checkpoint)
         if with_answers:
             self.box.disk.put(self.target.path, copy.answers)
@@ -423,7 +589,8 @@ class History:
             disk.put(path, None)
             return
         changed = random.choice((b"", data[: len(data) // 2], data[:-1], _flipped(data, random)))
-        if "/spark/" in path and not self.setting.checksums and len(changed) == len(data):
+        is_sparks = f"/{SPARK}/" in path or f"/{LIVE}/" in path
+        if is_sparks and not self.setting.checksums and len(changed) == len(data):
             changed = b""  # without checksums nobody could tell
         self.note(f"{path} is damaged")
         file = File()
@@ -435,7 +602,9 @@ class History:
         """The files that the last commit needs, and Spark's own."""
         disk, root = self.box.disk, self.folder
         files = [f"{root}/tidelog.json", f"{root}/rigid/complete.json"]
-        files += list(disk.tree(f"{root}/spark")) + list(disk.tree(f"{root}/idle"))
+        files += [f"{root}/{LIVE_FROM}"] if disk.node(f"{root}/{LIVE_FROM}") else []
+        for name in (SPARK, LIVE, "idle"):
+            files += list(disk.tree(f"{root}/{name}"))
         commits = [
             int(path.rpartition("/")[2].removesuffix(".json"))
             for path in disk.tree(f"{root}/commits")
@@ -445,7 +614,7 @@ class History:
             path = f"{root}/commits/{max(commits)}.json"
             files.append(path)
             commit = json.loads(disk.file(path).data)
-            for part in commit["state"]:
+            for part in (*commit["state"], *commit["stretches"]):
                 files += list(disk.tree(f"{root}/state/{part['folder']}"))
             files += list(disk.tree(f"{root}/dead_letters/batch={commit['batch']}"))
             for place in commit["sink"].get("files", {}):
@@ -474,6 +643,19 @@ class History:
                     raise Violation(f"told to delete what is not there: {text}")
                 disk.put(path, None)
             return
+        unreadable = re.search(r"--skip (\S+)", text)
+        if unreadable:
+            if unreadable[1] not in self.unreadable:
+                raise Violation(f"told to skip what can be read: {text}")
+            if self.random.random() < 0.2:
+                self.note(f"{unreadable[1]} is repaired")
+                self.unreadable.discard(unreadable[1])
+            else:
+                self._skip(unreadable[1])
+            return
+        if "startingOffsets=earliest" in text and self.deleted:
+            self.kafka["startingOffsets"] = "earliest"
+            return
         if not self.is_damaged:
             raise Violation(f"refused: {text}")
         if "start with a new" not in text and "name a new" not in text:
@@ -490,34 +672,112 @@ class History:
     # At the end
 
     def _check_end(self) -> None:
-        """Every row is a fact, late or dead, once; the answers are those of the facts, once."""
+        """Every row is a fact, late, dead or skipped, once; so is each answer."""
         commit = self._last_commit()
         letters = self._letters(commit["batch"])
-        rows = [read(message, self.setting.example) for message in self.messages]
-        beats = [n for n, row in enumerate(rows) if row.problem is None and row.predicate is None]
-        twice = [number for number, times in letters.items() if times > 1]
+        twice = [place for place, some in letters.items() if len(some) > 1]
         if twice:
-            raise Violation(f"rows {twice} are dead letters twice")
-        for number, row in enumerate(rows):
-            if row.problem is not None and number not in letters:
-                raise Violation(f"row {number} is neither a fact nor a dead letter")
-            if row.problem is None and number in letters:
-                self._check_late(number, rows)
-        totals = commit["totals"]
-        known = totals["facts"] + totals["late"] + totals["dead"] + totals["skipped"]
-        unused = totals["late"] + totals["dead"] + totals["skipped"]
-        is_whole = totals["rows"] == len(rows) and totals["heartbeats"] == len(beats)
-        if not is_whole or known != len(rows) - len(beats) or unused != len(letters):
-            raise Violation(f"{totals} of {len(rows)} rows, {len(letters)} dead letters")
+            raise Violation(f"{twice} are dead letters twice")
+        reasons = {place: some[0] for place, some in letters.items()}
+        units = self._offered_units()
+        skipped = {unit.place for unit in units if self._is_skipped(unit, reasons)}
         facts: dict[str, set[tuple[str, int]]] = {name: set() for name in self.plan.inputs}
-        for number, row in enumerate(rows):
-            if row.predicate is not None and number not in letters:
-                facts[row.predicate].add((row.values[0], row.values[1]))
-        expected = Counter(
+        before: list[int] = []  # ticks
+        found: Counter[str] = Counter(rows=len(skipped), skipped=len(skipped))
+        for unit in units:
+            for place, message in () if unit.place in skipped else unit.rows:
+                row = read(message, self.setting.example)
+                if unit.place.startswith(f"kafka:{TOPIC}/") and self._is_known(row):
+                    if place in reasons:
+                        raise Violation(f"row {place} is in the history, and {reasons[place]}")
+                    continue
+                kind = self._became(place, row, reasons, before)
+                found.update(["rows", kind])
+                if kind == "facts":
+                    facts[row.predicate or ""].add((row.values[0], row.values[1]))
+            rows = [read(message, self.setting.example) for _, message in unit.rows]
+            before += [row.values[-1] for row in rows if row.problem is None]
+        self._check_ledger(commit, found, len(letters))
+        self._check_answers(facts, commit["clock"]["tin"])
+
+    def _offered_units(self) -> list[Unit]:
+        """The files, and the messages from where they begin."""
+        units = list(self.sources[SPARK])
+        if self.setting.live:
+            handover = json.loads(self.box.disk.file(f"{self.folder}/{LIVE_FROM}").data)
+            (offsets,) = handover["offsets"]
+            first = offsets[TOPIC]["0"] if offsets else self.deleted
+            accepted = self.deleted if self.kafka else 0  # people know of the gap
+            for unit in self.sources[LIVE][accepted:first]:
+                row = read(unit.data, self.setting.example)
+                if row.problem is None and not self._is_known(row):
+                    raise Violation(f"{unit.place} is left out: {handover}")
+            units += self.sources[LIVE][first:]
+        return units
+
+    def _is_known(self, row: Row) -> bool:
+        """Whether the history has a message's fact."""
+        return row.problem is None and self.known is not None and row.values[-1] <= self.known
+
+    def _is_skipped(self, unit: Unit, reasons: dict[str, str]) -> bool:
+        """Whether a unit is skipped, which its dead letter says; Violation if nobody asked."""
+        reason = reasons.get(unit.place, "")
+        if not reason.startswith(SKIPPED):
+            if unit.place in self.unreadable:
+                raise Violation(f"{unit.place} cannot be read, and is not skipped")
+            return False
+        digest = hashlib.sha256(unit.data).hexdigest()
+        if unit.place not in self.asked or digest not in reason:
+            raise Violation(f"{unit.place} is {reason}, and nobody asked for that")
+        if any(place in reasons for place, _ in unit.rows if place != unit.place):
+            raise Violation(f"{unit.place} is skipped, and its rows are dead letters")
+        return True
+
+    def _became(self, place: str, row: Row, reasons: dict[str, str], before: list[int]) -> str:
+        """What a row has become, by the dead letters."""
+        reason = reasons.get(place)
+        if row.problem is not None:
+            if reason is None:
+                raise Violation(f"row {place} is neither a fact nor a dead letter")
+            return "dead"
+        if reason is None:
+            return "heartbeats" if row.predicate is None else "facts"
+        if kind_of({"reason": reason}) != "late":
+            raise Violation(f"row {place} is {reason}")
+        later = before
+        if self.setting.of_files:  # files may be read in any order within a batch
+            rows = [read(message, self.setting.example) for message in self.messages]
+            later = before + [row.values[-1] for row in rows if row.problem is None]
+        if not any(other > row.values[-1] for other in later):
+            raise Violation(f"row {place} is late, and nothing later came before it")
+        return "late"
+
+    def _check_ledger(self, commit: dict[str, Any], found: Counter[str], letters: int) -> None:
+        """The totals of the last commit are those of the rows, and so are those of its inputs."""
+        totals = commit["totals"]
+        kinds = ("rows", "facts", "late", "dead", "skipped", "heartbeats")
+        if {kind: totals[kind] for kind in kinds} != {kind: found[kind] for kind in kinds}:
+            raise Violation(f"totals {totals} of {dict(found)}")
+        if totals["late"] + totals["dead"] + totals["skipped"] != letters:
+            raise Violation(f"{letters} dead letters for {totals}")
+        by_input = commit["by_input"].values()
+        for kind in ("facts", "late"):
+            if sum(ledger[kind] for ledger in by_input) != totals[kind]:
+                raise Violation(f"{by_input} of {totals}")
+
+    def _check_answers(self, facts: dict[str, set[tuple[str, int]]], tin: int | None) -> None:
+        """The answers up to the last tick are there, and no others."""
+        known = EXAMPLES[self.setting.example].answers
+        last = max((t for some in facts.values() for _, t in some), default=tin)
+        if last is not None and (tin is None or tin < last):
+            raise Violation(f"the last tick is {last}, and the stream ended at {tin}")
+        rows = [
             (query, x, t)
-            for query, answers in EXAMPLES[self.setting.example].answers.items()
+            for query, answers in known.items()
             for x, t in answers(facts)
-        )
+            if tin is not None and t <= tin
+        ]
+        expected = Counter(_intervals(rows) if self.setting.intervals else rows)
         found = Counter(self.target.answers(self.box.disk, self.plan.queries))
         if self.setting.kind == "kafka":
             if self.went_back or self.is_damaged:
@@ -534,9 +794,9 @@ class History:
         value: dict[str, Any] = json.loads(names[f"{max(numbers)}.json"])
         return value
 
-    def _letters(self, last: int) -> Counter[int]:
-        """How often each row is a dead letter."""
-        letters: Counter[int] = Counter()
+    def _letters(self, last: int) -> dict[str, list[str]]:
+        """The reasons of the dead letters, by the place of what they are of."""
+        letters: dict[str, list[str]] = {}
         for path, data in self.box.disk.tree(f"{self.folder}/dead_letters").items():
             folder, name = path.split("/")[-2:]
             if (
@@ -544,17 +804,25 @@ class History:
                 and folder.startswith("batch=")
                 and int(folder.removeprefix("batch=")) <= last
             ):
-                letters.update(json.loads(line)["offset"] for line in data.splitlines())
+                for letter in map(json.loads, data.splitlines()):
+                    place = letter.get("file") or "kafka:{topic}/{partition}/{offset}".format_map(
+                        letter
+                    )
+                    letters.setdefault(place, []).append(letter["reason"])
         return letters
 
-    def _check_late(self, number: int, rows: list[Any]) -> None:
-        """A row is late only if a later tick arrived before it, or with it."""
-        tick = rows[number].values[-1]
-        later = [row.values[-1] for row in rows[:number] if row.problem is None]
-        if self.setting.files:  # files may be read in any order within a batch
-            later = [row.values[-1] for row in rows if row.problem is None]
-        if not any(other > tick for other in later):
-            raise Violation(f"row {number} is late, and nothing later came before it")
+
+def _intervals(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Answers with the first and the last of ticks that follow each other."""
+    known = set(rows)
+    intervals: list[tuple[Any, ...]] = []
+    for query, x, first in known:
+        if (query, x, first - 1) not in known:
+            last = first
+            while (query, x, last + 1) in known:
+                last += 1
+            intervals.append((query, x, first, last))
+    return intervals
 
 
 def _flipped(data: bytes, random: Random) -> bytes:

@@ -10,32 +10,41 @@ import json
 import sys
 import textwrap
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 from sim.history import History, Violation
 from tidelog.data.durable import Machine
-from tidelog.pipeline import commit, spark_log
-from tidelog.pipeline.commit import Checkpoint
+from tidelog.pipeline import commit, handover, spark_log
+from tidelog.pipeline.commit import Checkpoint, Commit
+from tidelog.pipeline.handover import Live
 from tidelog.pipeline.loop import Pipeline
-from tidelog.pipeline.spark_log import SparkLogs
+from tidelog.pipeline.places import Arrived
+from tidelog.pipeline.spark_log import SparkBatch, SparkLogs
+from tidelog.pipeline.stretches import Stretches
 from tidelog.streaming.sinks.delta import DeltaSink
 from tidelog.streaming.sinks.folders import BatchFolders
 from tidelog.streaming.sinks.growing import GrowingFile
 from tidelog.streaming.sinks.lines import LinesSink
+from tidelog.streaming.stretches import OpenStretches
 
 SEEDS = Path(__file__).with_name("seeds.json")
 MOST = 800  # histories that are tried for a mutant
-# The sinks that some code is of.
-KINDS: dict[Any, str] = {
-    GrowingFile: "jsonl",
-    LinesSink: "jsonl",
-    BatchFolders: "json",
-    DeltaSink: "delta",
+# What histories have in common in which some code is at work.
+BIAS: dict[Any, Mapping[str, Any]] = {
+    GrowingFile: {"kind": "jsonl"},
+    LinesSink: {"kind": "jsonl"},
+    BatchFolders: {"kind": "json"},
+    DeltaSink: {"kind": "delta"},
+    Arrived: {"skips": True},
+    Stretches: {"intervals": True},
+    OpenStretches: {"intervals": True},
+    Live: {"live": True},
+    handover: {"live": True},
 }
 
 
@@ -48,7 +57,7 @@ class Mutant:
     old: str
     new: str = "pass"
     number: int = 0  # which of several equal texts
-    harm: str = ""  # the accident that it takes
+    bias: Mapping[str, Any] = field(default_factory=dict)  # what the histories have in common
 
     @property
     def name(self) -> str:
@@ -95,13 +104,13 @@ MUTANTS = [
     # Writes, all or nothing, and once
     Mutant(Machine, "_name_once", "self.link(part, path)", "self.rename(part, path)"),
     Mutant(Machine, "replace_file", "self.rename(part, path)", "self.write_file(data, path)"),
-    Mutant(Machine, "_beside", "{self.new_name()[:8]}", "part", harm="pause"),
+    Mutant(Machine, "_beside", "{self.new_name()[:8]}", "part", bias={"harms": ("pause",)}),
     Mutant(Checkpoint, "write", "self.store.create(data", "self.store.write(data"),
     Mutant(Checkpoint, "start", "self.store.create(sealed", "self.store.write(sealed"),
     Mutant(Checkpoint, "expect_alone", ""),
-    Mutant(Checkpoint, "_expect_owner", "", harm="pause"),
-    Mutant(Machine, "create_file", "check()", harm="pause"),
-    Mutant(Checkpoint, "take", "if lock is None:", "if False:", harm="pause"),
+    Mutant(Checkpoint, "_expect_owner", "", bias={"harms": ("pause",)}),
+    Mutant(Machine, "create_file", "check()", bias={"harms": ("pause",)}),
+    Mutant(Checkpoint, "take", "if lock is None:", "if False:", bias={"harms": ("pause",)}),
     # What an unfinished batch has left
     Mutant(Pipeline, "batch", "self._discard(number, last)"),
     Mutant(Pipeline, "_discard", 'store.delete("dead_letters", f"batch={number}")'),
@@ -112,7 +121,7 @@ MUTANTS = [
     Mutant(Pipeline, "is_held_up", "if begun is not None:", "if False:"),
     Mutant(Pipeline, "go_on", ""),
     Mutant(Pipeline, "close_time", "self.checkpoint.decide(self._next, Decision(closing=True))"),
-    Mutant(Checkpoint, "sweep", "<= latest", "<= 10**9", harm="pause"),
+    Mutant(Checkpoint, "sweep", "<= latest", "<= 10**9", bias={"harms": ("pause",)}),
     # Which batch it is
     Mutant(
         Pipeline,
@@ -145,6 +154,36 @@ MUTANTS = [
     Mutant(DeltaSink, "_find_begun", "(self._begun[query],) = later"),
     Mutant(DeltaSink, "begin", "begun.lineage != lineage", "False"),
     Mutant(Pipeline, "_lineage", "[before, rows, *how]", "[rows, *how]"),
+    Mutant(Pipeline, "_lineage", "if skip:", "if False:"),
+    # What is skipped
+    Mutant(Arrived, "skip", "self.dead -= count"),
+    Mutant(Pipeline, "_write_dead_letters", " + arrived.skipped", ""),
+    Mutant(Pipeline, "_commit", "skipped=arrived.skipped,", "skipped=0,"),
+    # From a history to what is live
+    Mutant(
+        Checkpoint,
+        "go_live",
+        "if not self.store.create(sealed(handover), LIVE_FROM, check=self._expect_owner):",
+        "if self.store.write(sealed(handover), LIVE_FROM):",
+        bias={"live": True, "harms": ("pause",)},
+    ),
+    Mutant(Checkpoint, "_check_live", "", bias={"live": True, "people": True}),
+    Mutant(Live, "_begin", "since[topic][part] == offset", "False"),
+    Mutant(Live, "_begin", "known + 1", "known + 2"),
+    Mutant(handover, "_moment", " - MARGIN", ""),
+    Mutant(
+        SparkBatch,
+        "follows",
+        "(last.place, self.place) == (SPARK, LIVE)",
+        "False",
+        bias={"live": True},
+    ),
+    # Intervals that are open between batches
+    Mutant(Pipeline, "_stretched", "last.stretches", "()"),
+    Mutant(Pipeline, "_stretched", "EVER if clock.closed else low - 1", "low - 1"),
+    Mutant(Stretches, "keep", "(part,) if part.files else ()", "()"),
+    Mutant(Commit, "parts", "*self.stretches", ""),
+    Mutant(OpenStretches, "after", "last < final", "last <= final"),
 ]
 
 
@@ -166,23 +205,19 @@ SURVIVORS = {
 }
 
 
-def first_seed(mutant: Mutant, most: int = MOST, first: int = 0) -> int | None:
-    """The first history that notices a mutant."""
-    kind = KINDS.get(mutant.owner)
-    for seed in range(first, first + most):
-        setting = History(seed).setting
-        if kind not in (None, setting.kind) or (mutant.harm and mutant.harm not in setting.harms):
-            continue
+def first_seed(mutant: Mutant, most: int = MOST) -> int | None:
+    """The first history that notices a mutant, and keeps every promise without it."""
+    for seed in range(most):
         with mutant.applied():
-            found = is_noticed(seed)
-        if found and not is_noticed(seed):
+            found = is_noticed(mutant, seed)
+        if found and not is_noticed(mutant, seed):
             return seed
     return None
 
 
-def is_noticed(seed: int) -> bool:
+def is_noticed(mutant: Mutant, seed: int) -> bool:
     try:
-        History(seed).run()
+        History(seed, **{**BIAS.get(mutant.owner, {}), **mutant.bias}).run()
     except Violation:
         return True
     except Exception:  # the mutant has broken something else
@@ -201,7 +236,7 @@ def main() -> int:
         seed = known.get(mutant.name)
         if seed is not None:
             with mutant.applied():
-                if is_noticed(seed):
+                if is_noticed(mutant, seed):
                     continue
         seed = first_seed(mutant)
         print(f"{seed} {mutant.name} ({time.monotonic() - begin:.0f} s)", flush=True)

@@ -25,10 +25,17 @@ class SparkQuery:
     """A query over files or over a topic."""
 
     def __init__(
-        self, process: Process, folder: str, *, files: bool, checksums: bool, compact: int = COMPACT
+        self,
+        process: Process,
+        folder: str,
+        *,
+        files: bool,
+        checksums: bool,
+        compact: int = COMPACT,
+        first: int = 0,  # the message that it begins with
     ) -> None:
         self.process, self.folder, self.files = process, folder, files
-        self.checksums, self.compact = checksums, compact
+        self.checksums, self.compact, self.first = checksums, compact, first
         if not process.exists(folder):
             process.make_folder(folder)
         for name in ("offsets", "commits", *(("sources", "sources/0") if files else ())):
@@ -80,9 +87,9 @@ class SparkQuery:
             raise SparkError(f"Incomplete log file {self.folder}/{name}: {error!r}") from None
 
     def _offset(self, number: int) -> int:
-        """How far a batch reads; -1 before the first one."""
+        """How far a batch reads; before the first one, up to what it begins with."""
         if number < 0:
-            return -1
+            return self.first - 1
 
         def parse(text: str) -> int:
             version, _, offset = text.splitlines()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, cast
 
@@ -12,7 +13,7 @@ import pyarrow as pa
 
 import tidelog
 from tidelog.data.bounds import reason_text
-from tidelog.data.letters import SHOWN, DeadLetter, excerpt
+from tidelog.data.letters import SHOWN, DeadLetter, excerpt, or_skip, reason_to_skip
 from tidelog.data.packed import chunk
 from tidelog.data.readers.json import (
     is_heartbeat,
@@ -22,19 +23,25 @@ from tidelog.data.readers.json import (
     tick_value,
     typed_values,
 )
+from tidelog.errors import DataError
 from tidelog.evaluation.rows import Relation
 from tidelog.pipeline.commit import Checkpoint, Commit, StatePart
+from tidelog.pipeline.handover import MARGIN, Live
 from tidelog.pipeline.local_store import LocalStore
 from tidelog.pipeline.loop import Pipeline
 from tidelog.pipeline.modes import Derived, OfflineMode
 from tidelog.pipeline.places import Arrived, Count, WrittenLetters
 from tidelog.pipeline.plan import OfflineWork, PipelinePlan, pipeline_plan
 from tidelog.pipeline.state import StateFiles
+from tidelog.pipeline.stretches import Stretches
 from tidelog.streaming.clock import Clock, Horizon, Span, first_in_time, late_reason
 from tidelog.streaming.options import StreamOptions
 from tidelog.streaming.silence import Silence
 from tidelog.streaming.sinks.sink import FileStore, Sink
+from tidelog.streaming.stretches import OpenStretches
 
+TOPIC = "live"  # what a stream goes on with after a history
+TICK = MARGIN  # milliseconds of a tick, where its length matters
 Facts = Mapping[str, set[tuple[str, int]]]
 Answers = set[tuple[str, int]]
 
@@ -71,21 +78,37 @@ EXAMPLES = [
             "Q": lambda f: set(f["F"]),
         },
     ),
+    Example(f"{E}P(X) @ T :- E(X) @ T-1.", {"P": lambda f: {(x, t + 1) for x, t in f["E"]}}),
 ]
 
 
+@dataclass(frozen=True)
+class Choice:
+    """A program by its number, and options that a stream of it is started with."""
+
+    number: int
+    lateness: int = 0
+    idle: float = 0.0
+    intervals: bool = False
+
+
 @lru_cache(maxsize=64)
-def plan_of(number: int, lateness: int, idle: float) -> PipelinePlan:
-    example = EXAMPLES[number]
+def plan_of(choice: Choice) -> PipelinePlan:
+    example, idle = EXAMPLES[choice.number], choice.idle
     options = StreamOptions.of(
-        None, None, lateness, idle=f"{idle:.0f}s" if idle else None, heartbeats=True
+        None,
+        None,
+        choice.lateness,
+        idle=f"{idle:.0f}s" if idle else None,
+        heartbeats=True,
+        intervals=choice.intervals,
     )
     return pipeline_plan(tidelog.parse(example.rules), example.queries, options)
 
 
 @lru_cache(maxsize=1_000)
-def identity_of(number: int, lateness: int, idle: float, sink: str) -> dict[str, Any]:
-    return plan_of(number, lateness, idle).identity(sink)
+def identity_of(choice: Choice, sink: str) -> dict[str, Any]:
+    return plan_of(choice).identity(sink)
 
 
 @dataclass(frozen=True)
@@ -101,7 +124,7 @@ class Row:
 @lru_cache(maxsize=100_000)
 def read(message: bytes, number: int) -> Row:
     """A message as the readers of the product read it."""
-    inputs = plan_of(number, 0, 0.0).inputs
+    inputs = plan_of(Choice(number)).inputs
     try:
         record = parse_line(message)
         if is_heartbeat(record, None):
@@ -115,21 +138,67 @@ def read(message: bytes, number: int) -> Row:
 
 
 @dataclass(frozen=True)
+class Unit:
+    """A file or a message: what is skipped as a whole."""
+
+    place: str  # as `--skip` names it
+    input: str | None  # that it is of, where its place says so
+    rows: tuple[tuple[str, bytes], ...]  # with the place of each
+
+    @property
+    def data(self) -> bytes:
+        return b"\n".join(message for _, message in self.rows)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The units that Spark gives to a batch."""
+
+    units: tuple[Unit, ...] = ()
+    skip: frozenset[str] = frozenset()
+    unreadable: frozenset[str] = frozenset()
+    known: int | None = None  # facts up to this tick are left out
+    number: int = 0  # of the example
+
+    @property
+    def skipped(self) -> list[Unit]:
+        return [unit for unit in self.units if unit.place in self.skip]
+
+    @property
+    def rows(self) -> list[tuple[str, bytes]]:
+        """The rows of all other units; DataError for a file that cannot be read."""
+        rows: list[tuple[str, bytes]] = []
+        for unit in self.units:
+            if unit.place in self.skip:
+                continue
+            if unit.place in self.unreadable:
+                way_on = f"repair it, or {or_skip(unit.place)}"
+                raise DataError(f"{unit.place}: the file cannot be read; {way_on}")
+            rows += unit.rows
+        return [row for row in rows if not self._is_known(row[1])]
+
+    def _is_known(self, message: bytes) -> bool:
+        row = read(message, self.number)
+        return self.known is not None and row.problem is None and row.values[-1] <= self.known
+
+
+@dataclass(frozen=True)
 class Text:
     """Answers as lines of JSON."""
 
     query: str
-    rows: Sequence[tuple[str, int]]
+    rows: Sequence[tuple[Any, ...]]
+    names: tuple[str, ...] = ("x", "time")
 
     def table(self) -> pa.Table:
-        rows = sorted(self.rows)
-        return pa.table({"x": [x for x, _ in rows], "time": [t for _, t in rows]})
+        columns = zip(*sorted(self.rows), strict=True)
+        return pa.table(dict(zip(self.names, map(list, columns), strict=True)))
 
     def frame(self) -> Any:
         raise NotImplementedError
 
     def save(self, format_: str, store: FileStore, place: tuple[str, ...]) -> None:
-        lines = [json.dumps({"x": x, "time": t}) for x, t in sorted(self.rows)]
+        lines = [json.dumps(dict(zip(self.names, row, strict=True))) for row in sorted(self.rows)]
         data = "".join(f"{line}\n" for line in lines).encode()
         store.write(data, *place, f"part-00000.{format_}")
 
@@ -137,21 +206,21 @@ class Text:
 class Site:
     """Where a batch is done: in lists and sets."""
 
-    def __init__(self, sites: Sites, rows: Sequence[tuple[int, bytes]] | None) -> None:
-        self.sites, self.rows = sites, rows or ()
+    def __init__(self, sites: Sites, batch: Batch | None) -> None:
+        self.sites, self.batch = sites, batch or Batch()
         self.counts: dict[int, Count] = {}
         self.facts: dict[str, Answers] = {name: set() for name in sites.plan.inputs}
         self.letters: list[DeadLetter] = []
         self.derived: dict[int, list[tuple[str, int]]] = {}
 
     def take_in(self, before: Clock, horizon: Horizon | None = None) -> Arrived:
-        arrived = Arrived(rows=len(self.rows))
+        rows, skipped = self.batch.rows, self.batch.skipped
+        arrived = Arrived(rows=len(rows) + len(skipped))
         by_input: dict[str, list[int]] = {}
         late: dict[str, list[int]] = {}
         dead = 0
-        for number, message in self.rows:
+        for place, message in rows:
             row = read(message, self.sites.number)
-            place = f"kafka:in/0/{number}"
             if row.problem is not None:
                 self.letters.append(DeadLetter(None, row.problem, place, row.came))
                 dead += 1
@@ -174,6 +243,10 @@ class Site:
             arrived.add(name, len(ticks), len(missed), 0, first, last, None, latest, None)
         if dead:
             arrived.add("", 0, 0, dead, None, None, None, None, None)
+        for unit in skipped:
+            self.letters.append(DeadLetter(unit.input, reason_to_skip(unit.data), unit.place, None))
+            arrived.add(unit.input or "", 0, 0, 1, None, None, None, None, None)
+        arrived.skip(Counter(unit.input or "" for unit in skipped))
         return arrived
 
     def answers(self, query: str, relation: Relation) -> Text:
@@ -192,6 +265,41 @@ class Site:
 
     def release(self) -> None:
         return
+
+
+@dataclass
+class BatchIntervals:
+    """The intervals of a batch, in lists."""
+
+    counts: dict[int, int]
+    ended: dict[int, list[tuple[Any, ...]]]
+    open: dict[int, list[list[Any]]]
+    store: FileStore
+
+    def answers(self, query: str, relation: Relation) -> Text:
+        return Text(query, self.ended[relation.number], ("x", "from", "to"))
+
+    def save(self, place: tuple[str, ...]) -> None:
+        if any(self.open.values()):
+            self.store.write(json.dumps(self.open).encode(), *place, "part-00000.parquet")
+
+
+class Intervals(Stretches):
+    """Keeps intervals between batches as the stream in process does, in the folders of Spark's."""
+
+    def after(self, place: Any, parts: Iterable[StatePart], final: Mapping[str, int]) -> Any:
+        kept: dict[str, list[Any]] = {}
+        for part in parts:
+            for file, _, _ in part.files:
+                kept = json.loads(self.store.read("state", part.folder, file))
+        made = BatchIntervals({}, {}, {}, self.store)
+        for query, relation in self.relations.items():
+            open_ = OpenStretches(eager=False)
+            open_.resume(kept.get(str(relation.number), ()))
+            some = open_.after(place.derived.get(relation.number, ()), final[query])
+            made.ended[relation.number], made.counts[relation.number] = some, len(some)
+            made.open[relation.number] = open_.state()
+        return made
 
 
 @dataclass
@@ -254,6 +362,7 @@ def pipeline_of(
     sink: Sink,
     told: Callable[[Commit], None],
     now: Callable[[], float],
+    skip: Iterable[str] = (),
 ) -> Pipeline[Span]:
     """The real loop around the site."""
     work, inputs = plan.work, cast("Any", None)
@@ -262,7 +371,45 @@ def pipeline_of(
     mode = OfflineMode(work, plan.pace, inputs, state, cast("Any", None), {})
     sites = cast("Any", Sites(number, plan, point))
     silence = Silence(plan.options.silence_limits(plan.pace.held), now)
-    return Pipeline(plan, mode, sites, state, point, sink, {}, told, silence, lenient=True)
+    rest: Any = {"lenient": True, "limits_of_work": {"skip": sorted(skip)}}
+    stream = Pipeline(plan, mode, sites, state, point, sink, {}, told, silence, **rest)
+    stream.stretches = Intervals(plan, point.store)
+    return stream
+
+
+@dataclass(frozen=True)
+class ModelBrokers:
+    """Brokers of a topic with one partition, by the times of its messages in milliseconds."""
+
+    first: int  # messages before it were deleted
+    times: Sequence[int]
+
+    def __enter__(self) -> ModelBrokers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return
+
+    def offsets(self, since: int | None = None) -> dict[str, dict[int, int]]:
+        ends = [n for n, time in enumerate(self.times) if since is None or time >= since]
+        return {TOPIC: {0: next((n for n in ends if n >= self.first), len(self.times))}}
+
+
+def live_of(
+    plan: PipelinePlan, point: Checkpoint, brokers: ModelBrokers, kafka: Mapping[str, str]
+) -> Live:
+    """The real hand-over from a history; a tick is as long as clocks may differ."""
+    options = replace(plan.options, tick=f"{TICK // 1000}s")
+    topics = cast("Any", [TOPIC])
+    return Live(
+        cast("Any", None),
+        replace(plan, options=options),
+        point,
+        topics,
+        kafka,
+        (),
+        lambda *_: brokers,
+    )
 
 
 def store_of(machine: Any, folder: str) -> LocalStore:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from sim.disk import Disk
 from sim.machine import Process
@@ -17,7 +17,7 @@ from tidelog.streaming.sinks.folders import BatchFolders
 from tidelog.streaming.sinks.lines import LinesSink
 from tidelog.streaming.sinks.sink import BatchAnswers, Sink
 
-Answer = tuple[str, str, int]  # query, value, tick
+Answer: TypeAlias = tuple[Any, ...]  # query, value, and its tick or its first and last one
 
 
 @dataclass
@@ -130,11 +130,10 @@ class TopicSink(Sink):
 
     def write(self, batch: int, answers: Mapping[str, BatchAnswers]) -> None:
         for query, rows in answers.items():
-            for x, t in sorted(cast("Text", rows).rows):
+            for row in sorted(cast("Text", rows).rows):
                 try:
                     self.process.call("send", query)
-                    answer = (query, x, t)
-                    self.topic.messages.append((self.stream, batch, self.lineage, answer))
+                    self.topic.messages.append((self.stream, batch, self.lineage, (query, *row)))
                     self.process.call("sent", query)
                 except OSError as error:
                     raise DataError(f"Kafka: {error}") from None
@@ -172,7 +171,7 @@ class Target:
         match self.kind:
             case "json":
                 return [
-                    (query, row["x"], row["time"])
+                    (query, *row.values())
                     for query in queries
                     for path, data in disk.tree(f"{self.path}/{query}").items()
                     if "/batch=" in path and not path.rpartition("/")[2].startswith((".", "_"))
@@ -181,7 +180,7 @@ class Target:
             case "jsonl":
                 data = disk.tree(f"{self.path}/answers.jsonl").values()
                 rows = [json.loads(line) for file in data for line in file.splitlines()]
-                return [(row["predicate"], row["x"], row["time"]) for row in rows]
+                return [tuple(row.values()) for row in rows]
             case "delta":
                 return [
                     (query, *row)

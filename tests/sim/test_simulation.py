@@ -17,7 +17,7 @@ from sim.history import History, Violation
 from sim.in_process import SnapshotHistory
 from sim.machine import Box
 from sim.spark_log import SparkQuery
-from sim.stream import EXAMPLES, plan_of
+from sim.stream import EXAMPLES, Choice, plan_of
 from tidelog.data.durable import Machine
 from tidelog.streaming.sinks.growing import GrowingFile
 from tidelog.streaming.snapshot import CheckpointFolder
@@ -41,7 +41,7 @@ def test_a_mutant_is_noticed(mutant: mutants.Mutant) -> None:
 
 @pytest.mark.parametrize("number", range(len(EXAMPLES)))
 def test_the_answers_of_an_example_are_those_of_the_naive_evaluator(number: int) -> None:
-    example, plan, random = EXAMPLES[number], plan_of(number, 0, 0.0), Random(number)
+    example, plan, random = EXAMPLES[number], plan_of(Choice(number)), Random(number)
     for _ in range(20):
         facts = {
             name: {(random.choice("ab"), random.randint(0, 6)) for _ in range(random.randint(0, 8))}

@@ -218,6 +218,7 @@ class Checkpoint:
             if self._recognise(identity):
                 self.last = self._last()
                 self._check_rigid()
+                self._check_live()
                 check_logs(self.store, None if self.last is None else self.last.spark)
             return
         there = [e.name for e in self.store.entries() if e.name != "lock"]
@@ -417,6 +418,18 @@ class Checkpoint:
                 code=Cause.DAMAGED,
             )
 
+    def _check_live(self) -> None:
+        """Refused if messages have begun after a history, and nothing says where any more."""
+        if self.last is None or self.last.spark is None or self.last.spark.place != LIVE:
+            return
+        where = self.store.shown(LIVE_FROM)
+        if not self.store.exists(LIVE_FROM):
+            raise Refused(
+                f"{where} is missing: restore it from a copy, or start with a new checkpoint",
+                code=Cause.DAMAGED,
+            )
+        unsealed(self.store.read(LIVE_FROM), where)
+
     def commit(self, number: int) -> Commit:
         name = f"{number}.json"
         where = self.store.shown("commits", name)
@@ -438,6 +451,15 @@ class Checkpoint:
         if not self.store.create(data, "commits", name, check=self._expect_owner):
             raise self._overtaken(commit.batch)
         self.last = commit
+
+    def go_live(self, handover: dict[str, Any]) -> None:
+        """Write down, once, where messages begin after a history."""
+        if not self.store.create(sealed(handover), LIVE_FROM, check=self._expect_owner):
+            raise Refused(
+                f"another process goes on with messages in {self.store.name}:"
+                " one stream at a time may use a checkpoint",
+                code=Cause.OVERTAKEN,
+            )
 
     def expect_alone(self, batch: int) -> None:
         """Refused if another process has begun, or done a batch that this one is about to begin."""

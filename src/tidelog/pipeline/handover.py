@@ -7,14 +7,16 @@ history has brought already; from there on, and after every restart, only messag
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
+from typing import Protocol
 
 from pyspark.sql import SparkSession
 
 from tidelog.causes import Cause
 from tidelog.data.kafka import Topics
-from tidelog.data.sealed import sealed, unsealed
+from tidelog.data.sealed import unsealed
 from tidelog.data.ticks import Ticks, time_text
 from tidelog.errors import DataError
 from tidelog.evaluation.spark.kafka import Brokers, Messages, open_topics, topic_stream
@@ -36,6 +38,13 @@ class Handover:
     offsets: list[dict[str, dict[str, int]]]  # of each group of topics; none where users say so
 
 
+class Offsets(Protocol):
+    """What brokers say of topics."""
+
+    def offsets(self, since: int | None = None) -> dict[str, dict[int, int]]:
+        """By topic and partition the first offset, or the first one since a moment."""
+
+
 @dataclass(frozen=True)
 class Live:
     """The topics that a stream goes on with after its history."""
@@ -46,6 +55,7 @@ class Live:
     topics: Sequence[Topics]
     options: Mapping[str, str]
     skip: Sequence[str] = ()  # messages that users leave out
+    brokers: Callable[..., AbstractContextManager[Offsets]] = Brokers
 
     def check(self) -> None:
         """DataError when the topics cannot be read; before the history is."""
@@ -57,12 +67,7 @@ class Live:
 
     def source(self) -> Messages:
         """The messages; where they begin is settled now if it was not before."""
-        store = self.checkpoint.store
-        if self.begun:
-            handover = Handover(**unsealed(store.read(LIVE_FROM), store.shown(LIVE_FROM)))
-        else:
-            handover = self._settle()
-            store.write(sealed(asdict(handover)), LIVE_FROM)
+        handover = self.handover()
         frames = []
         for topics, offsets in zip(self.topics, handover.offsets, strict=True):
             starting = {"startingOffsets": json.dumps(offsets)} if offsets else {}
@@ -72,6 +77,13 @@ class Live:
         others = frozenset(self.plan.program.inputs) - inputs.schemas.keys()
         of_topics = [text for text in self.skip if text.startswith("kafka:")]
         return Messages(frames, inputs, others, handover.known, of_topics)
+
+    def handover(self) -> Handover:
+        """Where messages begin, which is settled once."""
+        store = self.checkpoint.store
+        if not self.begun:
+            self.checkpoint.go_live(asdict(self._settle()))
+        return Handover(**unsealed(store.read(LIVE_FROM), store.shown(LIVE_FROM)))
 
     def _settle(self) -> Handover:
         last = self.checkpoint.last
@@ -89,7 +101,7 @@ class Live:
         if any(name in self.options for name in STARTING):
             return {}
         ticks = self.plan.options.ticks
-        with Brokers(self.spark, topics, self.options) as brokers:
+        with self.brokers(self.spark, topics, self.options) as brokers:
             first = brokers.offsets()
             since = first
             if known is not None and ticks is not None:

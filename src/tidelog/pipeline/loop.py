@@ -214,7 +214,10 @@ class Pipeline(Generic[S]):
         """What stands for all that a batch follows from: batches before it, rows, and options."""
         before = self.checkpoint.id if last is None else last.lineage
         rows = None if planned is None else asdict(planned)
-        how = [asdict(made), repr(replace(self.plan.options, idle={}))]
+        how: list[Any] = [asdict(made), repr(replace(self.plan.options, idle={}))]
+        skip = sorted(self.limits_of_work.get("skip", ()))
+        if skip:  # the same rows without some of them are another batch
+            how.append(skip)
         return checksum(json.dumps([before, rows, *how]))[:LINEAGE]
 
     # The clock on the wall
