@@ -145,6 +145,8 @@ class Client:
         )
         new.configs({name.replace("_", "."): value for name, value in settings.items()})
         self._admin.createTopics([new]).all().get()
+        while not self._admin.listTopics().names().get().contains(topic):
+            time.sleep(0.02)  # the controller knows it before the broker does
 
     def delete(self, topic: str) -> None:
         self._admin.deleteTopics([topic]).all().get()
