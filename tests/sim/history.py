@@ -9,6 +9,7 @@ import os
 import re
 import warnings
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
@@ -39,7 +40,7 @@ from sim.targets import KINDS, Target
 from tidelog.data.letters import SKIPPED, kind_of
 from tidelog.errors import DataError, Refused, TidelogWarning
 from tidelog.pipeline.commit import LIVE_FROM, Checkpoint, Commit
-from tidelog.pipeline.spark_log import LIVE, SPARK
+from tidelog.pipeline.spark_log import LIVE, RESTORE, SPARK
 from tidelog.pipeline.start import take_up
 from tidelog.streaming.silence import Silence
 
@@ -53,6 +54,10 @@ HARMS = [
     ("pause", "power"),
     ("power", "kill", "error", "pause"),
 ]
+# Anywhere, at a commit, or where answers are written.
+WHERE = ("", "", "", "0/commits/", "/out")
+# Calls that wait for the disk or for others.
+WAITING = ("sync", "append", "send", "sent")
 LOCKS = {"lock", ".spark.lock"}
 
 
@@ -73,6 +78,7 @@ class Setting:
     compact: int
     accidents: int
     harms: tuple[str, ...]  # the kinds of accidents: few of them at a time find most
+    where: str  # a part of the calls at which they happen
     people: bool
     skips: bool  # files cannot be read, and people skip some and others
     intervals: bool  # answers have a first and a last tick
@@ -90,6 +96,7 @@ class Setting:
             random.choice((2, 3, 10)),
             random.choice((0, 1, 1, 2, 3)),
             random.choice(HARMS),
+            random.choice(WHERE),
             random.random() < 0.4,
             random.random() < 0.3,
             random.random() < 0.25,
@@ -180,8 +187,10 @@ class History:
         self.lateness = self.setting.lateness
         self.is_damaged = False
         self.went_back = False
+        self.closed_early = False  # although more was to arrive
         self.had_accident = False  # in this start
         self.nesting = 0
+        self.passed = 0  # calls that an accident lets pass
         self.box.linked = self._linked
         self.box.renaming = self._renaming
 
@@ -270,7 +279,20 @@ class History:
         self.box.accident_at = self.box.calls + self.random.randint(1, span)
         kinds = {"power": self._power, "kill": self._kill, "error": self._error}
         kinds["pause"] = self._pause
-        self.box.accident = kinds[self.random.choice(self.setting.harms)]
+        harm = kinds[self.random.choice(self.setting.harms)]
+        self.box.accident = partial(self._at, self.setting.where, harm)
+        self.passed = self.random.randrange(3)
+
+    def _at(
+        self, where: str, harm: Callable[[Process, str], None], process: Process, call: str
+    ) -> None:
+        """Do harm at one of the next calls of some kind."""
+        if where in call:
+            self.passed -= 1
+            if not where or self.passed < 0:
+                harm(process, call)
+                return
+        self.box.accident_at = self.box.calls + 1
 
     def _power(self, process: Process, call: str) -> None:
         self.note("power is lost")
@@ -294,7 +316,7 @@ class History:
 
         That happens where it waits for the disk or for others.
         """
-        if self.nesting or call not in ("sync", "sync folder", "append", "send", "sent"):
+        if self.nesting or not call.startswith(WAITING):
             self.box.accident_at = self.box.calls + 1
             return
         self.had_accident = True
@@ -306,7 +328,8 @@ class History:
         self.box.accident_at = -1
         if self.random.random() < 0.7:  # it is killed, most often in its first batch
             self.box.accident_at = self.box.calls + self.random.randint(1, 80)
-            self.box.accident = self._kill
+            where = self.random.choice(("", "/state/"))  # soon after it has removed what is begun
+            self.box.accident, self.passed = partial(self._at, where, self._kill), 0
         self._start(is_last=False)
         self.had_accident = True
         self.nesting -= 1
@@ -350,6 +373,8 @@ class History:
                 return False
             if stage == ["begin"] and before is not None and self._tree() != before:
                 raise Violation(f"refused, and not untouched: {error}") from error
+            if stage != ["begin"] and RESTORE in str(error):
+                raise Violation(f"refused too late: {error}") from error
             self._remedy(str(error))
             return False
         finally:
@@ -377,7 +402,10 @@ class History:
                 return False
             place = LIVE if setting.live else SPARK
             is_whole = self._batches(process, stream, place, first, is_last=is_last)
-            if is_whole and (is_last or random.random() < 0.3):
+            if is_last or random.random() < (0.3 if is_whole else 0.1):
+                if is_whole is None:  # a batch that was planned comes first
+                    return False
+                self.closed_early |= not is_whole
                 if point.last is None or not point.last.clock.closed:
                     stream.close_time()
                 return is_last
@@ -407,8 +435,11 @@ class History:
 
     def _batches(
         self, process: Process, stream: Any, place: str, first: int, *, is_last: bool
-    ) -> bool:
-        """Do batches of a query of Spark's; whether all that arrives is in one."""
+    ) -> bool | None:
+        """Do batches of a query of Spark's; whether all that arrives is in one.
+
+        None if the last one is planned and not done.
+        """
         random, setting, units = self.random, self.setting, self.sources[place]
         query = SparkQuery(
             process,
@@ -422,7 +453,7 @@ class History:
             there = min(len(units), self.arrived[place] + random.randint(0, 3))
             self.arrived[place] = there
             self.box.time += random.choice((0.0, 1.0, 10.0))
-            if setting.idle and stream.is_held_up:
+            if setting.idle and random.random() < 0.5 and stream.is_held_up:
                 stream.quiet()
             if query.plan(there, random.randint(1, 4)):
                 self.last_units = tuple(units[number] for number in query.batch)
@@ -430,8 +461,9 @@ class History:
                 query.note_done()
             elif there == len(units):
                 break
-        is_whole = self.arrived[place] == len(units) and query.done == query.planned
-        return is_whole and not query.plan(len(units), 1)
+        if query.done < query.planned:
+            return None
+        return self.arrived[place] == len(units) and not query.plan(len(units), 1)
 
     def _offered(self, place: str) -> Batch:
         known = self.known if place == LIVE else None
@@ -580,7 +612,10 @@ class History:
         files = [path for path in self._needed() if isinstance(disk.node(path), File)]
         if not files:
             return
-        path = random.choice(files)
+        kinds: dict[str, list[str]] = {}  # some have few files
+        for path in files:
+            kinds.setdefault("/".join(path.split("/")[:3]), []).append(path)
+        path = random.choice(random.choice(list(kinds.values())))
         folder, name = disk.above(path)
         data = bytes(disk.file(path).data)
         self.is_damaged = True
@@ -590,13 +625,22 @@ class History:
             return
         changed = random.choice((b"", data[: len(data) // 2], data[:-1], _flipped(data, random)))
         is_sparks = f"/{SPARK}/" in path or f"/{LIVE}/" in path
-        if is_sparks and not self.setting.checksums and len(changed) == len(data):
+        is_known = disk.node(f"{path.rpartition('/')[0]}/.{name}.crc") or path in self._last_plan()
+        if is_sparks and not is_known and len(changed) == len(data):
             changed = b""  # without checksums nobody could tell
         self.note(f"{path} is damaged")
         file = File()
         file.data = bytearray(changed)
         file.sync()
         folder.names[name] = folder.durable[name] = file
+
+    def _last_plan(self) -> list[str]:
+        """What the last commit names of Spark's logs: a batch's plan, and the query."""
+        commit = self._last_commit()
+        if commit is None or commit["spark"] is None:
+            return []
+        place = f"{self.folder}/{commit['spark']['place']}"
+        return [f"{place}/offsets/{commit['spark']['number']}", f"{place}/metadata"]
 
     def _needed(self) -> list[str]:
         """The files that the last commit needs, and Spark's own."""
@@ -605,15 +649,9 @@ class History:
         files += [f"{root}/{LIVE_FROM}"] if disk.node(f"{root}/{LIVE_FROM}") else []
         for name in (SPARK, LIVE, "idle"):
             files += list(disk.tree(f"{root}/{name}"))
-        commits = [
-            int(path.rpartition("/")[2].removesuffix(".json"))
-            for path in disk.tree(f"{root}/commits")
-            if not path.rpartition("/")[2].startswith(".")
-        ]
-        if commits:
-            path = f"{root}/commits/{max(commits)}.json"
-            files.append(path)
-            commit = json.loads(disk.file(path).data)
+        commit = self._last_commit()
+        if commit is not None:
+            files.append(f"{root}/commits/{commit['batch']}.json")
             for part in (*commit["state"], *commit["stretches"]):
                 files += list(disk.tree(f"{root}/state/{part['folder']}"))
             files += list(disk.tree(f"{root}/dead_letters/batch={commit['batch']}"))
@@ -656,7 +694,7 @@ class History:
         if "startingOffsets=earliest" in text and self.deleted:
             self.kafka["startingOffsets"] = "earliest"
             return
-        if not self.is_damaged:
+        if not self.is_damaged and not (self.closed_early and "is closed: " in text):
             raise Violation(f"refused: {text}")
         if "start with a new" not in text and "name a new" not in text:
             raise Violation(f"no way on: {text}")
@@ -667,13 +705,14 @@ class History:
         self.note("a new checkpoint")
         self.target.number += 1
         self.target.topic.messages.clear()
-        self.is_damaged = self.went_back = False
+        self.is_damaged = self.went_back = self.closed_early = False
 
     # At the end
 
     def _check_end(self) -> None:
         """Every row is a fact, late, dead or skipped, once; so is each answer."""
         commit = self._last_commit()
+        assert commit is not None
         letters = self._letters(commit["batch"])
         twice = [place for place, some in letters.items() if len(some) > 1]
         if twice:
@@ -787,12 +826,11 @@ class History:
             more, fewer = dict(found - expected), dict(expected - found)
             raise Violation(f"answers: {more} too many, {fewer} missing")
 
-    def _last_commit(self) -> dict[str, Any]:
+    def _last_commit(self) -> dict[str, Any] | None:
         files = self.box.disk.tree(f"{self.folder}/commits")
         names = {path.rpartition("/")[2]: data for path, data in files.items()}
         numbers = [int(n.removesuffix(".json")) for n in names if not n.startswith(".")]
-        value: dict[str, Any] = json.loads(names[f"{max(numbers)}.json"])
-        return value
+        return json.loads(names[f"{max(numbers)}.json"]) if numbers else None
 
     def _letters(self, last: int) -> dict[str, list[str]]:
         """The reasons of the dead letters, by the place of what they are of."""
@@ -829,5 +867,6 @@ def _flipped(data: bytes, random: Random) -> bytes:
     """The same bytes but for one."""
     if not data:
         return b"x"
-    at = random.randrange(len(data))
+    digits = [at for at, byte in enumerate(data) if byte in b"0123456789"]
+    at = random.choice(digits) if digits and random.random() < 0.5 else random.randrange(len(data))
     return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
