@@ -15,10 +15,9 @@ from functools import partial
 from random import Random
 from typing import Any, cast
 
-from support.hostile import HOSTILE
-
 from sim.disk import File, Node
 from sim.machine import Box, Killed, Process
+from sim.setting import Setting, messages_of, topic_of
 from sim.spark_log import SparkError, SparkQuery
 from sim.stream import (
     EXAMPLES,
@@ -36,7 +35,7 @@ from sim.stream import (
     read,
     store_of,
 )
-from sim.targets import KINDS, Target
+from sim.targets import Target
 from tidelog.data.letters import SKIPPED, kind_of
 from tidelog.errors import DataError, Refused, TidelogWarning
 from tidelog.pipeline.commit import LIVE_FROM, Checkpoint, Commit
@@ -45,17 +44,6 @@ from tidelog.pipeline.start import take_up
 from tidelog.streaming.silence import Silence
 
 STARTS = 12  # after which a stream without accidents has ended
-ODD = [m for m in HOSTILE.values() if m is not None and len(m) < 2_000]
-HARMS = [
-    ("power",),
-    ("power", "kill", "error"),
-    ("pause",),
-    ("pause", "kill"),
-    ("pause", "power"),
-    ("power", "kill", "error", "pause"),
-]
-# Anywhere, at a commit, or where answers are written.
-WHERE = ("", "", "", "0/commits/", "/out")
 # Calls that wait for the disk or for others.
 WAITING = ("sync", "append", "send", "sent")
 LOCKS = {"lock", ".spark.lock"}
@@ -63,92 +51,6 @@ LOCKS = {"lock", ".spark.lock"}
 
 class Violation(Exception):
     """What the product promises does not hold."""
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What stays the same through a history."""
-
-    example: int
-    lateness: int
-    idle: float
-    kind: str
-    files: bool
-    checksums: bool
-    compact: int
-    accidents: int
-    harms: tuple[str, ...]  # the kinds of accidents: few of them at a time find most
-    where: str  # a part of the calls at which they happen
-    people: bool
-    skips: bool  # files cannot be read, and people skip some and others
-    intervals: bool  # answers have a first and a last tick
-    live: bool  # after the files, as a history, it goes on with a topic
-
-    @staticmethod
-    def of(random: Random) -> Setting:
-        return Setting(
-            random.randrange(len(EXAMPLES)),
-            random.choice((0, 0, 1)),
-            random.choice((0.0, 0.0, 5.0)),
-            random.choice(KINDS),
-            random.random() < 0.6,
-            random.random() < 0.3,
-            random.choice((2, 3, 10)),
-            random.choice((0, 1, 1, 2, 3)),
-            random.choice(HARMS),
-            random.choice(WHERE),
-            random.random() < 0.4,
-            random.random() < 0.3,
-            random.random() < 0.25,
-            random.random() < 0.25,
-        )
-
-    @property
-    def of_files(self) -> bool:
-        """Whether it begins with files."""
-        return self.files or self.live
-
-    @property
-    def inputs(self) -> list[str]:
-        return sorted(plan_of(Choice(self.example)).inputs)
-
-
-def messages_of(random: Random, setting: Setting) -> list[bytes]:
-    """What arrives, in order."""
-    names, values = setting.inputs, 2 if setting.intervals else 5
-    messages: list[bytes] = []
-    tick = 0
-    for number in range(random.randint(3, 10)):
-        chance = random.random()
-        tick += random.choice((0, 1, 1, 2))
-        if chance < 0.08:
-            messages.append(random.choice(ODD))
-        elif chance < 0.12:
-            messages.append(b'{"time": %d}' % tick)
-        elif chance < 0.2 and messages:
-            messages.append(random.choice(messages))
-        else:
-            at = tick - random.choice((0, 0, 0, 1, 3))
-            at = 4_000_000 if chance > 0.99 else at
-            row = {"predicate": random.choice(names), "x": f"r{number % values}", "time": at}
-            messages.append(json.dumps(row).encode())
-    return messages
-
-
-def topic_of(random: Random, setting: Setting, history: list[bytes]) -> list[bytes]:
-    """What comes after a history: some of it again, and later rows."""
-    rows = [read(message, setting.example) for message in history]
-    last = max((row.values[-1] for row in rows if row.problem is None), default=0)
-    later = []
-    for message in messages_of(random, setting):
-        row = read(message, setting.example)
-        if row.problem is None:
-            value = json.loads(message)
-            message = json.dumps({**value, "time": last + 1 + abs(row.values[-1])}).encode()
-        later.append(message)
-    for message in random.sample(history, random.randint(0, len(history))):
-        later.insert(random.randint(0, min(3, len(later))), message)
-    return later
 
 
 @dataclass
@@ -275,7 +177,7 @@ class History:
     # Accidents
 
     def _plan_accident(self) -> None:
-        span = self.random.choice((30, 100, 300, 600))
+        span = self.random.choice((3, 30, 100, 300, 600))
         self.box.accident_at = self.box.calls + self.random.randint(1, span)
         kinds = {"power": self._power, "kill": self._kill, "error": self._error}
         kinds["pause"] = self._pause
@@ -329,7 +231,8 @@ class History:
         if self.random.random() < 0.7:  # it is killed, most often in its first batch
             self.box.accident_at = self.box.calls + self.random.randint(1, 80)
             where = self.random.choice(("", "/state/"))  # soon after it has removed what is begun
-            self.box.accident, self.passed = partial(self._at, where, self._kill), 0
+            self.box.accident = partial(self._at, where, self._kill)
+            self.passed = self.random.randrange(2)
         self._start(is_last=False)
         self.had_accident = True
         self.nesting -= 1
@@ -402,7 +305,7 @@ class History:
                 return False
             place = LIVE if setting.live else SPARK
             is_whole = self._batches(process, stream, place, first, is_last=is_last)
-            if is_last or random.random() < (0.3 if is_whole else 0.1):
+            if is_last or random.random() < (0.3 if is_whole else 0.15):
                 if is_whole is None:  # a batch that was planned comes first
                     return False
                 self.closed_early |= not is_whole
@@ -539,7 +442,7 @@ class History:
         disk, random = self.box.disk, self.random
         if self.setting.skips and random.random() < 0.5:
             self._change_skip()
-        choice = random.randrange(8)
+        choice = random.choice(self.setting.acts)
         if choice < 6:
             disk.settle()
         match choice:
@@ -609,7 +512,8 @@ class History:
     def _damage(self) -> None:
         """Lose a file that is needed, or some of its bytes."""
         disk, random = self.box.disk, self.random
-        files = [path for path in self._needed() if isinstance(disk.node(path), File)]
+        needed = self._last_plan() if random.random() < 0.25 else self._needed()
+        files = [path for path in needed if isinstance(disk.node(path), File)]
         if not files:
             return
         kinds: dict[str, list[str]] = {}  # some have few files

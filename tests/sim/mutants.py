@@ -89,10 +89,12 @@ class Mutant:
 # Accidents in which some mutants do harm.
 KILLED: Mapping[str, Any] = {"harms": ("kill",), "where": "", "accidents": 3}
 PAUSED: Mapping[str, Any] = {"harms": ("pause",), "where": "", "accidents": 3}
-AT_COMMITS: Mapping[str, Any] = {**PAUSED, "where": "0/commits/"}
+AT_ANSWERS: Mapping[str, Any] = {**PAUSED, "where": "/out"}
+AFTER_COMMITS: Mapping[str, Any] = {**PAUSED, "where": "sync folder /c0/commits"}
 ANSWERED: Mapping[str, Any] = {"harms": ("power", "kill"), "where": "/out", "accidents": 3}
 QUIET: Mapping[str, Any] = {**ANSWERED, "example": 2, "idle": 5.0, "kind": "delta"}
-DAMAGED: Mapping[str, Any] = {"people": True, "accidents": 3}
+DAMAGED: Mapping[str, Any] = {"people": True, "accidents": 3, "acts": (5,)}
+RESTORED: Mapping[str, Any] = {"people": True, "accidents": 3, "acts": (0, 2)}
 BEGUN: Mapping[str, Any] = {**ANSWERED, "kind": "delta", "people": True}
 
 MUTANTS = [
@@ -123,8 +125,8 @@ MUTANTS = [
     Mutant(Checkpoint, "write", "self.store.create(data", "self.store.write(data"),
     Mutant(Checkpoint, "start", "self.store.create(sealed", "self.store.write(sealed"),
     Mutant(Checkpoint, "expect_alone", "", bias=PAUSED),
-    Mutant(Checkpoint, "_expect_owner", "", bias=AT_COMMITS),
-    Mutant(Machine, "create_file", "check()", bias=AT_COMMITS),
+    Mutant(Checkpoint, "_expect_owner", "", bias=AT_ANSWERS),
+    Mutant(Machine, "create_file", "check()", bias=AT_ANSWERS),
     Mutant(Checkpoint, "take", "if lock is None:", "if False:", bias=PAUSED),
     # What an unfinished batch has left
     Mutant(Pipeline, "batch", "self._discard(number, last)"),
@@ -141,7 +143,7 @@ MUTANTS = [
         "self.checkpoint.decide(self._next, Decision(closing=True))",
         bias=BEGUN,
     ),
-    Mutant(Checkpoint, "sweep", "<= latest", "<= 10**9", bias=AT_COMMITS),
+    Mutant(Checkpoint, "sweep", "<= latest", "<= 10**9", bias=AFTER_COMMITS),
     # Which batch it is
     Mutant(
         Pipeline,
@@ -177,13 +179,17 @@ MUTANTS = [
     Mutant(BatchFolders, "mark", ""),
     Mutant(LinesSink, "mark", "", bias=KILLED),
     Mutant(LinesSink, "mark", "or self._machine.exists(self._mark)", "", bias=KILLED),
-    Mutant(
-        GrowingFile, "add", "not in (None, self.end)", "== -1", bias={**PAUSED, "where": "/out"}
-    ),
-    Mutant(DeltaSink, "_find_begun", "len(later) == 1 and", "later and", bias=DAMAGED),
+    Mutant(GrowingFile, "add", "not in (None, self.end)", "== -1", bias=AT_ANSWERS),
+    Mutant(DeltaSink, "_find_begun", "len(later) == 1 and", "later and", bias=RESTORED),
     Mutant(DeltaSink, "_find_begun", "(self._begun[query],) = later"),
-    Mutant(DeltaSink, "begin", "begun.lineage != lineage", "False", bias=BEGUN),
-    Mutant(Pipeline, "_lineage", "[before, rows, *how]", "[rows, *how]", bias=BEGUN),
+    Mutant(DeltaSink, "begin", "begun.lineage != lineage", "False", bias={**BEGUN, "acts": (6,)}),
+    Mutant(
+        Pipeline,
+        "_lineage",
+        "[before, rows, *how]",
+        "[rows, *how]",
+        bias={**RESTORED, "acts": (0, 2, 6)},
+    ),
     Mutant(
         Pipeline,
         "_lineage",
