@@ -9,15 +9,15 @@ import os
 import re
 import warnings
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 from typing import Any, cast
 
-from support.hostile import HOSTILE
-
 from sim.disk import File, Node
 from sim.machine import Box, Killed, Process
+from sim.setting import Setting, messages_of, topic_of
 from sim.spark_log import SparkError, SparkQuery
 from sim.stream import (
     EXAMPLES,
@@ -35,113 +35,22 @@ from sim.stream import (
     read,
     store_of,
 )
-from sim.targets import KINDS, Target
+from sim.targets import Target
 from tidelog.data.letters import SKIPPED, kind_of
 from tidelog.errors import DataError, Refused, TidelogWarning
 from tidelog.pipeline.commit import LIVE_FROM, Checkpoint, Commit
-from tidelog.pipeline.spark_log import LIVE, SPARK
+from tidelog.pipeline.spark_log import LIVE, RESTORE, SPARK
 from tidelog.pipeline.start import take_up
 from tidelog.streaming.silence import Silence
 
 STARTS = 12  # after which a stream without accidents has ended
-ODD = [m for m in HOSTILE.values() if m is not None and len(m) < 2_000]
-HARMS = [
-    ("power",),
-    ("power", "kill", "error"),
-    ("pause",),
-    ("pause", "kill"),
-    ("pause", "power"),
-    ("power", "kill", "error", "pause"),
-]
+# Calls that wait for the disk or for others.
+WAITING = ("sync", "append", "send", "sent")
 LOCKS = {"lock", ".spark.lock"}
 
 
 class Violation(Exception):
     """What the product promises does not hold."""
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What stays the same through a history."""
-
-    example: int
-    lateness: int
-    idle: float
-    kind: str
-    files: bool
-    checksums: bool
-    compact: int
-    accidents: int
-    harms: tuple[str, ...]  # the kinds of accidents: few of them at a time find most
-    people: bool
-    skips: bool  # files cannot be read, and people skip some and others
-    intervals: bool  # answers have a first and a last tick
-    live: bool  # after the files, as a history, it goes on with a topic
-
-    @staticmethod
-    def of(random: Random) -> Setting:
-        return Setting(
-            random.randrange(len(EXAMPLES)),
-            random.choice((0, 0, 1)),
-            random.choice((0.0, 0.0, 5.0)),
-            random.choice(KINDS),
-            random.random() < 0.6,
-            random.random() < 0.3,
-            random.choice((2, 3, 10)),
-            random.choice((0, 1, 1, 2, 3)),
-            random.choice(HARMS),
-            random.random() < 0.4,
-            random.random() < 0.3,
-            random.random() < 0.25,
-            random.random() < 0.25,
-        )
-
-    @property
-    def of_files(self) -> bool:
-        """Whether it begins with files."""
-        return self.files or self.live
-
-    @property
-    def inputs(self) -> list[str]:
-        return sorted(plan_of(Choice(self.example)).inputs)
-
-
-def messages_of(random: Random, setting: Setting) -> list[bytes]:
-    """What arrives, in order."""
-    names, values = setting.inputs, 2 if setting.intervals else 5
-    messages: list[bytes] = []
-    tick = 0
-    for number in range(random.randint(3, 10)):
-        chance = random.random()
-        tick += random.choice((0, 1, 1, 2))
-        if chance < 0.08:
-            messages.append(random.choice(ODD))
-        elif chance < 0.12:
-            messages.append(b'{"time": %d}' % tick)
-        elif chance < 0.2 and messages:
-            messages.append(random.choice(messages))
-        else:
-            at = tick - random.choice((0, 0, 0, 1, 3))
-            at = 4_000_000 if chance > 0.99 else at
-            row = {"predicate": random.choice(names), "x": f"r{number % values}", "time": at}
-            messages.append(json.dumps(row).encode())
-    return messages
-
-
-def topic_of(random: Random, setting: Setting, history: list[bytes]) -> list[bytes]:
-    """What comes after a history: some of it again, and later rows."""
-    rows = [read(message, setting.example) for message in history]
-    last = max((row.values[-1] for row in rows if row.problem is None), default=0)
-    later = []
-    for message in messages_of(random, setting):
-        row = read(message, setting.example)
-        if row.problem is None:
-            value = json.loads(message)
-            message = json.dumps({**value, "time": last + 1 + abs(row.values[-1])}).encode()
-        later.append(message)
-    for message in random.sample(history, random.randint(0, len(history))):
-        later.insert(random.randint(0, min(3, len(later))), message)
-    return later
 
 
 @dataclass
@@ -180,8 +89,10 @@ class History:
         self.lateness = self.setting.lateness
         self.is_damaged = False
         self.went_back = False
+        self.closed_early = False  # although more was to arrive
         self.had_accident = False  # in this start
         self.nesting = 0
+        self.passed = 0  # calls that an accident lets pass
         self.box.linked = self._linked
         self.box.renaming = self._renaming
 
@@ -266,11 +177,24 @@ class History:
     # Accidents
 
     def _plan_accident(self) -> None:
-        span = self.random.choice((30, 100, 300, 600))
+        span = self.random.choice((3, 30, 100, 300, 600))
         self.box.accident_at = self.box.calls + self.random.randint(1, span)
         kinds = {"power": self._power, "kill": self._kill, "error": self._error}
         kinds["pause"] = self._pause
-        self.box.accident = kinds[self.random.choice(self.setting.harms)]
+        harm = kinds[self.random.choice(self.setting.harms)]
+        self.box.accident = partial(self._at, self.setting.where, harm)
+        self.passed = self.random.randrange(3)
+
+    def _at(
+        self, where: str, harm: Callable[[Process, str], None], process: Process, call: str
+    ) -> None:
+        """Do harm at one of the next calls of some kind."""
+        if where in call:
+            self.passed -= 1
+            if not where or self.passed < 0:
+                harm(process, call)
+                return
+        self.box.accident_at = self.box.calls + 1
 
     def _power(self, process: Process, call: str) -> None:
         self.note("power is lost")
@@ -294,7 +218,7 @@ class History:
 
         That happens where it waits for the disk or for others.
         """
-        if self.nesting or call not in ("sync", "sync folder", "append", "send", "sent"):
+        if self.nesting or not call.startswith(WAITING):
             self.box.accident_at = self.box.calls + 1
             return
         self.had_accident = True
@@ -306,7 +230,9 @@ class History:
         self.box.accident_at = -1
         if self.random.random() < 0.7:  # it is killed, most often in its first batch
             self.box.accident_at = self.box.calls + self.random.randint(1, 80)
-            self.box.accident = self._kill
+            where = self.random.choice(("", "/state/"))  # soon after it has removed what is begun
+            self.box.accident = partial(self._at, where, self._kill)
+            self.passed = self.random.randrange(2)
         self._start(is_last=False)
         self.had_accident = True
         self.nesting -= 1
@@ -350,6 +276,8 @@ class History:
                 return False
             if stage == ["begin"] and before is not None and self._tree() != before:
                 raise Violation(f"refused, and not untouched: {error}") from error
+            if stage != ["begin"] and RESTORE in str(error):
+                raise Violation(f"refused too late: {error}") from error
             self._remedy(str(error))
             return False
         finally:
@@ -377,7 +305,10 @@ class History:
                 return False
             place = LIVE if setting.live else SPARK
             is_whole = self._batches(process, stream, place, first, is_last=is_last)
-            if is_whole and (is_last or random.random() < 0.3):
+            if is_last or random.random() < (0.3 if is_whole else 0.15):
+                if is_whole is None:  # a batch that was planned comes first
+                    return False
+                self.closed_early |= not is_whole
                 if point.last is None or not point.last.clock.closed:
                     stream.close_time()
                 return is_last
@@ -407,8 +338,11 @@ class History:
 
     def _batches(
         self, process: Process, stream: Any, place: str, first: int, *, is_last: bool
-    ) -> bool:
-        """Do batches of a query of Spark's; whether all that arrives is in one."""
+    ) -> bool | None:
+        """Do batches of a query of Spark's; whether all that arrives is in one.
+
+        None if the last one is planned and not done.
+        """
         random, setting, units = self.random, self.setting, self.sources[place]
         query = SparkQuery(
             process,
@@ -422,7 +356,7 @@ class History:
             there = min(len(units), self.arrived[place] + random.randint(0, 3))
             self.arrived[place] = there
             self.box.time += random.choice((0.0, 1.0, 10.0))
-            if setting.idle and stream.is_held_up:
+            if setting.idle and random.random() < 0.5 and stream.is_held_up:
                 stream.quiet()
             if query.plan(there, random.randint(1, 4)):
                 self.last_units = tuple(units[number] for number in query.batch)
@@ -430,8 +364,9 @@ class History:
                 query.note_done()
             elif there == len(units):
                 break
-        is_whole = self.arrived[place] == len(units) and query.done == query.planned
-        return is_whole and not query.plan(len(units), 1)
+        if query.done < query.planned:
+            return None
+        return self.arrived[place] == len(units) and not query.plan(len(units), 1)
 
     def _offered(self, place: str) -> Batch:
         known = self.known if place == LIVE else None
@@ -507,7 +442,7 @@ class History:
         disk, random = self.box.disk, self.random
         if self.setting.skips and random.random() < 0.5:
             self._change_skip()
-        choice = random.randrange(8)
+        choice = random.choice(self.setting.acts)
         if choice < 6:
             disk.settle()
         match choice:
@@ -577,10 +512,14 @@ class History:
     def _damage(self) -> None:
         """Lose a file that is needed, or some of its bytes."""
         disk, random = self.box.disk, self.random
-        files = [path for path in self._needed() if isinstance(disk.node(path), File)]
+        needed = self._last_plan() if random.random() < 0.25 else self._needed()
+        files = [path for path in needed if isinstance(disk.node(path), File)]
         if not files:
             return
-        path = random.choice(files)
+        kinds: dict[str, list[str]] = {}  # some have few files
+        for path in files:
+            kinds.setdefault("/".join(path.split("/")[:3]), []).append(path)
+        path = random.choice(random.choice(list(kinds.values())))
         folder, name = disk.above(path)
         data = bytes(disk.file(path).data)
         self.is_damaged = True
@@ -588,15 +527,29 @@ class History:
             self.note(f"{path} is removed")
             disk.put(path, None)
             return
-        changed = random.choice((b"", data[: len(data) // 2], data[:-1], _flipped(data, random)))
+        commit = self._last_commit()
+        begin = 0
+        if commit is not None and name == "answers.jsonl":
+            begin = commit["sink"]["begin"]  # it has the digest of the last lines
+        flipped = data[:begin] + _flipped(data[begin:], random)
+        changed = random.choice((b"", data[: len(data) // 2], data[:-1], flipped))
         is_sparks = f"/{SPARK}/" in path or f"/{LIVE}/" in path
-        if is_sparks and not self.setting.checksums and len(changed) == len(data):
+        is_known = disk.node(f"{path.rpartition('/')[0]}/.{name}.crc") or path in self._last_plan()
+        if is_sparks and not is_known and len(changed) == len(data):
             changed = b""  # without checksums nobody could tell
         self.note(f"{path} is damaged")
         file = File()
         file.data = bytearray(changed)
         file.sync()
         folder.names[name] = folder.durable[name] = file
+
+    def _last_plan(self) -> list[str]:
+        """What the last commit names of Spark's logs: a batch's plan, and the query."""
+        commit = self._last_commit()
+        if commit is None or commit["spark"] is None:
+            return []
+        place = f"{self.folder}/{commit['spark']['place']}"
+        return [f"{place}/offsets/{commit['spark']['number']}", f"{place}/metadata"]
 
     def _needed(self) -> list[str]:
         """The files that the last commit needs, and Spark's own."""
@@ -605,15 +558,9 @@ class History:
         files += [f"{root}/{LIVE_FROM}"] if disk.node(f"{root}/{LIVE_FROM}") else []
         for name in (SPARK, LIVE, "idle"):
             files += list(disk.tree(f"{root}/{name}"))
-        commits = [
-            int(path.rpartition("/")[2].removesuffix(".json"))
-            for path in disk.tree(f"{root}/commits")
-            if not path.rpartition("/")[2].startswith(".")
-        ]
-        if commits:
-            path = f"{root}/commits/{max(commits)}.json"
-            files.append(path)
-            commit = json.loads(disk.file(path).data)
+        commit = self._last_commit()
+        if commit is not None:
+            files.append(f"{root}/commits/{commit['batch']}.json")
             for part in (*commit["state"], *commit["stretches"]):
                 files += list(disk.tree(f"{root}/state/{part['folder']}"))
             files += list(disk.tree(f"{root}/dead_letters/batch={commit['batch']}"))
@@ -656,7 +603,7 @@ class History:
         if "startingOffsets=earliest" in text and self.deleted:
             self.kafka["startingOffsets"] = "earliest"
             return
-        if not self.is_damaged:
+        if not self.is_damaged and not (self.closed_early and "is closed: " in text):
             raise Violation(f"refused: {text}")
         if "start with a new" not in text and "name a new" not in text:
             raise Violation(f"no way on: {text}")
@@ -667,13 +614,14 @@ class History:
         self.note("a new checkpoint")
         self.target.number += 1
         self.target.topic.messages.clear()
-        self.is_damaged = self.went_back = False
+        self.is_damaged = self.went_back = self.closed_early = False
 
     # At the end
 
     def _check_end(self) -> None:
         """Every row is a fact, late, dead or skipped, once; so is each answer."""
         commit = self._last_commit()
+        assert commit is not None
         letters = self._letters(commit["batch"])
         twice = [place for place, some in letters.items() if len(some) > 1]
         if twice:
@@ -787,12 +735,11 @@ class History:
             more, fewer = dict(found - expected), dict(expected - found)
             raise Violation(f"answers: {more} too many, {fewer} missing")
 
-    def _last_commit(self) -> dict[str, Any]:
+    def _last_commit(self) -> dict[str, Any] | None:
         files = self.box.disk.tree(f"{self.folder}/commits")
         names = {path.rpartition("/")[2]: data for path, data in files.items()}
         numbers = [int(n.removesuffix(".json")) for n in names if not n.startswith(".")]
-        value: dict[str, Any] = json.loads(names[f"{max(numbers)}.json"])
-        return value
+        return json.loads(names[f"{max(numbers)}.json"]) if numbers else None
 
     def _letters(self, last: int) -> dict[str, list[str]]:
         """The reasons of the dead letters, by the place of what they are of."""
@@ -829,5 +776,6 @@ def _flipped(data: bytes, random: Random) -> bytes:
     """The same bytes but for one."""
     if not data:
         return b"x"
-    at = random.randrange(len(data))
+    digits = [at for at, byte in enumerate(data) if byte in b"0123456789"]
+    at = random.choice(digits) if digits and random.random() < 0.5 else random.randrange(len(data))
     return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]

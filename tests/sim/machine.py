@@ -74,7 +74,7 @@ class Process(Machine):
         if box.trace is not None:
             box.trace.append(f"{box.calls} {name} {path}")
         if box.calls == box.accident_at:
-            box.accident(self, name)
+            box.accident(self, f"{name} {path}")
             if self.dead:
                 raise Killed
 

@@ -81,8 +81,12 @@ class SparkQuery:
             process.rename(part, target)
 
     def _read(self, name: str, parse: Callable[[str], object]) -> object:
+        folder, _, last = f"{self.folder}/{name}".rpartition("/")
         try:
-            return parse(self.process.read(f"{self.folder}/{name}").decode())
+            data = self.process.read(f"{folder}/{last}")
+            if self.process.exists(f"{folder}/.{last}.crc"):
+                _check(data, self.process.read(f"{folder}/.{last}.crc"))
+            return parse(data.decode())
         except (ValueError, KeyError, IndexError, OSError) as error:
             raise SparkError(f"Incomplete log file {self.folder}/{name}: {error!r}") from None
 
@@ -177,3 +181,13 @@ class SparkQuery:
         if not self.process.exists(f"{self.folder}/commits/{self.planned}"):
             self._write(f"commits/{self.planned}", 'v1\n{"nextBatchWatermarkMs":0}')
         self.done = self.planned
+
+
+def _check(data: bytes, checksums: bytes) -> None:
+    """ValueError if Hadoop would not read the bytes; a file that holds no checksums it ignores."""
+    if checksums[:4] == b"crc\0" and len(checksums) >= 8:
+        (width,) = struct.unpack(">i", checksums[4:8])
+        parts = range(0, len(data), max(width, 1))
+        sums = [zlib.crc32(data[at : at + width]) for at in parts]
+        if width < 1 or checksums[8:] != struct.pack(f">{len(sums)}I", *sums):
+            raise ValueError("checksum error")

@@ -132,9 +132,9 @@ class TopicSink(Sink):
         for query, rows in answers.items():
             for row in sorted(cast("Text", rows).rows):
                 try:
-                    self.process.call("send", query)
+                    self.process.call("send", f"/out/{query}")
                     self.topic.messages.append((self.stream, batch, self.lineage, (query, *row)))
-                    self.process.call("sent", query)
+                    self.process.call("sent", f"/out/{query}")
                 except OSError as error:
                     raise DataError(f"Kafka: {error}") from None
 

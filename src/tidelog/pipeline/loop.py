@@ -216,7 +216,7 @@ class Pipeline(Generic[S]):
         rows = None if planned is None else asdict(planned)
         how: list[Any] = [asdict(made), repr(replace(self.plan.options, idle={}))]
         skip = sorted(self.limits_of_work.get("skip", ()))
-        if skip:  # the same rows without some of them are another batch
+        if skip and rows is not None:  # without some of them it is another batch
             how.append(skip)
         return checksum(json.dumps([before, rows, *how]))[:LINEAGE]
 
