@@ -7,7 +7,7 @@ import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cached_property, reduce
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -343,7 +343,7 @@ class _Facts:
         self.inputs = Inputs(temporal, ticks)
         self.reader = Reader(given.program, self.inputs)
         self.splits: list[Split] = []
-        self.rows: DataFrame | None = None
+        self.frames: dict[str, DataFrame] = {}  # rows that Spark has, by input
         self.files: Files | None = None
         needed = {predicate.base for predicate in given.core.inputs if predicate.temporal}
         missing = needed = needed.difference(given.program.heads)
@@ -356,8 +356,7 @@ class _Facts:
             if isinstance(plain, list):
                 self.splits += pinned(plain)
                 continue
-            rows = self.inputs.typed(frame, name, f"input `{name}`", None).drop("came")
-            self.rows = rows if self.rows is None else self.rows.unionByName(rows)
+            self.frames[name] = self.inputs.typed(frame, name, f"input `{name}`", None).drop("came")
         self.times = {s.time for s in self.splits if s.name is None or s.name in needed}
         for name in needed & frames.keys():
             self.times |= time_types(frames[name], temporal[name])
@@ -365,6 +364,11 @@ class _Facts:
         for name in sorted(missing):
             expect_facts(name, given.program, (query,))
         self._expected, self._query = needed - missing, query
+
+    @cached_property
+    def rows(self) -> DataFrame | None:
+        """All rows that Spark has."""
+        return reduce(DataFrame.unionByName, self.frames.values()) if self.frames else None
 
     @property
     def threads(self) -> int | None:
@@ -434,10 +438,13 @@ class _Facts:
         self, known: Mapping[str, Range], relevant: Mapping[str, Range]
     ) -> DataFrame | None:
         """The facts among the rows that Spark has, where they are still those of `ranges`."""
-        if self.rows is None:
+        if not self.frames:
             return None
-        fine = self.rows.where("problem IS NULL")
-        return expect_unchanged(fine, self.inputs, known, relevant)
+        frames = (
+            expect_unchanged(frame, name, known.get(name, EMPTY), relevant.get(name, EMPTY))
+            for name, frame in self.frames.items()
+        )
+        return reduce(DataFrame.unionByName, frames).where("problem IS NULL")
 
     def here(self) -> dict[str, pa.Table]:
         """The facts of each input in this process, times in ticks."""

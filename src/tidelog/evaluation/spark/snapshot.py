@@ -7,8 +7,6 @@ outside these ticks would be left out, and what looks at it would be wrong: it i
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -16,7 +14,6 @@ from pyspark.sql import functions as F
 from tidelog.analysis.dependencies import Dependencies
 from tidelog.data.ticks import ALWAYS, EMPTY, Range
 from tidelog.evaluation.ranges import ranges
-from tidelog.evaluation.spark.sources import Inputs
 from tidelog.evaluation.spark.splits import CHANGED
 from tidelog.language.program import TIME_MAX
 
@@ -33,24 +30,18 @@ def relevant_ticks(deps: Dependencies, asked: Range) -> dict[str, Range]:
     return relevant
 
 
-def expect_unchanged(
-    facts: DataFrame, inputs: Inputs, known: Mapping[str, Range], relevant: Mapping[str, Range]
-) -> DataFrame:
-    """Facts whose ticks are within those known of their input, or an error when they are read.
+def expect_unchanged(facts: DataFrame, name: str, known: Range, relevant: Range) -> DataFrame:
+    """The facts of an input with ticks within those known of it, or an error when they are read.
 
     Whatever looks at the tick of a row meets the error, so that no step of Spark's can skip it.
+    Spark may look at it before any filter, the one for the input's own rows too: so the facts are
+    those of one input, and rows that are no facts are left out again.
     """
-    outside = [
-        (F.col("tag") == inputs.tag(name)) & _within(range_) & ~_within(known.get(name, EMPTY))
-        for name, range_ in sorted(relevant.items())
-        if name in inputs.schemas and not range_.empty
-    ]
-    if not outside:
+    if relevant.empty:
         return facts
-    names = F.element_at(F.array(*map(F.lit, inputs.names)), F.col("tag") + 1)
-    error = F.raise_error(F.concat(F.lit("input `"), names, F.lit(f"`: {CHANGED}")))
-    tick = F.when(reduce(Column.__or__, outside), error.cast("bigint")).otherwise(F.col("t"))
-    return facts.withColumn("t", tick)
+    outside = F.col("problem").isNull() & _within(relevant) & ~_within(known)
+    error = F.raise_error(F.lit(f"input `{name}`: {CHANGED}")).cast("bigint")
+    return facts.withColumn("t", F.when(outside, error).otherwise(F.col("t")))
 
 
 def _within(range_: Range) -> Column:
