@@ -306,17 +306,21 @@ class _InProcess:
         self._book(Ledger(skipped=skipped))
 
     def _until(self, engine: Engine, last: float) -> float:
-        """The last tick to push: a stream that goes on later may get more facts of the last one."""
+        """The last tick to push: a stream that goes on later may get more facts of the last one.
+
+        It is never before what was pushed in an earlier run, whose files may be gone.
+        """
         if self.folder is None or not self.task.keep_open:
             return last
         seen: dict[str, int] = {}
         for name in self.inputs:
             loaded = engine.loaded[name]
-            if loaded.range.low <= last:
+            if not loaded.range.empty and loaded.range.low <= last:
                 few = "" if loaded.range.high <= last else f" WHERE t <= {last}"
                 (seen[name],) = engine.one(f"SELECT max(t) FROM {loaded.view}{few}")
         tin = self.lines.pace.tin(seen)
-        return -math.inf if tin is None else tin + self.task.options.lateness
+        until = -math.inf if tin is None else tin + self.task.options.lateness
+        return until if self.pushed is None else max(until, self.pushed)
 
     def _put_late_aside(self, engine: Engine) -> None:
         """Put rows aside that came since the run before, at times that had been complete there."""

@@ -75,7 +75,7 @@ def from_files(
     `pushed` is the last tick pushed before, which may lie after that: facts may come late.
     """
     ranges = [engine.loaded[name].range for name in inputs if not engine.loaded[name].range.empty]
-    if not ranges:
+    if not ranges or until == -math.inf:
         return
     low, high = min(int(r.low) for r in ranges), max(int(r.high) for r in ranges)
     total = sum(engine.loaded[name].rows for name in inputs)
