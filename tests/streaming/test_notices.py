@@ -111,6 +111,18 @@ def _late(rows: list[tuple[str, int]], lateness: int) -> dict[str, int]:
     return {name: count for name, count in late.items() if count}
 
 
+def test_rows_late_by_a_million_ticks_name_what_moved_time() -> None:
+    said = _Said()
+    said.add(1, 3_999_999_999)
+    (text,) = said.new()
+    assert "; a time far ahead has moved the stream on: --max-jump N puts such rows aside" in text
+    assert "--lateness" not in text
+    said = _Said(max_jump=10_000_000)
+    said.add(1, 3_999_999)
+    (text,) = said.new()
+    assert "--lateness 3999999 would do" in text
+
+
 @given(rows=ROWS, lateness=st.integers(0, 3))
 @examples(15)
 def test_the_counts_are_right_and_the_lateness_named_would_do(

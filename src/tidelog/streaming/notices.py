@@ -21,6 +21,8 @@ from tidelog.streaming.options import StreamOptions
 
 # Seconds between two warnings about rows of one input and kind.
 INTERVAL = 60.0
+# Rows that come so many ticks too late were not slow: another row had a time far ahead.
+FAR = 1_000_000
 
 Kind: TypeAlias = Literal["late", "ahead", "unreadable"]
 # By input, the queries with answers that late facts could have changed.
@@ -191,6 +193,8 @@ class Notices:
             return f"where times are right, --max-jump {length} takes them"
         if rows.cause:
             return rows.cause
+        if (rows.needed or 0) >= FAR and self.options.max_jump is None:
+            return "a time far ahead has moved the stream on: --max-jump N puts such rows aside"
         would = f"--lateness {length} would do"
         if rows.predicate in self.options.sparse:
             would += f", and so would no --sparse {rows.predicate}"
