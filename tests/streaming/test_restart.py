@@ -160,6 +160,7 @@ def test_max_jump_may_change(tmp_path: Path) -> None:
 PAIR = "input E(x: int) @ time. P(X) @ T :- E(X) @ T-1. Q(X) @ T :- E(X) @ T, E(Y) @ T-1, {}."
 
 
+@pytest.mark.filterwarnings("ignore:.*its columns are still called")
 def test_bodies_in_another_order_go_on(tmp_path: Path) -> None:
     stream = Stream(tidelog.parse(PAIR.format("X != Y")), ["P", "Q"])
     stream.push(0, {"E": [(1,)]})

@@ -24,8 +24,8 @@ from tidelog.data.writers import timestamps
 from tidelog.errors import DataError, warn_left_out
 from tidelog.evaluation.database import NO_EXTENSIONS, Database
 from tidelog.evaluation.density import Density
+from tidelog.evaluation.duckdb_failures import as_data_errors
 from tidelog.evaluation.engine import Evaluated, Question
-from tidelog.evaluation.failures import as_data_errors
 from tidelog.evaluation.interrupts import interruptible
 from tidelog.evaluation.one_pass import folded, united
 from tidelog.evaluation.plan import Plan, Unbounded, plan

@@ -17,7 +17,7 @@ from tidelog.language.printer import print_rule, print_statement
 from tidelog.language.program import Clock, Literal, Program, Rule, TimeOffset, Variable
 
 # So many pairs of literals are compared before two bodies count as different ones.
-_MOST_TRIES = 10_000
+_MOST_PAIRS = 10_000
 
 
 def rules_text(program: Program) -> str:
@@ -137,7 +137,7 @@ def renamed(old: Rule, new: Rule) -> Rule | None:
         head = names.match(old.head, new.head)
     except _Differs:
         return None
-    body = _matched(old.body, new.body, names, iter(range(_MOST_TRIES)))
+    body = _matched(old.body, new.body, names, iter(range(_MOST_PAIRS)))
     return None if body is None else replace(old, head=head, body=body, origin=new.origin)
 
 

@@ -31,8 +31,8 @@ from tidelog.data.schema import (
 from tidelog.data.ticks import Duration, Range, Ticks, length_given, time_text
 from tidelog.data.types import arrow_type
 from tidelog.errors import DataError, TidelogWarning, listed, warn, warn_missing
+from tidelog.evaluation.duckdb_failures import BRING_LESS, as_data_errors
 from tidelog.evaluation.engine import Moment, as_tick
-from tidelog.evaluation.failures import BRING_LESS, as_data_errors
 from tidelog.evaluation.interrupts import as_keyboard_interrupt
 from tidelog.evaluation.plan import Plan, Scan
 from tidelog.evaluation.stretches import end_columns
