@@ -140,3 +140,23 @@ def test_both_ways_in_which_a_query_ends(raised: Exception, expected: type[BaseE
             raise raised
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+STARTING = """
+import sys
+from importlib.abc import MetaPathFinder
+
+class Stops(MetaPathFinder):
+    def find_spec(self, name, *_):
+        if name == "tidelog.cli.run":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Stops())
+from tidelog.cli import main
+"""
+
+
+def test_ctrl_c_while_the_command_starts() -> None:
+    command = [sys.executable, "-c", STARTING]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "Aborted!\n")

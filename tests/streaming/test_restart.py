@@ -155,3 +155,32 @@ def test_max_jump_may_change(tmp_path: Path) -> None:
     again = Stream(program, "P", max_jump=10)
     again.restore(tmp_path / "s")
     assert again.push(1, {"E": [(1, 9)]}).late == {}
+
+
+PAIR = "input E(x: int) @ time. P(X) @ T :- E(X) @ T-1. Q(X) @ T :- E(X) @ T, E(Y) @ T-1, {}."
+
+
+@pytest.mark.filterwarnings("ignore:.*its columns are still called")
+def test_bodies_in_another_order_go_on(tmp_path: Path) -> None:
+    stream = Stream(tidelog.parse(PAIR.format("X != Y")), ["P", "Q"])
+    stream.push(0, {"E": [(1,)]})
+    stream.snapshot(tmp_path / "s")
+    now = (
+        "input E(x: int) @ time. P(Z) @ T :- E(Z) @ T-1. Q(A) @ T :- E(B) @ T-1, A != B, E(A) @ T."
+    )
+    again = Stream(tidelog.parse(now), ["P", "Q"])
+    again.restore(tmp_path / "s")
+    got = {name: rows(table) for name, table in again.push(1, {"E": [(2,)]}).answers.items()}
+    assert got == {
+        name: rows(table) for name, table in stream.push(1, {"E": [(2,)]}).answers.items()
+    }
+    assert got["Q"] == [(2, 1)]
+
+
+def test_a_rule_that_is_only_renamed_is_not_named(tmp_path: Path) -> None:
+    stream = Stream(tidelog.parse(PAIR.format("X != Y")), ["P", "Q"])
+    stream.push(0, {"E": [(1,)]})
+    stream.snapshot(tmp_path / "s")
+    now = "input E(x: int) @ time. P(Z) @ T :- E(Z) @ T-1. Q(A) @ T :- E(B) @ T-1, A < B, E(A) @ T."
+    with pytest.raises(SnapshotError, match=r"there was Q\(X\).*and now there is Q\(A\)"):
+        Stream(tidelog.parse(now), ["P", "Q"]).restore(tmp_path / "s")

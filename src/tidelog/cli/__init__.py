@@ -13,13 +13,17 @@ import sys
 import traceback
 from copy import copy
 
-import click
+try:
+    import click
 
-from tidelog import __version__
-from tidelog.causes import Exit, cause_of
-from tidelog.cli import analyses, checkpoint, lsp, query, report, rules, run, test, why
-from tidelog.cli.help import with_help
-from tidelog.evaluation.interrupts import as_keyboard_interrupt
+    from tidelog import __version__
+    from tidelog.causes import Exit, cause_of
+    from tidelog.cli import analyses, checkpoint, lsp, query, report, rules, run, test, why
+    from tidelog.cli.help import with_help
+    from tidelog.evaluation.interrupts import as_keyboard_interrupt
+except KeyboardInterrupt:  # Ctrl-C while the command starts
+    print("Aborted!", file=sys.stderr)
+    sys.exit(1)
 
 
 class _Commands(click.Group):

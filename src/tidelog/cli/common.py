@@ -168,13 +168,14 @@ def data_errors() -> Iterator[None]:
     """What is wrong with rules or data, as lines on standard error; exit code 1, or 75."""
     from tidelog.data.secrets import without_secrets
     from tidelog.errors import DataError, NoAnswer
+    from tidelog.evaluation.duckdb_failures import as_data_errors
     from tidelog.evaluation.plan import Unbounded
     from tidelog.evaluation.timeline import TooHard
     from tidelog.streaming.schedule import Blocking
 
     console = terminal.stderr()
     try:
-        with _warnings_shown():
+        with _warnings_shown(), as_data_errors():
             yield
     except DataError as error:
         first, *others = error.problems

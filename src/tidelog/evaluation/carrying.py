@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from tidelog.data.packed import CHUNK, FULL, chunk, columns, mask_sql
 from tidelog.evaluation.engine import SqlEngine
+from tidelog.evaluation.extents import check_extent
 from tidelog.evaluation.plan import Fill, Stop
 from tidelog.evaluation.sql import Writer
 
@@ -31,6 +32,7 @@ class Carrying:
     writer: Writer
     fill: Fill
     name: str  # what its tables are called, before a number
+    shorter: str  # what to do where something would hold at too many ticks
     nexts: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -158,11 +160,15 @@ class Carrying:
         beyond = chunk(int(self.range.high))
         cut = f"SELECT {self._list('e AS c', 'b')} FROM {ends} WHERE b <> 0 AND e <= {beyond}"
         cut = f"SELECT {self._list('c', f'b & {last} AS b')} FROM ({cut}) AS y"
-        # Chunks that are passed as a whole: stretches of them, halved until each is one.
-        passed = f"SELECT {self._list(f'c + {CHUNK} AS c', 'e')} FROM {ends}"
+        # Chunks that are passed as a whole: stretches of them, halved until each is one. A stretch
+        # ends where the same fact leaves a later chunk, which has a stretch of its own.
+        by = f"PARTITION BY {', '.join(self.names)} " if self.names else ""
+        end = f"least(e, lead(c) OVER ({by}ORDER BY c) + {CHUNK}) AS e"
+        passed = f"SELECT {self._list(f'c + {CHUNK} AS c', end)} FROM {ends}"
         self.engine.table(far, f"{passed} WHERE e > c + {CHUNK}")
         if not self.engine.rows_of(far):
             return cut
+        self._check_size(far)
         half = f"((e - c) >> 1) - ((e - c) >> 1) % {CHUNK}"
         while self.engine.all(f"SELECT max(e - c) FROM {far}")[0][0] > CHUNK:
             long, short = f"e > c + {CHUNK}", f"e = c + {CHUNK}"
@@ -179,6 +185,14 @@ class Carrying:
             f"SELECT {self._list('c')}, bit_or(b) AS b FROM ({cut} UNION ALL {full}) AS u"
             f" GROUP BY {self._list('c')}"
         )
+
+    def _check_size(self, far: str) -> None:
+        """Refuse to write out the stretches of a table, if they are too long."""
+        length = f"least(e, {int(self.range.high)}) - c"
+        longest, in_all = self.engine.all(
+            f"SELECT max({length}), sum(CAST({length} AS DOUBLE)) FROM {far}"
+        )[0]
+        check_extent(self.writer, self.fill, int(longest), int(in_all), self.shorter)
 
     def _together(self, within: str, arrived: str) -> str:
         """What holds in a chunk by itself, and what is carried into it."""

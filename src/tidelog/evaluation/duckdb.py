@@ -24,13 +24,13 @@ from tidelog.data.writers import timestamps
 from tidelog.errors import DataError, warn_left_out
 from tidelog.evaluation.database import NO_EXTENSIONS, Database
 from tidelog.evaluation.density import Density
+from tidelog.evaluation.duckdb_failures import as_data_errors
 from tidelog.evaluation.engine import Evaluated, Question
 from tidelog.evaluation.interrupts import interruptible
 from tidelog.evaluation.one_pass import folded, united
 from tidelog.evaluation.plan import Plan, Unbounded, plan
 from tidelog.evaluation.ranges import ranges, times_in_rules
 from tidelog.evaluation.recorder import Recorder
-from tidelog.evaluation.recursion import TOO_FAR
 from tidelog.evaluation.sql import Writer
 from tidelog.evaluation.steps import StepRunner
 from tidelog.evaluation.stretches import as_intervals, named_stretches
@@ -68,7 +68,7 @@ class Engine(Database):
         if self.recorder is not None:
             self.connection = self.recorder.connection(self.connection)
         try:
-            with interruptible(self.connection):
+            with interruptible(self.connection), as_data_errors():
                 self._load()
         except BaseException:
             self.connection.close()
@@ -92,6 +92,7 @@ class Engine(Database):
         self._entered = ExitStack()
         self._entered.callback(self.connection.close)
         self._entered.enter_context(interruptible(self.connection))
+        self._entered.enter_context(as_data_errors())
         return self
 
     def __exit__(
@@ -256,8 +257,8 @@ class Engine(Database):
         runner = StepRunner(self, self.progress, whole=True, sparse=Density(self, rows).is_sparse)
         try:
             runner.run(plan, plan.steps, {}, {**views, **(facts or {})}, writer)
-        except duckdb.OutOfRangeException:
-            raise DataError(TOO_FAR) from None
+        except (duckdb.InterruptException, duckdb.OutOfMemoryException, duckdb.OutOfRangeException):
+            raise
         except duckdb.Error:
             # Parquet is read here for the first time where its statistics said enough before.
             broken = [

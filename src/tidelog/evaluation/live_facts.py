@@ -22,11 +22,11 @@ from tidelog.analysis.forgetting import Forgettable, Update, decidable, forgetta
 from tidelog.analysis.possible import DUE, Open, Possible, PossibleClause, could_match, narrow
 from tidelog.data.packed import columns
 from tidelog.data.schema import schemas
+from tidelog.evaluation.extents import TooLong
 from tidelog.evaluation.open_answers import OpenAnswers, as_awaited
 from tidelog.evaluation.plan import Unbounded
 from tidelog.evaluation.query_over_data import QueryOverData
 from tidelog.evaluation.ranges import Range
-from tidelog.evaluation.recursion import TooLong
 from tidelog.evaluation.replay import Replays
 from tidelog.evaluation.timeline import history
 from tidelog.language.program import Constant, Value, Variable

@@ -18,13 +18,13 @@ from tidelog.analysis.possible import FUTURE, Pattern, Possible, possible
 from tidelog.analysis.settled import Settled
 from tidelog.data.packed import chunks_sql, ticks_of
 from tidelog.evaluation.duckdb import Engine
+from tidelog.evaluation.extents import MOST_TICKS, TooLong
 from tidelog.evaluation.goal_directed.goal import Goal
 from tidelog.evaluation.goal_directed.model import FactModel, with_aggregates_as_written
 from tidelog.evaluation.plan import Plan, Unbounded
 from tidelog.evaluation.possible_derivations import PossibleArgs, PossibleDerivations
 from tidelog.evaluation.query_over_data import QueryOverData
 from tidelog.evaluation.ranges import Range
-from tidelog.evaluation.recursion import MOST_TICKS, TooLong
 from tidelog.evaluation.replay import Replays
 from tidelog.evaluation.sql import Writer
 from tidelog.evaluation.timeline import Limit, TooHard, evaluate, history

@@ -5,24 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from tidelog.data.packed import CHUNK, columns
 from tidelog.errors import DataError
 from tidelog.evaluation.carrying import Carrying, can_carry
 from tidelog.evaluation.engine import Feature, SqlEngine
+from tidelog.evaluation.extents import MOST_ROWS, MOST_TICKS, TooLong, check_extent
 from tidelog.evaluation.gathers import gathered
 from tidelog.evaluation.plan import Derive, Fill, Fixpoint, Gather, Stop
 from tidelog.evaluation.sql import Writer
 from tidelog.logic.core import Predicate
 
-# Ticks that something which holds for ever may be written out on: 60 to a row, per object.
-MOST_TICKS = 1_000_000_000
 # What to do when something would hold at more ticks than can be written out.
-SHORTER = "ask for a shorter range, or for one without end"
-# What is said when something would hold at a tick that is none.
-TOO_FAR = "a derived time does not fit 62 bits; ask for a narrower range"
-
-
-class TooLong(DataError):
-    """Something would hold at more ticks than can be written out."""
+SHORTER = (
+    "ask for a shorter range (--from, --to; from_, to in Python), or leave out facts that lie that"
+    " far from the others"
+)
 
 
 def check_window(step: Derive, writer: Writer, shorter: str) -> None:
@@ -123,7 +120,8 @@ class Recursion:
         if not step.fills and not step.repeat:
             return
         strides = {
-            id(fill): _Strides(self.engine, fill, writer, i) for i, fill in enumerate(step.fills)
+            id(fill): _Strides(self.engine, fill, writer, i, self.shorter)
+            for i, fill in enumerate(step.fills)
         }
         if len(step.tables) == 1 and len(step.fills) == 1 and not step.repeat:
             (name,), (fill,) = step.tables, step.fills
@@ -169,7 +167,7 @@ class Recursion:
         """The facts of a source carried on, as a table, whose name is returned."""
         self.engine.table(table, writer.fill_start(fill, source))
         if fill.ever:
-            self._check_size(fill, writer)
+            self._check_size(fill, writer, table)
             self.engine.table(f"{table}_ever", writer.fill_ever(fill, table))
             return f"{table}_ever"
         if strides.carrying is not None:
@@ -181,21 +179,35 @@ class Recursion:
                 self.engine.table(f"{table}_arrived", arrived)
                 if not self.engine.rows_of(f"{table}_arrived"):
                     break  # what cannot be carried so far cannot be carried further
+                if 2 * abs(stride.step) > MOST_TICKS:
+                    check_extent(writer, fill, strides.width, 0, self.shorter)
                 more = writer.merged(predicate, table, f"{table}_arrived")
             else:
                 more = writer.fill_step(fill, table, stride.guard, stride.step)
             self.engine.table(f"{table}_more", more)
+            rows = self.engine.rows_of(f"{table}_more")
+            if rows > MOST_ROWS:
+                check_extent(writer, fill, 0, rows * CHUNK, self.shorter)
             self.engine.table(table, f"SELECT * FROM {table}_more")
         return table
 
-    def _check_size(self, fill: Fill, writer: Writer) -> None:
+    def _check_size(self, fill: Fill, writer: Writer, table: str) -> None:
+        """Refuse to write out what holds for ever from the facts of a table on, if it is too much.
+
+        Facts are only looked at where there may be too many of them.
+        """
         range_ = writer.plan.ranges[fill.predicate]
-        if not range_.empty and range_.high - range_.low > MOST_TICKS:
-            name = writer.plan.deps.core.predicates[fill.predicate].base
-            raise TooLong(
-                f"`{name}` may hold at each of {int(range_.high - range_.low)} ticks"
-                f" ({fill.clause.origin}): {self.shorter}"
-            )
+        if range_.empty:
+            return
+        ticks = int(range_.high - range_.low)
+        in_all = 0
+        if ticks <= MOST_TICKS and self.engine.rows_of(table) * ticks > MOST_ROWS * CHUNK:
+            names = columns(len(writer.plan.deps.core.predicates[fill.predicate].types))
+            first = f"{int(range_.high)} - min(c)" if fill.step > 0 else f"max(c) - {range_.low}"
+            by = f" GROUP BY {', '.join(names)}" if names else ""
+            each = f"SELECT CAST({first} AS DOUBLE) AS n FROM {table}{by}"
+            in_all = int(self.engine.all(f"SELECT coalesce(sum(n), 0) FROM ({each}) AS f")[0][0])
+        check_extent(writer, fill, ticks, in_all, self.shorter)
 
 
 class _Strides:
@@ -204,7 +216,9 @@ class _Strides:
     Their tables are made when they are first asked for, and kept for later rounds.
     """
 
-    def __init__(self, engine: SqlEngine, fill: Fill, writer: Writer, number: int) -> None:
+    def __init__(
+        self, engine: SqlEngine, fill: Fill, writer: Writer, number: int, shorter: str
+    ) -> None:
         self.engine, self.fill, self.writer = engine, fill, writer
         self.name = f"{writer.plan.tables[fill.predicate]}_%s{number}_"
         range_ = writer.plan.ranges[fill.predicate]
@@ -212,7 +226,9 @@ class _Strides:
         self.made: list[Stride] = []
         self.ended = fill.ever
         self.carrying = (
-            Carrying(engine, writer, fill, self.name % "carry") if can_carry(fill) else None
+            Carrying(engine, writer, fill, self.name % "carry", shorter)
+            if can_carry(fill)
+            else None
         )
 
     def __iter__(self) -> Iterator[Stride]:

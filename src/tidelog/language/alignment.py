@@ -1,19 +1,23 @@
 """Rules that mean what earlier rules meant: in another order, or with other names of variables.
 
 A stream lays its state out by the order of rules. A program that means the same is therefore
-brought into the order of the rules that the stream was started with, under their names.
+brought into the order of the rules that the stream was started with, under their names. So are the
+literals of each body.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import Field, fields, is_dataclass, replace
 from typing import Any
 
 from tidelog.language.diagnostics import Source
 from tidelog.language.parser import parse_source
 from tidelog.language.printer import print_rule, print_statement
-from tidelog.language.program import Clock, Program, Rule, TimeOffset, Variable
+from tidelog.language.program import Clock, Literal, Program, Rule, TimeOffset, Variable
+
+# So many pairs of literals are compared before two bodies count as different ones.
+_MOST_PAIRS = 10_000
 
 
 def rules_text(program: Program) -> str:
@@ -80,17 +84,81 @@ def in_order(names: Iterable[str], before: Iterable[str]) -> tuple[str, ...]:
 
 
 def _predicates(rule: Rule) -> tuple[str, ...]:
-    return (rule.head.predicate, *(atom.predicate for atom in rule.atoms))
+    return (rule.head.predicate, *sorted(atom.predicate for atom in rule.atoms))
+
+
+def changed(was: str, now: str) -> str:
+    """The first line of printed rules that is gone, and the first that is new.
+
+    Rules that differ only in names of variables, or in the order of their bodies, are the same.
+
+    >>> changed("a.\\nb.", "a.\\nc.")
+    'there was b., and now there is c.'
+    >>> changed("P(X) @ T :- E(X) @ T.\\nb.", "P(A) @ S :- E(A) @ S.")
+    'there was b.'
+    """
+    old, new = was.splitlines(), now.splitlines()
+    gone = [line for line in old if line not in new]
+    added = [line for line in new if line not in old]
+    rules = {line: _rule(line) for line in (*gone, *added)}
+    for line in tuple(gone):
+        twin = next((other for other in added if _same(rules[line], rules[other])), None)
+        if twin is not None:
+            gone.remove(line)
+            added.remove(twin)
+    heads = {line: rule.head.predicate for line, rule in rules.items() if rule is not None}
+    if gone:  # beside a rule that is gone, one for the same predicate says most
+        added.sort(key=lambda line: heads.get(line) != heads.get(gone[0]))
+    parts = [f"there was {gone[0]}"] if gone else []
+    parts += [f"now there is {added[0]}"] if added else []
+    return ", and ".join(parts) or "their order is another"
+
+
+def _rule(line: str) -> Rule | None:
+    """The rule that a printed line is, if it can be read by itself."""
+    parsed = parse_source(Source("", line))
+    rules = parsed.program.rules
+    return rules[0] if parsed.complete and len(rules) == 1 else None
+
+
+def _same(old: Rule | None, new: Rule | None) -> bool:
+    return old is not None and new is not None and renamed(old, new) is not None
 
 
 def renamed(old: Rule, new: Rule) -> Rule | None:
-    """An earlier rule, written where the new one is; None unless they differ in names only."""
+    """An earlier rule, written where the new one is.
+
+    None unless they differ only in names, and in the order of their bodies.
+    """
+    if len(old.body) != len(new.body) or _predicates(old) != _predicates(new):
+        return None
     names = _Names()
     try:
-        rule: Rule = names.match(old, new)
+        head = names.match(old.head, new.head)
     except _Differs:
         return None
-    return rule
+    body = _matched(old.body, new.body, names, iter(range(_MOST_PAIRS)))
+    return None if body is None else replace(old, head=head, body=body, origin=new.origin)
+
+
+def _matched(
+    old: tuple[Literal, ...], new: tuple[Literal, ...], names: _Names, tries: Iterator[int]
+) -> tuple[Literal, ...] | None:
+    """An earlier body, each literal written where its equal in the new one is; None if none is."""
+    if not old:
+        return ()
+    for i, candidate in enumerate(new):
+        if next(tries, None) is None:
+            return None
+        known = names.copy()
+        try:
+            literal = known.match(old[0], candidate)
+        except _Differs:
+            continue
+        others = _matched(old[1:], (*new[:i], *new[i + 1 :]), known, tries)
+        if others is not None:
+            return (literal, *others)
+    return None
 
 
 class _Differs(Exception):
@@ -103,6 +171,11 @@ class _Names:
     def __init__(self) -> None:
         self.then: dict[str, str] = {}
         self.now: dict[str, str] = {}
+
+    def copy(self) -> _Names:
+        names = _Names()
+        names.then, names.now = dict(self.then), dict(self.now)
+        return names
 
     def match(self, old: Any, new: Any) -> Any:
         """The older of two parts of rules, with the origins of the newer one."""

@@ -195,17 +195,3 @@ def _args(text: str) -> str:
 
 def print_type(type_: Type | None) -> str:
     return type_.value if type_ else "any"
-
-
-def changed(was: str, now: str) -> str:
-    """The first line of printed rules that is gone, and the first that is new.
-
-    >>> changed("a.\\nb.", "a.\\nc.")
-    'there was b., and now there is c.'
-    """
-    old, new = was.splitlines(), now.splitlines()
-    gone = next((line for line in old if line not in new), None)
-    added = next((line for line in new if line not in old), None)
-    parts = [f"there was {gone}"] if gone else []
-    parts += [f"now there is {added}"] if added else []
-    return ", and ".join(parts) or "their order is another"

@@ -30,7 +30,7 @@ from tidelog.data.durable import Lock, is_part
 from tidelog.data.locks import owner_of
 from tidelog.data.sealed import sealed, unsealed
 from tidelog.errors import Refused
-from tidelog.language.printer import changed
+from tidelog.language.alignment import changed
 from tidelog.pipeline.spark_log import LIVE, SPARK, SparkBatch, SparkLogs, check_logs
 from tidelog.streaming.clock import Clock
 from tidelog.streaming.ledger import Ledger

@@ -14,13 +14,7 @@ from tidelog.evaluation.spark.kernel import Kernel, Worker
 from tidelog.evaluation.spark.stages import StageOutput, StageTables
 from tidelog.streaming.clock import Span
 from tidelog.streaming.schedule import Schedule
-from tidelog.streaming.wave import Wave
-
-# What to do about a tick far ahead, where facts may be put aside.
-AHEAD = (
-    "a tick lies that far ahead of those before it; --max-jump N (max_jump in Python) puts such"
-    " facts aside"
-)
+from tidelog.streaming.wave import AHEAD, Wave
 
 
 @dataclass(frozen=True)

@@ -60,10 +60,8 @@ from tidelog.streaming.snapshot import (
     plain_facts,
     plain_table,
 )
-from tidelog.streaming.wave import Wave, Waved, bits
+from tidelog.streaming.wave import AHEAD, Wave, Waved, bits
 
-# What to do about a tick far ahead.
-TOO_FAR = "a tick lies that far ahead of those before it: leave its facts out"
 # Seconds to look for a delay below the settling time, or for a window, of one query.
 BUDGET = 2.0
 
@@ -129,7 +127,7 @@ class OfflineAlgorithm:
 
     @cached_property
     def wave(self) -> Wave:
-        return Wave(StepRunner(self.database, shorter=TOO_FAR))
+        return Wave(StepRunner(self.database, shorter=AHEAD))
 
     def begin(self, earliest: int) -> None:
         self.start = self.done = self.schedule.first(earliest)

@@ -20,7 +20,7 @@ from tidelog.data.durable import HERE, Machine
 from tidelog.data.sealed import checksum, sealed_lines, unsealed_lines
 from tidelog.data.secrets import without_secrets
 from tidelog.errors import DataError
-from tidelog.language.printer import changed
+from tidelog.language.alignment import changed
 from tidelog.language.program import Row
 
 FORMAT = 2

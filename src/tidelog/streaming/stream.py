@@ -17,6 +17,7 @@ from tidelog.analysis.definitive import Pending
 from tidelog.analysis.dependencies import Class, Dependencies
 from tidelog.analysis.passes import Passes, passes
 from tidelog.analysis.sliced import LONG_WINDOW
+from tidelog.causes import Cause
 from tidelog.data import writers
 from tidelog.data.readers.memory import RowsLike
 from tidelog.data.schema import (
@@ -30,6 +31,7 @@ from tidelog.data.schema import (
 from tidelog.data.ticks import Duration, Range, Ticks, length_given, time_text
 from tidelog.data.types import arrow_type
 from tidelog.errors import DataError, TidelogWarning, listed, warn, warn_missing
+from tidelog.evaluation.duckdb_failures import BRING_LESS, as_data_errors
 from tidelog.evaluation.engine import Moment, as_tick
 from tidelog.evaluation.interrupts import as_keyboard_interrupt
 from tidelog.evaluation.plan import Plan, Scan
@@ -238,6 +240,7 @@ class Stream:
         return OnlineAlgorithm(deps, rigid, eager=eager)
 
     @as_keyboard_interrupt()
+    @as_data_errors(BRING_LESS, Cause.MEMORY)
     def push(self, tick: Moment, facts: Mapping[str, RowsLike] | None = None) -> Step:
         """Deliver a tick: everything up to tick - lateness has now arrived."""
         if self.closed:
@@ -279,6 +282,7 @@ class Stream:
         raise ValueError(f"tick {tick} comes after everything up to {self.tin} had arrived")
 
     @as_keyboard_interrupt()
+    @as_data_errors(BRING_LESS, Cause.MEMORY)
     def hold(self, facts: Mapping[str, RowsLike]) -> Step:
         """Take facts that have times in without moving time: more of the same ticks may come."""
         late: dict[str, Late] = {}
@@ -298,6 +302,7 @@ class Stream:
         }
 
     @as_keyboard_interrupt()
+    @as_data_errors(BRING_LESS, Cause.MEMORY)
     def close(self) -> Step:
         """No more input: everything up to the last tick seen is final."""
         if self.closed:

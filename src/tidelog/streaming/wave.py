@@ -25,6 +25,12 @@ from tidelog.logic.core import Predicate
 from tidelog.streaming.clock import Span
 from tidelog.streaming.schedule import Schedule
 
+# What to do about a tick far ahead.
+AHEAD = (
+    "a tick lies that far ahead of those before it; --max-jump N (max_jump in Python) puts such"
+    " facts aside"
+)
+
 
 @dataclass(frozen=True)
 class Waved:
@@ -227,4 +233,4 @@ def bits(table: pa.Table) -> int:
     return int(np.bitwise_count(table.column("b").to_numpy()).sum())
 
 
-__all__ = ["Wave", "Waved", "bits"]
+__all__ = ["AHEAD", "Wave", "Waved", "bits"]

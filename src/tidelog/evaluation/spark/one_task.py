@@ -16,8 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 from tidelog.errors import DataError
 from tidelog.evaluation.database import Database
 from tidelog.evaluation.density import Density
+from tidelog.evaluation.duckdb_failures import TOO_FAR
 from tidelog.evaluation.layout import Layout
-from tidelog.evaluation.recursion import TOO_FAR
 from tidelog.evaluation.rows import DONE, as_rows, row_schema
 from tidelog.evaluation.spark.scans import fact_views, in_each
 from tidelog.evaluation.spark.sources import arrow_struct
