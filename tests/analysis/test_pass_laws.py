@@ -30,6 +30,7 @@ from tidelog.analysis.dependencies import Dependencies, dependencies
 from tidelog.analysis.passes import EQUIVALENCES, LAYOUTS, passes
 from tidelog.analysis.possible import FUTURE, possible
 from tidelog.analysis.redundancy import reduced
+from tidelog.logic.clause import LastTicks
 from tidelog.logic.core import Core
 from tidelog.logic.windows import over_ticks, write_out
 
@@ -81,8 +82,7 @@ def keeps_its_law(case: Case) -> None:
 
 def _has_parts(core: Core) -> bool:
     """Whether sums are exact, and in parts that are no values of the language."""
-    gathered = (clause.gathered for clause in core.clauses)
-    return any(p is not None and p.gathers is not None and p.gathers.parts for p in gathered)
+    return any(aggregate.parts for aggregate in core.aggregates.values())
 
 
 @given(programs_with_windows(max_rules=3))
@@ -154,10 +154,9 @@ def test_a_window_that_is_off_by_one_is_seen(more: int) -> None:
     core = passes(case.program, case.queries).core
     assert answers(core, case) == wanted(case)
     longer = {
-        name: replace(w, over=replace(w.over, ticks=w.over.ticks + more))
-        for name, w in core.windows.items()
+        name: replace(w, extent=LastTicks(w.over.ticks + more)) for name, w in core.windows.items()
     }
-    assert answers(write_out(replace(core, windows=longer)), case) != wanted(case)
+    assert answers(write_out(core.rewritten(operations=longer)), case) != wanted(case)
 
 
 _RULES = "input E(x: text) @ t. P(X) @ T :- some E(X) @ [T-6, T]."

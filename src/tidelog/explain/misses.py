@@ -33,8 +33,8 @@ from tidelog.language.program import (
     variable_names,
 )
 from tidelog.logic.arithmetic import calculated
-from tidelog.logic.clause import Clause, Over, Premise
-from tidelog.logic.core import Role
+from tidelog.logic.clause import AggregateOf, Clause, Over, Premise, WindowOf
+from tidelog.logic.core import External, Role, RuleSet
 from tidelog.logic.match import VALUES, AnyTick, JoinOrder, constant_value, extensions
 from tidelog.logic.order import decide
 from tidelog.logic.windows import pattern
@@ -213,8 +213,14 @@ class Misses:
         return tuple(self._fact(goal.predicate, row) for row in near)
 
     def _clauses(self, goal: Ground) -> list[Clause]:
-        clauses = self.core.clauses_for.get(goal.predicate, ())
-        return [c for c in clauses if not c.copies_input and c.part_of is None]
+        definition = self.core.definitions[goal.predicate]
+        match definition:
+            case RuleSet(clauses):
+                return [c for c in clauses if not c.copies_input and c.part_of is None]
+            case WindowOf() | AggregateOf() | External():
+                return []  # what they lack is told of the premises that ask for them
+            case _:
+                assert_never(definition)
 
     def _nearest(self, goal: Ground, depth: int, above: frozenset[Ground]) -> Miss | None:
         key = (goal, depth)

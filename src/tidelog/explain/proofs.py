@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count, islice
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 from tidelog.analysis.containment import Ground
 from tidelog.evaluation.goal_directed.model import (
@@ -24,8 +24,8 @@ from tidelog.evaluation.goal_directed.model import (
     named,
 )
 from tidelog.language.program import NOWHERE, Comparison, Rule, Value
-from tidelog.logic.clause import Clause
-from tidelog.logic.core import Core, Role, window_clause
+from tidelog.logic.clause import AggregateOf, Clause, WindowOf
+from tidelog.logic.core import Core, External, Role, RuleSet, clause_of_a_tick
 
 # Derivations of one fact by one rule, and in all, that are looked at: usually all there are; where
 # they are too many, few of each; and if that does not prove the goal, as many as it takes.
@@ -99,18 +99,31 @@ class Derivations:
             if in_all <= 0:
                 self.complete = self.complete and core.predicates[fact.predicate].input
                 continue
-            if fact.predicate in core.windows:
-                counted = list(self.model.counted(fact))
-                self.counted[fact] = counted
-                todo += (one for one in counted if one not in self.derivations)
-                in_all -= len(counted)
-                continue
-            for clause in core.clauses_for.get(fact.predicate, ()):
-                some = list(islice(self.model.derivations(clause, fact), most))
-                ways += some
-                todo += (p for way in some for p in way.premises if p not in self.derivations)
-                in_all -= len(some)
-                self.complete = self.complete and len(some) < most
+            definition = core.definitions[fact.predicate]
+            match definition:
+                case WindowOf():
+                    counted = list(self.model.counted(fact))
+                    self.counted[fact] = counted
+                    todo += (one for one in counted if one not in self.derivations)
+                    in_all -= len(counted)
+                case AggregateOf():
+                    measured = tuple(self.model.measured(fact))
+                    clause = clause_of_a_tick(fact.predicate, definition)
+                    ways.append(Derivation(clause, measured, ()))
+                    todo += (one for one in measured if one not in self.derivations)
+                    in_all -= 1
+                case RuleSet(clauses):
+                    for clause in clauses:
+                        some = list(islice(self.model.derivations(clause, fact), most))
+                        ways += some
+                        used = (p for way in some for p in way.premises)
+                        todo += (p for p in used if p not in self.derivations)
+                        in_all -= len(some)
+                        self.complete = self.complete and len(some) < most
+                case External():
+                    pass
+                case _:
+                    assert_never(definition)
 
     def _measure(self) -> None:
         """The least size of a proof of each fact, and the first derivation that gives it."""
@@ -187,10 +200,11 @@ class _Windows:
         return ways
 
     def _least(self, window: Ground) -> int:
-        return self.known.model.core.windows[window.predicate].over.least
+        return self.known.model.core.windows[window.predicate].at_least
 
     def _way(self, window: Ground, facts: Iterable[Ground]) -> Derivation:
-        clause = window_clause(window.predicate, self.known.model.core.windows[window.predicate])
+        definition = self.known.model.core.windows[window.predicate]
+        clause = clause_of_a_tick(window.predicate, definition)
         return Derivation(clause, tuple(facts), ())
 
 
