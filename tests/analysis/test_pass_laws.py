@@ -30,6 +30,7 @@ from tidelog.analysis.dependencies import Dependencies, dependencies
 from tidelog.analysis.passes import EQUIVALENCES, LAYOUTS, passes
 from tidelog.analysis.possible import FUTURE, possible
 from tidelog.analysis.redundancy import reduced
+from tidelog.logic import gathering
 from tidelog.logic.clause import LastTicks
 from tidelog.logic.core import Core
 from tidelog.logic.windows import over_ticks, write_out
@@ -101,6 +102,15 @@ def test_absence(case: Case) -> None:
 @examples(8, deep=1000)
 def test_aggregates(case: Case) -> None:
     keeps_its_law(case)
+
+
+@given(programs_with_aggregates(max_rules=3))
+@examples(8, deep=1000)
+def test_totals(case: Case) -> None:
+    """As if every rule had too many aggregates for clauses with each of them over nothing."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gathering, "MOST_FOR_ZEROS", 1)
+        keeps_its_law(case)
 
 
 @given(programs_with_windows(recursive=False, connected=True, max_rules=3), st.integers(-3, 12))

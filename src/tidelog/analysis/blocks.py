@@ -86,7 +86,7 @@ def rule_text(core: Core, predicate: Predicate) -> str:
         if ticks == 1:
             return f"{atom} @ T"
         return f"{quantified(window.over)} {atom} @ [T-{ticks - 1}, T]"
-    aggregate = core.aggregates.get(predicate.name)
+    aggregate = core.aggregate_of.get(predicate.name)
     if aggregate is None:
         return predicate.name
     asked = as_asked(_without_blocks(core, aggregate))

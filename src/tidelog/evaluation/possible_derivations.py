@@ -194,7 +194,8 @@ class PossibleDerivations:
         if isinstance(meaning, Open):
             assert tick is not None, "only facts with a time are waited for"
             return leaves.wait([Awaited(predicate.base, args, tick)])
-        is_fact = predicate.role is not Role.STEP  # a step within a rule is none of its own
+        # A step within a rule is none of its own.
+        is_fact = predicate.role not in (Role.STEP, Role.TOTAL)
         stands = self.facts.is_given(premise.predicate, tick)
         if not stands:
             before = set(leaves.waits)

@@ -383,7 +383,7 @@ class Misses:
         missing = Missing(predicate.base, args, names, at, predicate.temporal, input_)
         if predicate.role is Role.WINDOW:
             return self._too_few(missing, premise, whole)
-        if predicate.role is Role.GATHERED:
+        if premise.predicate in self.core.aggregate_of:
             value = len(premise.args) - 1
             own = replace(missing, gathered=gathered(self.core, predicate.name, args, at))
             return replace(own, instead=self._instead(premise.predicate, known, [value]))

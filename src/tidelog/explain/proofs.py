@@ -11,8 +11,8 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from itertools import count, islice
+from dataclasses import dataclass, replace
+from itertools import chain, count, islice
 from typing import TypeAlias, assert_never
 
 from tidelog.analysis.containment import Ground
@@ -139,7 +139,7 @@ class Derivations:
             for way in ways:
                 missing = set(way.premises)
                 if not missing:
-                    heapq.heappush(heap, (1, next(order), fact, way))
+                    heapq.heappush(heap, (self._own(way), next(order), fact, way))
                 for one in missing:
                     waiting.setdefault(one, []).append((fact, way, missing))
         windows = _Windows(self)
@@ -323,12 +323,22 @@ def way_of(core: Core, fact: Ground, chosen: Mapping[Ground, Derivation]) -> Der
     if way is None or way.clause.copies_input:
         return None
     if not way.clause.made:
-        return way
+        return _without_totals(core, way, chosen)
     if core.predicates[fact.predicate].role in (Role.WINDOW, Role.GATHERED):
         return None
     # A head that lasts holds because it began.
     (begun,) = counted(core, way.premises, chosen)
     return way_of(core, begun, chosen)
+
+
+def _without_totals(core: Core, way: Derivation, chosen: Mapping[Ground, Derivation]) -> Derivation:
+    """The way with what totals come from in place of them: an aggregate, or its absence."""
+    totals = [p for p in way.premises if core.predicates[p.predicate].role is Role.TOTAL]
+    if not totals or any(total not in chosen for total in totals):
+        return way
+    premises = (chosen[p].premises if p in totals else (p,) for p in way.premises)
+    absent = (absence for total in totals for absence in chosen[total].absent)
+    return replace(way, premises=tuple(chain(*premises)), absent=(*way.absent, *absent))
 
 
 def below(core: Core, fact: Ground, chosen: Mapping[Ground, Derivation]) -> tuple[Ground, ...]:

@@ -42,7 +42,8 @@ class Role(Enum):
     DUE = "due"  # every tick still to be answered
     WINDOW = "window"  # that an atom holds at some of the ticks up to now
     BEGUN = "begun"  # that a predicate holds from now on for a stretch
-    GATHERED = "gathered"  # what many facts come to
+    GATHERED = "gathered"  # an aggregate of many facts
+    TOTAL = "total"  # an aggregate, or 0 over nothing, for the groups that a rule asks about
     BLOCK = "block"  # what the facts of one tick come to, of which a window is made
     ABSENT = "absent"  # that facts of a predicate are not there, taken as an input of its own
 
@@ -60,6 +61,7 @@ _KEYS = {
     Role.WINDOW: "{name}[at {label} ticks]",
     Role.BEGUN: "{name}[for {label} ticks]",
     Role.GATHERED: "{name}({label})",
+    Role.TOTAL: "{name} or 0, {label}",
     Role.BLOCK: "{name}(a tick's {label})",
     Role.ABSENT: "not {name}{label}",
 }
@@ -96,7 +98,7 @@ class Predicate:
 
         Windows and aggregates are shown where the steps of a plan are: `Hot[at 2 of 4 ticks]`.
         """
-        if self.role in (Role.WINDOW, Role.GATHERED, Role.BLOCK):
+        if self.role in (Role.WINDOW, Role.GATHERED, Role.TOTAL, Role.BLOCK):
             return self.name
         return f"given {self.base}" if self.role is Role.GIVEN else self.base
 
@@ -239,10 +241,22 @@ class Core:
         return {**parts, **self.windows}
 
     @cached_property
-    def count_of(self) -> dict[str, AggregateOf]:
-        """The counts that predicates are steps of, written out in rules."""
+    def _part_of(self) -> dict[str, AggregateOf]:
         written = ((clause.head.predicate, clause.part_of) for clause in self._rules)
         return {name: of for name, of in written if isinstance(of, AggregateOf)}
+
+    @cached_property
+    def count_of(self) -> dict[str, AggregateOf]:
+        """The counts that predicates are steps of, written out in rules."""
+        steps = self._part_of.items()
+        return {name: of for name, of in steps if self.predicates[name].role is Role.STEP}
+
+    @cached_property
+    def aggregate_of(self) -> dict[str, AggregateOf]:
+        """What predicates are aggregates of, also those that are totals."""
+        parts = self._part_of.items()
+        totals = {name: of for name, of in parts if self.predicates[name].role is Role.TOTAL}
+        return {**totals, **self.aggregates}
 
     @cached_property
     def inputs(self) -> tuple[Predicate, ...]:

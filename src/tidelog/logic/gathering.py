@@ -3,7 +3,8 @@
 `A(X, V) @ T` holds where V is the measure of all facts that an atom matches at the ticks that end
 with T; it does not hold where there is none. That is its definition (`AggregateOf`). Over nothing a
 count and a sum are 0: a clause that asks for them becomes two, one for the aggregate, one for the
-absence of all that it is of.
+absence of all that it is of. A clause with many of them would become many. It asks for totals
+instead: predicates that have two clauses each, for the groups that the rest of the clause gives.
 
 Where an aggregate says no more than a window does, it is one: `count(Trip(X) @ [T-59, T]) >= 3` is
 `at least 3 Trip(X) @ [T-59, T]`, and `max(V : Temp(X, V) @ [T, T+9]) >= 80` is `some Temp(X, V) @
@@ -12,7 +13,8 @@ Where an aggregate says no more than a window does, it is one: `count(Trip(X) @ 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import assert_never
 
@@ -38,9 +40,15 @@ from tidelog.logic.clause import (
     Asked,
     AskedMeasure,
     Clause,
+    FixedTick,
+    Free,
+    Head,
+    HeadTime,
     LastTicks,
+    Offset,
     Over,
     Premise,
+    Rigid,
     Sign,
     measured_of,
     over_of,
@@ -48,6 +56,9 @@ from tidelog.logic.clause import (
 from tidelog.logic.core import Predicate, Role
 from tidelog.logic.order import decide
 from tidelog.logic.windows import takes_many_clauses
+
+# Clauses that a rule with counts or sums may become, for those over nothing.
+MOST_FOR_ZEROS = 4
 
 _TURNED = {
     Operator.EQ: Operator.EQ,
@@ -86,14 +97,57 @@ class Aggregates:
     ) -> None:
         self.predicates = predicates
         self.aggregates = dict(aggregates)
+        self.totals: list[Clause] = []
 
     def without(self, clause: Clause) -> list[Clause]:
         """A clause as others that ask for aggregates' predicates; together they say the same."""
-        ways = [clause]
-        for i, premise in enumerate(clause.premises):
-            if measured_of(premise) is not None:
-                ways = [way for each in ways for way in self._ways(each, i)]
+        ways = self._written_out(clause, self._ways, MOST_FOR_ZEROS)
+        if ways is None:
+            ways = self._written_out(clause, self._by_total)
+        assert ways is not None, "any number of clauses will do"
         return ways
+
+    def _written_out(
+        self,
+        clause: Clause,
+        ways_of: Callable[[Clause, int], list[Clause]],
+        most: float = math.inf,
+    ) -> list[Clause] | None:
+        """A clause without its aggregates, in some way; None if that takes too many clauses."""
+        ways = [clause]
+        for number, premise in enumerate(clause.premises):
+            if measured_of(premise) is not None:
+                ways = [way for each in ways for way in ways_of(each, number)]
+                if len(ways) > most:
+                    return None
+        return ways
+
+    def _by_total(self, clause: Clause, number: int) -> list[Clause]:
+        """The clause over a total in place of an aggregate that may be 0 over nothing."""
+        premise, ways = clause.premises[number], self._ways(clause, number)
+        times = _times_of_total(clause, premise)
+        if len(ways) < 2 or times is None:
+            return ways
+        at, known = times
+        measured, names = _measured(premise), {v.name for p in clause.positive for v in p.variables}
+        aggregate = _defined(premise, measured.measure, measured.variable, names)
+        groups, (*_, value) = aggregate.groups, aggregate.args
+        below = self.predicate(aggregate)
+        total = below.made(Role.TOTAL, str(len(self.totals) // 2 + 1))
+        total = replace(total, temporal=not isinstance(at, Rigid))
+        self.predicates[total.name] = total
+        own = replace(premise, when=aggregate.of.when)
+        there = Premise(below.name, aggregate.args, own.when, origin=premise.origin)
+        nothing = self._nothing(own, names, number)
+        for given, asked in ((value, there), (self._zero(premise), nothing)):
+            head = Head(total.name, (*groups, given), at)
+            premises = (asked, *_guard(known, groups, at))
+            made = Clause(head, premises, origin=premise.origin, made=True, part_of=aggregate)
+            self.totals.append(made)
+        when = premise.when if premise.temporal else at
+        args = (*groups, measured.value)
+        asked = Premise(total.name, args, when, origin=premise.origin)
+        return [_with(clause, number, asked, clause.tests)]
 
     def _ways(self, clause: Clause, number: int) -> list[Clause]:
         premise = clause.premises[number]
@@ -117,16 +171,19 @@ class Aggregates:
     def _of_nothing(self, clause: Clause, number: int, groups: set[str]) -> list[Clause]:
         """The clause where there is nothing, so that the value is 0; none if it cannot be."""
         premise = clause.premises[number]
-        measured = _measured(premise)
-        columns = self.predicates[premise.predicate].types
-        of = measured_type(measured.measure, measured.variable, premise.args, columns)
-        zero = Constant.of(0.0 if of is Type.FLOAT else 0)
+        measured, zero = _measured(premise), self._zero(premise)
         clause = _with(clause, number, self._nothing(premise, groups, number), clause.tests)
         value = measured.value
         if isinstance(value, Variable) and value.name not in groups:
             return _folded(_put(clause, {value.name: zero}))
         test = Comparison(value, Operator.EQ, zero, premise.origin)
         return _folded(replace(clause, tests=(*clause.tests, test)))
+
+    def _zero(self, premise: Premise) -> Constant:
+        """The value of a count or a sum over nothing."""
+        measured, columns = _measured(premise), self.predicates[premise.predicate].types
+        of = measured_type(measured.measure, measured.variable, premise.args, columns)
+        return Constant.of(0.0 if of is Type.FLOAT else 0)
 
     def _nothing(self, premise: Premise, groups: set[str], number: int) -> Premise:
         """That a premise, the one of this number in its clause, matches nothing."""
@@ -168,6 +225,51 @@ def _defined(
     named = tuple(dict.fromkeys(v for v in premise.variables if v.name in groups))
     ticks = (over_of(premise) or ONE_TICK).ticks
     return AggregateOf(of, LastTicks(ticks), measure, variable, named)
+
+
+def _times_of_total(clause: Clause, premise: Premise) -> tuple[HeadTime, list[Premise]] | None:
+    """When a total holds in rules of its own, and the other premises as told from there.
+
+    That is at the time of its aggregate; at the clause's own if that has none. There is no total
+    of an aggregate at a fixed tick, nor in a clause that joins unrelated times.
+    """
+    match premise.when:
+        case Offset(ticks):
+            if clause.free_times:
+                return None
+            return AT_HEAD, [_moved(p, -ticks) for p in clause.positive]
+        case Free(_, ticks):
+            if len(clause.free_times) > 1 or isinstance(clause.head.when, Offset):
+                return None
+            return AT_HEAD, [_moved(p, -ticks) for p in clause.positive]
+        case Rigid():
+            return None if clause.free_times else (clause.head.when, [*clause.positive])
+        case FixedTick():
+            return None
+        case _:
+            assert_never(premise.when)
+
+
+def _moved(premise: Premise, ticks: int) -> Premise:
+    """The premise as told from another time, so many ticks before."""
+    if not isinstance(premise.when, Offset | Free):
+        return premise
+    return replace(premise, when=Offset(premise.when.ticks + ticks))
+
+
+def _guard(known: Sequence[Premise], groups: Iterable[Variable], at: HeadTime) -> list[Premise]:
+    """Few of some premises that give values to the groups, and to the time of a head."""
+    missing: set[object] = {v.name for v in groups}
+    if isinstance(at, Offset):
+        missing.add(Offset)
+    guard: list[Premise] = []
+    while missing or not guard:
+        gives = [(missing & {*(v.name for v in p.variables), type(p.when)}, p) for p in known]
+        given, best = max(gives, key=lambda each: len(each[0]))
+        assert given or not guard, f"nothing gives values to {missing}"
+        guard.append(best)
+        missing -= given
+    return guard
 
 
 def aggregate_pattern(aggregate: AggregateOf) -> str:

@@ -91,6 +91,7 @@ def core(program: Program, queries: Iterable[str] = ()) -> Core:
     windows = Windows(predicates, {})
     aggregates = Aggregates(predicates, {})
     clauses = [way for clause in clauses for way in aggregates.without(clause)]
+    clauses += aggregates.totals
     lasting: list[Clause] = []
     clauses = [windows.without(_beginning(clause, windows, lasting)) for clause in clauses]
     operations: dict[str, Operation] = {**windows.windows, **aggregates.aggregates}

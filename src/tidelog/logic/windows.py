@@ -60,12 +60,12 @@ def pattern(
     return window, tuple(values.get(t) if isinstance(t, Variable) else t.value for t in terms)
 
 
-_MADE = (Role.WINDOW, Role.BEGUN, Role.GATHERED)
+_MADE = (Role.WINDOW, Role.BEGUN, Role.GATHERED, Role.TOTAL)
 
 
 def folded(core: Core) -> Core:
     """The core as people think of it: premises over intervals in place of windows' predicates,
-    and premises that gather in place of aggregates'.
+    and aggregates in place of theirs.
 
     A head that lasts is looked at from any of its ticks: its premises lie so many ticks further
     back, too.
@@ -87,10 +87,11 @@ def folded(core: Core) -> Core:
 
 
 def _folded(core: Core, premise: Premise) -> Premise:
-    aggregate = core.aggregates.get(premise.predicate)
+    aggregate = core.aggregate_of.get(premise.predicate)
     if aggregate is not None:
         asked = as_asked(aggregate)
-        return replace(asked, when=premise.when, sign=premise.sign, origin=premise.origin)
+        when = premise.when if asked.temporal else asked.when
+        return replace(asked, when=when, sign=premise.sign, origin=premise.origin)
     window = core.window_of.get(premise.predicate)
     if window is None:
         return premise

@@ -59,12 +59,13 @@ class Gathered(Stretch):
 
 def gathered(core: Core, name: str, args: Sequence[Value | None], time: int | None) -> Gathered:
     """A fact of an aggregate's predicate, or what is known of one, as people read it."""
-    aggregate = core.aggregates[name]
+    aggregate = core.aggregate_of[name]
     terms, variable = aggregate.of.args, aggregate.variable
     known = dict(zip(aggregate.args, args, strict=True))
     own = tuple(known.get(t) if isinstance(t, Variable) else t.value for t in terms)
     of = None if variable is None else terms.index(variable)
     base, over = core.predicates[name].base, Over(aggregate.ticks, 1)
+    time = time if aggregate.of.temporal else None
     given = tuple(value for value in args if value is not None)
     return Gathered(base, given, time, own, over, aggregate.measure, of, args[-1])
 
@@ -101,7 +102,7 @@ def _as_count(core: Core, awaited: Awaited) -> Awaited:
 def named(core: Core, fact: Ground) -> Ground:
     """The fact under the name its predicate has in the rules; a window's as what it asks for."""
     predicate = core.predicates[fact.predicate]
-    if predicate.role is Role.GATHERED:
+    if fact.predicate in core.aggregate_of:
         return gathered(core, fact.predicate, fact.args, fact.time)
     if predicate.role is Role.WINDOW:
         window, given = pattern(core, fact.predicate, fact.args)
@@ -171,6 +172,10 @@ class FactModel:
                 for test in clause.tests
             )
             absent = tuple(self._absence(premise, order, binding) for premise in clause.negative)
+            if self.core.predicates[fact.predicate].role is Role.TOTAL:
+                # What gives its groups holds anyway; the first premise is what it comes from.
+                yield Derivation(clause, () if absent else premises[:1], compared, absent)
+                return
             yield Derivation(clause, premises, compared, absent)
 
     def counted(self, fact: Ground) -> Iterator[Ground]:
