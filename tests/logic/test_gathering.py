@@ -148,3 +148,16 @@ def test_people_see_no_totals() -> None:
     assert "count(E(a, _) @ [-1, 5]) = 2" in proof
     assert "not E(a, 1) @ 0" in proof
     assert "or 0" not in proof
+
+
+def test_what_is_missing_is_no_total() -> None:
+    """A total is only missing where the rest of the rule is: then that is what is told."""
+    program = tidelog.parse(
+        f"{INPUTS} P(X) @ T :- F(X) @ T, K = count(E(X, 1) @ T), L = count(E(X, 2) @ T),"
+        " M = count(E(X, 3) @ T), K + L + M > 1."
+    )
+    facts = {"F": [("a", 0)], "E": [("a", 2, 0)]}
+    assert "fails    K + L + M = 1, needs > 1" in str(program.why("P(a) @ 0", facts))
+    told = str(program.why("P(b) @ 0", facts))
+    assert "missing  F(b) @ 0" in told
+    assert "missing  count" not in told

@@ -95,7 +95,8 @@ def rule_text(core: Core, predicate: Predicate) -> str:
     head = Head(predicate.name, when=AT_HEAD if predicate.temporal else RIGID)
     literal = Clause(head, (asked,)).as_rule.body[0]
     assert isinstance(literal, Aggregated), "an aggregate is one in the language"
-    return print_aggregate(literal.aggregate)
+    or_zero = " or 0" if predicate.role is Role.TOTAL else ""
+    return f"{print_aggregate(literal.aggregate)}{or_zero}"
 
 
 def _without_blocks(core: Core, aggregate: AggregateOf) -> AggregateOf:

@@ -296,6 +296,7 @@ class Misses:
         """The miss of one choice of values; None if it leads in a circle."""
         holds: list[Ground] = []
         all_missing: list[Missing] = []
+        totals: list[Missing] = []  # which are there if the rest of the clause is
         in_the_way = self._in_the_way(clause, one)
         if in_the_way is None:
             return None
@@ -312,7 +313,9 @@ class Misses:
             missing = self._missing(premise, known, whole, depth, above)
             if missing is None:
                 return None
-            all_missing.append(missing)
+            is_total = self.core.predicates[premise.predicate].role is Role.TOTAL
+            (totals if is_total else all_missing).append(missing)
+        all_missing = all_missing or totals
         written = clause.shown
         told = as_written(written, clause)
         compared = list(zip(told, one.compared(clause.tests), strict=True))
