@@ -27,6 +27,7 @@ from tidelog.analysis.window import window_holds
 from tidelog.cli import cli
 from tidelog.language.printer import print_literal, print_rule
 from tidelog.language.program import Program
+from tidelog.logic.core import rules_for, rules_of
 from tidelog.logic.normalise import core
 from tidelog.views.verdicts import measure_lines, verdict_lines
 
@@ -138,8 +139,8 @@ def test_decision_forms(case: Case) -> None:
 
 def without_redundancy(program: Program) -> Program:
     kept, _ = reduced(core(program, ["Q"]), ["Q"], Budget(2.0))
-    ours = {clause for clock in program.clocks for clause in kept.clauses_for.get(clock, ())}
-    rules = [c.as_rule for c in kept.clauses if not c.copies_input and c not in ours]
+    ours = {clause for clock in program.clocks for clause in rules_for(kept, clock)}
+    rules = [c.as_rule for c in rules_of(kept) if not c.copies_input and c not in ours]
     return Program((*program.declarations.values(), *program.clocks.values(), *rules))
 
 
@@ -212,7 +213,7 @@ def test_every_predicate_keeps_its_meaning(data: st.DataObject) -> None:
 def test_redundant_rules_and_atoms(rules: str, left: list[str] | None) -> None:
     program = tidelog.check(rules).program
     kept, _ = reduced(core(program, ["Q"]), ["Q"], Budget())
-    assert [print_rule(c.shown) for c in kept.clauses] == (left or ["Q(X) @ T :- F(X) @ T."])
+    assert [print_rule(c.shown) for c in rules_of(kept)] == (left or ["Q(X) @ T :- F(X) @ T."])
 
 
 def test_what_is_left_out_is_named() -> None:

@@ -6,6 +6,7 @@ import tidelog
 from tidelog.analysis.passes import Passes, passes
 from tidelog.data.schema import resolve
 from tidelog.language.program import Type
+from tidelog.logic.core import rules_of
 
 TEXT, INT = Type.TEXT, Type.INT
 RULES = """
@@ -30,7 +31,7 @@ def test_other_queries_and_equal_programs_have_passes_of_their_own() -> None:
     program, same = tidelog.parse(RULES, "a.tdl"), tidelog.parse(RULES, "b.tdl")
     assert program == same
     assert passes(program, ["R"]) is not passes(program, ["P"])
-    origins = [passes(p, ["R"]).core.clauses[0].origin.file for p in (program, same)]
+    origins = [rules_of(passes(p, ["R"]).core)[0].origin.file for p in (program, same)]
     assert origins == ["a.tdl", "b.tdl"]
 
 
@@ -55,6 +56,6 @@ def test_an_input_that_is_declared_elsewhere_is_not_the_same() -> None:
 
 def test_what_is_redundant_is_left_out_of_what_runs() -> None:
     made = Passes(tidelog.parse(RULES), ("R",))
-    assert len(made.dependencies.core.clauses) == 3
-    assert len(made.planned.core.clauses) == 2
+    assert len(rules_of(made.dependencies.core)) == 3
+    assert len(rules_of(made.planned.core)) == 2
     assert made.dependencies_of("R").predicates == made.dependencies.predicates

@@ -9,7 +9,7 @@ from support.batch import agree, wanted
 from tidelog.analysis.passes import passes
 from tidelog.language.checks import check
 from tidelog.language.program import Value
-from tidelog.logic.core import Role
+from tidelog.logic.core import Role, rules_for
 
 INPUTS = "input E(x: text) @ t. input F(x: text, v: int, w: int) @ t."
 FACTS: dict[str, list[tuple[Value, ...]]] = {
@@ -60,7 +60,7 @@ def test_windows_are_the_same_whatever_their_variables_are_called() -> None:
         P(X, W) @ T :- E(X) @ T, some F(X, W, _) @ [T-8, T]."""
     case = Case(text, check(text).accepted(), FACTS, ("P",), 0, 80)
     core = passes(case.program, ["P"]).core
-    asked = {p.predicate for c in core.clauses_for["P"] for p in c.premises} - {"E"}
+    asked = {p.predicate for c in rules_for(core, "P") for p in c.premises} - {"E"}
     assert len(asked) == 2
     assert asked == core.windows.keys()
     agree(case)

@@ -11,6 +11,7 @@ from support.deep import examples
 from tidelog.analysis.dependencies import dependencies
 from tidelog.analysis.stages import Staged, StageKind, staged
 from tidelog.language.checks import check
+from tidelog.logic.core import rules_of
 from tidelog.logic.normalise import core
 
 
@@ -25,7 +26,7 @@ def expect_all_is_there_in_time(split: Staged) -> None:
     """
     number = {name: i for i, stage in enumerate(split.stages) for name in stage.predicates}
     assert len(number) == sum(len(stage.predicates) for stage in split.stages)
-    for clause in split.deps.core.clauses:
+    for clause in rules_of(split.deps.core):
         head = number.get(clause.head.predicate)
         for premise in clause.premises:
             if head is not None and premise.predicate in number:

@@ -31,7 +31,7 @@ from tidelog.evaluation.sql import Writer
 from tidelog.evaluation.steps import StepRunner
 from tidelog.language.program import Value
 from tidelog.logic.clause import Sign
-from tidelog.logic.core import Core
+from tidelog.logic.core import Core, rules_of
 from tidelog.logic.normalise import core
 
 Facts = dict[str, list[tuple[Value, ...]]]
@@ -240,9 +240,9 @@ def test_what_an_engine_cannot_do_it_says(sql_engine: SqlEngine) -> None:
 def negated(text: str) -> Core:
     """The core of a program with its last premise negated."""
     whole = core(tidelog.parse(text))
-    *others, clause = whole.clauses
+    *others, clause = rules_of(whole)
     premises = (*clause.premises[:-1], replace(clause.premises[-1], sign=Sign.NEGATIVE))
-    return replace(whole, clauses=(*others, replace(clause, premises=premises)))
+    return whole.rewritten((*others, replace(clause, premises=premises)))
 
 
 def test_absence_is_looked_at_and_bounds_nothing() -> None:

@@ -8,6 +8,7 @@ from tidelog.language.checks import check
 from tidelog.language.diagnostics import Code, Diagnostic
 from tidelog.language.program import Constant, Type
 from tidelog.language.types import infer
+from tidelog.logic.core import rules_for, rules_of
 from tidelog.logic.normalise import core
 
 INPUTS = """
@@ -114,23 +115,23 @@ def test_int_constants_widen_to_float() -> None:
     )
     assert clashes(text) == []
     assert types(text, "Any") == ["float"]
-    clauses = core(check(text).accepted()).clauses
-    assert clauses[0].tests[0].right == Constant(80.0, Type.FLOAT)
-    assert clauses[1].head.args == (Constant(7.0, Type.FLOAT),)
-    assert clauses[2].tests[0].right == Constant(1.0, Type.FLOAT)
+    made = core(check(text).accepted())
+    assert rules_for(made, "P")[0].tests[0].right == Constant(80.0, Type.FLOAT)
+    assert rules_for(made, "Float")[0].head.args == (Constant(7.0, Type.FLOAT),)
+    assert rules_for(made, "Q")[0].tests[0].right == Constant(1.0, Type.FLOAT)
 
 
 def test_int_constants_widen_where_only_a_later_rule_says_float() -> None:
     text = "E(1). P(X) :- E(X). Q(X) :- P(X), X < 2.5."
     assert clashes(text) == []
     assert types(text, "E") == ["float"]
-    assert core(check(text).accepted()).clauses[0].head.args == (Constant(1.0, Type.FLOAT),)
+    assert rules_of(core(check(text).accepted()))[0].head.args == (Constant(1.0, Type.FLOAT),)
 
 
 def test_int_constants_stay_int_otherwise() -> None:
     text = "E(1). P(X) :- E(X), X < 2."
     assert types(text, "P") == ["int"]
-    assert core(check(text).accepted()).clauses[0].head.args == (Constant(1, Type.INT),)
+    assert rules_of(core(check(text).accepted()))[0].head.args == (Constant(1, Type.INT),)
 
 
 def test_decimals_do_not_become_int() -> None:

@@ -20,13 +20,13 @@ from tidelog.language.checks import check
 from tidelog.language.printer import print_rule
 from tidelog.language.program import Variable
 from tidelog.logic.clause import AT_HEAD, Clause, Head, Offset, Premise, Sign
-from tidelog.logic.core import Core, Predicate, Role
+from tidelog.logic.core import Core, Predicate, Role, rules_for, rules_of
 from tidelog.logic.normalise import clause_of, core
 
 
 def test_a_rule_is_shown_as_it_was_written_and_is_typed_underneath() -> None:
     text = "input E(v: float) @ t. P @ T+1 :- V >= 2, E(V) @ T, E(3) @ T+1."
-    (clause,) = core(check(text).accepted()).clauses
+    (clause,) = rules_of(core(check(text).accepted()))
     assert print_rule(clause.shown) == "P @ T+1 :- V >= 2, E(V) @ T, E(3) @ T+1."
     assert print_rule(clause.as_rule) == "P @ T+1 :- V >= 2.0, E(V) @ T, E(3.0) @ T+1."
     shorter = clause.without(clause.premises[0])
@@ -51,7 +51,7 @@ def test_an_input_that_also_has_rules_is_apart_from_what_they_derive() -> None:
     assert roles[given_by.name] == (Role.GIVEN, "E", True)
     assert roles["E"] == (Role.DERIVED, "E", False)
     assert roles["F"] == (Role.INPUT, "F", True)
-    (copy,) = [clause for clause in whole.clauses if clause.copies_input]
+    (copy,) = [clause for clause in rules_of(whole) if clause.copies_input]
     assert [p.predicate for p in copy.premises] == [given_by.name]
     assert copy.written is None
 
@@ -61,12 +61,12 @@ def test_what_is_sent_between_stages_serves_the_predicate_of_the_rule() -> None:
     split = staged(dependencies(core(check(text).accepted(), ["R"]), ["R"]))
     (sent,) = [p for p in split.deps.core.predicates.values() if p.role is Role.SENT]
     assert sent.base == "R"
-    (clause,) = split.deps.core.clauses_for[sent.name]
+    (clause,) = rules_for(split.deps.core, sent.name)
     assert print_rule(clause.shown) == "R(Y) @ T+1 :- S(X) @ T, N(X, Y)."
 
 
 def _same_again(whole: Core) -> None:
-    for clause in whole.clauses:
+    for clause in rules_of(whole):
         assert clause_of(clause.as_rule) == clause
 
 
@@ -95,10 +95,10 @@ def test_a_clause_with_times_of_its_own_as_a_rule_says_the_same(case: TwoWay) ->
 def _with_absence(text: str, of: str, query: str = "Q") -> Core:
     """A program whose first rule also asks that a predicate does not hold."""
     whole = core(tidelog.parse(text), [query])
-    first = whole.clauses[0]
+    first = rules_of(whole)[0]
     absent = Premise(of, first.head.args, Offset(1), Sign.NEGATIVE)
     asking = Clause(first.head, (*first.premises, absent), first.tests, first.origin)
-    return Core(whole.program, (asking, *whole.clauses[1:]), whole.predicates)
+    return whole.rewritten((asking, *rules_of(whole)[1:]))
 
 
 RULES = "Q(X) @ T :- E(X) @ T. N(X) @ T :- F(X) @ T. M(X) @ T :- M(X) @ T."
@@ -106,7 +106,7 @@ RULES = "Q(X) @ T :- E(X) @ T. N(X) @ T :- F(X) @ T. M(X) @ T :- M(X) @ T."
 
 def test_dependencies_follow_premises_of_both_signs() -> None:
     deps = dependencies(_with_absence(RULES, "N"), ["Q"])
-    signs = {(e.head, e.body): e.sign for e in deps.edges}
+    signs = {(e.head, e.body): e.premise.sign for e in deps.edges}
     assert signs == {
         ("Q", "E"): Sign.POSITIVE,
         ("Q", "N"): Sign.NEGATIVE,
@@ -118,15 +118,15 @@ def test_dependencies_follow_premises_of_both_signs() -> None:
 
 def test_that_nothing_derives_it_is_always_true_of_what_is_asked_to_be_absent() -> None:
     whole = _with_absence(RULES, "M")
-    (clause,) = whole.below(["Q"]).clauses
+    (clause,) = rules_of(whole.below(["Q"]))
     assert [(p.predicate, p.sign) for p in clause.premises] == [("E", Sign.POSITIVE)]
 
 
 def test_keys_bring_what_must_be_absent_along() -> None:
     whole = _with_absence("Q(X) @ T :- E(X) @ T. N(Y) @ T :- F(Y) @ T.", "N")
     other = Premise("N", (Variable("Z"),), Offset(0), Sign.NEGATIVE)
-    clause = Clause(whole.clauses[0].head, (whole.clauses[0].premises[0], other))
-    key = partition_key(Core(whole.program, (clause, *whole.clauses[1:]), whole.predicates))
+    clause = Clause(rules_of(whole)[0].head, (rules_of(whole)[0].premises[0], other))
+    key = partition_key(whole.rewritten((clause, *rules_of(whole)[1:])))
     assert key.positions is None
     assert "shares no argument between Q, E, N" in key.reason
 
@@ -135,7 +135,7 @@ def test_nothing_is_called_redundant_where_absence_counts() -> None:
     whole = _with_absence(RULES + " Q(X) @ T :- E(X) @ T, F(X) @ T.", "N")
     needed, left_out = reduced(whole, ["Q"], Budget())
     assert left_out == []
-    assert len(needed.clauses) == 3
+    assert len(rules_of(needed)) == 3
 
 
 def test_predicates_of_one_base_have_names_of_their_own() -> None:

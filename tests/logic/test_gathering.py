@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+import tidelog
 from tidelog.analysis.passes import passes
 from tidelog.language.checks import check
 from tidelog.language.printer import print_rule
 from tidelog.language.program import Program
-from tidelog.logic.core import Core, Role
+from tidelog.logic.core import Core, Role, rules_for, rules_of
 from tidelog.logic.normalise import core
 
 INPUTS = "input E(x: text, v: int) @ t. input F(x: text) @ t. input R(x: text, y: text)."
@@ -22,7 +23,7 @@ def made(rule: str) -> tuple[Program, Core]:
 def bodies(rule: str) -> list[str]:
     """The clauses that a rule becomes, without those of windows and aggregates."""
     _, made_core = made(rule)
-    return [print_rule(c.as_rule) for c in made_core.clauses if not c.made]
+    return [print_rule(c.as_rule) for c in rules_of(made_core) if not c.made]
 
 
 @pytest.mark.parametrize(
@@ -93,4 +94,70 @@ def test_two_counts_of_nothing_without_a_time() -> None:
     program, _ = made(
         "P(X) :- R(X, _), count(R(X, a)) < 4, count(R(a, X)) <= 0, count(R(b, X)) = 0."
     )
-    assert passes(program, ["P"]).reduced.clauses
+    assert rules_of(passes(program, ["P"]).reduced)
+
+
+def totals(made_core: Core) -> list[str]:
+    """The rules of totals."""
+    names = [n for n, p in made_core.predicates.items() if p.role is Role.TOTAL]
+    return [print_rule(c.as_rule) for name in names for c in rules_for(made_core, name)]
+
+
+def test_many_counts_of_nothing_take_two_rules_each() -> None:
+    counts = [f"N{i} = count(E(X, {i}) @ [T-{i}, T])" for i in range(12)]
+    total = " + ".join(f"N{i}" for i in range(12))
+    _, whole = made(f"P(X, S) @ T :- F(X) @ T, {', '.join(counts)}, S = {total}.")
+    assert len(totals(whole)) == 24
+    assert len(rules_of(whole)) == 25
+
+
+def test_a_total_is_at_the_time_of_its_aggregate() -> None:
+    _, whole = made(
+        "P(X, S) @ T :- F(X) @ T, E(X, W) @ T-1, K = count(E(X, _) @ T+2),"
+        " L = sum(V : E(X, V) @ T-3), M = count(R(X, _)), S = K + L + M + W."
+    )
+    ahead, behind, rigid = "E(count: #1, _2) or 0, 1", "E(sum: #1, V2) or 0, 2", "R(count: #1, _2)"
+    assert totals(whole) == [
+        f"{ahead}(X, _) @ T :- E(count: #1, _2)(X, _) @ T, F(X) @ T-2.",
+        f"{ahead}(X, 0) @ T :- not E[at 1 of 1 (#0,_) ticks](X) @ T, F(X) @ T-2.",
+        f"{behind}(X, _) @ T :- E(sum: #1, V2)(X, _) @ T, F(X) @ T+3.",
+        f"{behind}(X, 0) @ T :- not E[at 1 of 1 (#0,_) ticks](X) @ T, F(X) @ T+3.",
+        f"{rigid} or 0, 3(X, _) @ T :- {rigid}(X, _), F(X) @ T.",
+        f"{rigid} or 0, 3(X, 0) @ T :- not {rigid}(X, _), F(X) @ T.",
+    ]
+    (rule,) = rules_for(whole, "P")
+    assert [premise.offset for premise in rule.premises] == [0, -1, 2, -3, 0]
+
+
+def test_people_see_no_totals() -> None:
+    rule = (
+        "P(X, S) @ T :- F(X) @ T, K = count(E(X, _) @ [T-4, T+2]), L = count(E(X, 1) @ T-3),"
+        " M = count(R(X, _)), S = K + L + M."
+    )
+    program = tidelog.parse(f"{INPUTS} {rule}")
+    deps = passes(program, ["P"]).dependencies
+    assert deps.phi["P"] == deps.folded.phi["P"] == 2
+    assert [(e.body, e.distance) for e in deps.folded.edges] == [
+        ("F", "0"),
+        ("E", "[-4, +2]"),
+        ("E", "-3"),
+        ("R", "rigid"),
+    ]
+    facts = {"F": [("a", 3)], "E": [("a", 7, 5), ("a", 8, 4)], "R": [("b", "c")]}
+    proof = str(program.why("P(a, 2) @ 3", facts))
+    assert "count(E(a, _) @ [-1, 5]) = 2" in proof
+    assert "not E(a, 1) @ 0" in proof
+    assert "or 0" not in proof
+
+
+def test_what_is_missing_is_no_total() -> None:
+    """A total is only missing where the rest of the rule is: then that is what is told."""
+    program = tidelog.parse(
+        f"{INPUTS} P(X) @ T :- F(X) @ T, K = count(E(X, 1) @ T), L = count(E(X, 2) @ T),"
+        " M = count(E(X, 3) @ T), K + L + M > 1."
+    )
+    facts = {"F": [("a", 0)], "E": [("a", 2, 0)]}
+    assert "fails    K + L + M = 1, needs > 1" in str(program.why("P(a) @ 0", facts))
+    told = str(program.why("P(b) @ 0", facts))
+    assert "missing  F(b) @ 0" in told
+    assert "missing  count" not in told

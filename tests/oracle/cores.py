@@ -28,8 +28,19 @@ from tidelog.language.program import (
     TimePoint,
     Variable,
 )
-from tidelog.logic.clause import Clause, FixedTick, Free, Offset, Premise, Rigid, Sign, When
-from tidelog.logic.core import Core
+from tidelog.logic.clause import (
+    AggregateOf,
+    Clause,
+    FixedTick,
+    Free,
+    Offset,
+    Premise,
+    Rigid,
+    Sign,
+    When,
+    WindowOf,
+)
+from tidelog.logic.core import Core, Definition, External, RuleSet
 
 from .generate import Case
 from .horizon import Answers, default_margin
@@ -63,15 +74,23 @@ def as_program(core: Core) -> Program:
         )
         for p in core.inputs
     ]
-    rules = [_rule(clause) for clause in core.clauses]
-    rules += [
-        Rule(
-            Atom(name, window.args, TimeOffset(_CLOCK)),
-            (_atom(window.of, window.over.ticks, window.over.least),),
-        )
-        for name, window in core.windows.items()
-    ]
+    rules = [rule for name, made in core.definitions.items() for rule in _rules(name, made)]
     return Program((*inputs, *rules))
+
+
+def _rules(name: str, definition: Definition) -> list[Rule]:
+    match definition:
+        case RuleSet(clauses):
+            return [_rule(clause) for clause in clauses]
+        case WindowOf(of, extent, at_least):
+            atom = _atom(of, extent.length, at_least)
+            return [Rule(Atom(name, definition.args, TimeOffset(_CLOCK)), (atom,))]
+        case AggregateOf():
+            return [_aggregate(name, definition)]
+        case External():
+            return []
+        case _:
+            assert_never(definition)
 
 
 def _time_of(temporal: bool) -> str | None:
@@ -81,20 +100,24 @@ def _time_of(temporal: bool) -> str | None:
 def _rule(clause: Clause) -> Rule:
     head = clause.head
     body: list[Literal] = [_literal(premise) for premise in clause.premises]
-    body += (_anchor(p, clause) for p in clause.premises if p.sign is Sign.GATHERED)
     time = None if isinstance(head.when, Rigid) else _instant(head.when)
     return Rule(Atom(head.predicate, head.args, time), (*body, *clause.tests))
 
 
-def _anchor(premise: Premise, clause: Clause) -> Atom:
-    """That there is something to gather, which gives values to the groups and the time."""
-    groups = clause.head.args
+def _aggregate(name: str, aggregate: AggregateOf) -> Rule:
+    """Its second literal gives values to the groups and the time: there is some fact."""
+    assert aggregate.parts is None, "parts of sums are no values"
+    of, (*groups, value) = aggregate.of, aggregate.args
+    ticks = aggregate.extent.length if of.temporal else 0
+    made = Aggregate(aggregate.measure, aggregate.variable, _atom(of, ticks))
     args = tuple(
         Variable(f"_#{t.name}") if isinstance(t, Variable) and t not in groups else t
-        for t in premise.args
+        for t in of.args
     )
-    ticks = 0 if premise.over is None else premise.over.ticks
-    return _atom(replace(premise, args=args), ticks, 1)
+    there = _atom(replace(of, args=args), ticks, 1)
+    time = TimeOffset(_CLOCK) if of.temporal else None
+    head = Atom(name, aggregate.args, time)
+    return Rule(head, (Aggregated(made, Operator.EQ, value), there))
 
 
 def _literal(premise: Premise) -> Literal:
@@ -103,13 +126,6 @@ def _literal(premise: Premise) -> Literal:
             return _atom(premise)
         case Sign.NEGATIVE:
             return Negated(_atom(premise))
-        case Sign.GATHERED:
-            gathers, over = premise.gathers, premise.over
-            assert gathers is not None
-            assert gathers.parts is None, "parts of sums are no values"
-            atom = _atom(premise, 0 if over is None else over.ticks)
-            made = Aggregate(gathers.measure, gathers.of, atom)
-            return Aggregated(made, Operator.EQ, gathers.value)
         case _:
             assert_never(premise.sign)
 

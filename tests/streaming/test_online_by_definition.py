@@ -20,6 +20,7 @@ from tidelog.analysis.definitive import Pending
 from tidelog.analysis.dependencies import Class, Dependencies, dependencies
 from tidelog.language.program import Type, Value
 from tidelog.logic.clause import FixedTick
+from tidelog.logic.core import rules_of
 from tidelog.logic.normalise import core
 from tidelog.streaming.cell_graph import fits
 from tidelog.streaming.stream import Growing, Stream
@@ -133,7 +134,7 @@ def looks_at_fixed_ticks(deps: Dependencies) -> bool:
 
     That it cannot begin, or not again, is not noticed: facts at those ticks are kept.
     """
-    clauses = [c for c in deps.core.clauses if c.head.predicate in deps.carrying]
+    clauses = [c for c in rules_of(deps.core) if c.head.predicate in deps.carrying]
     times = [c.head.when for c in clauses] + [p.when for c in clauses for p in c.premises]
     return any(isinstance(when, FixedTick) for when in times)
 

@@ -34,6 +34,7 @@ from tidelog.language.program import (
     ends,
     time_variable_of,
 )
+from tidelog.logic.clause import over_of
 from tidelog.logic.normalise import clause_of
 
 # How far ahead the unrolled variant of a rule looks that looks ahead without end.
@@ -178,7 +179,7 @@ def _looked_ahead_at(rule: Rule) -> _Ahead | None:
     if len(own) != 1 or (own[0].offset or 0) <= 0:
         return None
     literal = clause.literal(own[0])
-    if own[0].over is not None or isinstance(rule.head.time, Interval):
+    if over_of(own[0]) is not None or isinstance(rule.head.time, Interval):
         return None
     return _Ahead(literal, own[0].offset or 0) if isinstance(literal, Atom) else None
 

@@ -8,16 +8,24 @@ kept, however many facts a tick had. No step rounds, so that the answers are the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from tidelog.analysis.dependencies import Class, Dependencies, dependencies
 from tidelog.language.printer import print_aggregate, print_literal
 from tidelog.language.program import Aggregated, Atom, Measure, Type, Variable
-from tidelog.logic.clause import ONE_TICK, PART_COLUMNS, Clause, Gathering, Head, Parts, Premise
-from tidelog.logic.core import Core, Predicate, Role
-from tidelog.logic.gathering import gathered_pattern, measured_type
-from tidelog.logic.windows import quantified
+from tidelog.logic.clause import (
+    AT_HEAD,
+    ITS_TICK,
+    PART_COLUMNS,
+    RIGID,
+    AggregateOf,
+    Clause,
+    Head,
+    Parts,
+)
+from tidelog.logic.core import Core, Operation, Predicate, Role
+from tidelog.logic.gathering import Aggregates, aggregate_pattern, measured_type
+from tidelog.logic.windows import as_asked, quantified
 
 
 def in_blocks(deps: Dependencies) -> Dependencies:
@@ -33,17 +41,14 @@ def in_blocks(deps: Dependencies) -> Dependencies:
     ["E(a tick's count: _1)"]
     """
     core = deps.core
-    predicates = dict(core.predicates)
-    clauses: list[Clause] = []
-    for clause in core.clauses:
-        if clause.head.predicate not in deps.recursive and _pays(clause):
-            clauses += _two_steps(clause, predicates)
-        else:
-            clauses.append(clause)
-    if len(predicates) == len(core.predicates):
+    made = Aggregates(dict(core.predicates), core.aggregates)
+    for name, aggregate in core.aggregates.items():
+        if name not in deps.recursive and _pays(aggregate):
+            made.aggregates[name] = _of_blocks(aggregate, made)
+    if len(made.predicates) == len(core.predicates):
         return deps
-    made = replace(core, clauses=tuple(clauses), predicates=predicates)
-    return dependencies(made, deps.queries)
+    operations: dict[str, Operation] = {**core.windows, **made.aggregates}
+    return dependencies(core.rewritten(None, made.predicates, operations), deps.queries)
 
 
 def blocks_kept(deps: Dependencies) -> list[str]:
@@ -81,82 +86,66 @@ def rule_text(core: Core, predicate: Predicate) -> str:
         if ticks == 1:
             return f"{atom} @ T"
         return f"{quantified(window.over)} {atom} @ [T-{ticks - 1}, T]"
-    made = core.clauses_for.get(predicate.name, ())
-    premise = made[0].gathered if made else None
-    if premise is None or premise.gathers is None:
+    aggregate = core.aggregate_of.get(predicate.name)
+    if aggregate is None:
         return predicate.name
-    aggregated = replace(made[0], premises=(_without_blocks(core, premise),)).as_rule.body[0]
-    assert isinstance(aggregated, Aggregated), "what is gathered is an aggregate in the language"
-    return print_aggregate(aggregated.aggregate)
+    asked = as_asked(_without_blocks(core, aggregate))
+    if aggregate.ticks == 1:
+        asked = replace(asked, over=None)
+    head = Head(predicate.name, when=AT_HEAD if predicate.temporal else RIGID)
+    literal = Clause(head, (asked,)).as_rule.body[0]
+    assert isinstance(literal, Aggregated), "an aggregate is one in the language"
+    or_zero = " or 0" if predicate.role is Role.TOTAL else ""
+    return f"{print_aggregate(literal.aggregate)}{or_zero}"
 
 
-def _without_blocks(core: Core, premise: Premise) -> Premise:
+def _without_blocks(core: Core, aggregate: AggregateOf) -> AggregateOf:
     """What an aggregate is of, as if there were no blocks; a sum for blocks of an average too."""
-    gathers, over = premise.gathers, None if premise.over == ONE_TICK else premise.over
-    assert gathers is not None, "what is gathered is made something of"
-    below = core.clauses_for.get(premise.predicate, ())
-    block = below[0].gathered if below else None
-    if block is None or core.predicates[premise.predicate].role is not Role.BLOCK:
-        measure = Measure.SUM if gathers.parts else gathers.measure
-        return replace(premise, over=over, gathers=replace(gathers, measure=measure))
-    assert block.gathers is not None, "what is gathered is made something of"
-    measure = gathers.measure if gathers.parts else block.gathers.measure
-    gathers = replace(block.gathers, measure=measure)
-    return replace(block, over=over, when=premise.when, gathers=gathers)
+    block = core.aggregates.get(aggregate.of.predicate)
+    if block is None or core.predicates[aggregate.of.predicate].role is not Role.BLOCK:
+        measure = Measure.SUM if aggregate.parts else aggregate.measure
+        return replace(aggregate, measure=measure, parts=None)
+    measure = aggregate.measure if aggregate.parts else block.measure
+    return replace(block, extent=aggregate.extent, measure=measure, parts=None)
 
 
-def _pays(clause: Clause) -> bool:
+def _pays(aggregate: AggregateOf) -> bool:
     """Whether a group may have several facts at a tick, so that a block takes less than they do.
 
     An exact sum takes more than a number. Where facts are a group and the number to add up, there
     is most often one of them a tick, and they are kept as they are.
     """
-    premise = clause.gathered
-    if premise is None or premise.gathers is None or premise.gathers.parts is not None:
+    if aggregate.parts is not None or not aggregate.of.temporal or aggregate.ticks == 1:
         return False
-    if premise.over is None or premise.over.ticks == 1:
-        return False
-    more = {*premise.variables} - {*clause.head.args}
-    return bool(more - {premise.gathers.of} if _adds(premise.gathers) else more)
+    more = {*aggregate.of.variables} - {*aggregate.groups}
+    return bool(more - {aggregate.variable} if aggregate.adds else more)
 
 
-def _adds(gathers: Gathering) -> bool:
-    return gathers.measure in (Measure.SUM, Measure.AVG)
-
-
-def _two_steps(clause: Clause, predicates: dict[str, Predicate]) -> Iterator[Clause]:
-    """The clause of an aggregate as that of the window of its blocks, and theirs if it is new."""
-    premise = clause.gathered
-    assert premise is not None
-    assert premise.gathers is not None, "what is gathered is made something of"
-    gathers, adds = premise.gathers, _adds(premise.gathers)
-    groups = tuple(v for v in clause.head.args[:-1] if isinstance(v, Variable))
-    block = _block(premise, groups, predicates)
-    made = tuple(Variable(f"_#{name}") for name in (PART_COLUMNS if adds else ("block",)))
-    head = Head(block.name, (*groups, *made), clause.head.when)
-    if block.name not in predicates:
-        predicates[block.name] = block
-        tick = replace(gathers, value=made[0], parts=Parts.MADE if adds else None)
-        one = replace(premise, over=ONE_TICK, gathers=tick)
-        yield Clause(head, (one,), origin=clause.origin, made=True)
+def _of_blocks(aggregate: AggregateOf, made: Aggregates) -> AggregateOf:
+    """The aggregate as that of the window of its blocks, which are added if they are new."""
+    adds = aggregate.adds
+    tick = replace(aggregate, extent=ITS_TICK, parts=Parts.MADE if adds else None)
+    block = _block(aggregate, made.predicates)
+    if block.name not in made.predicates:
+        made.predicates[block.name] = block
+        made.aggregates[block.name] = tick
+    groups = aggregate.groups
+    columns = PART_COLUMNS if adds else ("block",)
+    values = tuple(Variable(f"_#{name}") for name in columns)
+    of = replace(aggregate.of, predicate=block.name, args=(*groups, *values))
     if adds:
-        of_blocks = replace(gathers, of=None, parts=Parts.READ)
-    else:
-        counts = gathers.measure is Measure.COUNT
-        of_blocks = replace(gathers, measure=Measure.SUM if counts else gathers.measure, of=made[0])
-    window = replace(premise, predicate=block.name, args=head.args, gathers=of_blocks)
-    yield replace(clause, premises=(window,))
+        return replace(aggregate, of=of, variable=None, parts=Parts.READ)
+    counts = aggregate.measure is Measure.COUNT
+    measure = Measure.SUM if counts else aggregate.measure
+    return replace(aggregate, of=of, measure=measure, variable=values[0])
 
 
-def _block(
-    premise: Premise, groups: tuple[Variable, ...], predicates: dict[str, Predicate]
-) -> Predicate:
+def _block(aggregate: AggregateOf, predicates: dict[str, Predicate]) -> Predicate:
     """The predicate of blocks; a sum and an average, and windows of any length, have the same."""
-    gathers, below = premise.gathers, predicates[premise.predicate]
-    assert gathers is not None, "what is gathered is made something of"
-    columns = dict(zip(premise.args, below.types, strict=True))
-    value = measured_type(gathers, premise.args, below.types)
-    made = [Type.INT for _ in PART_COLUMNS] if _adds(gathers) else [value]
-    measure = Measure.SUM if _adds(gathers) else gathers.measure
-    label = f"{measure}: {gathered_pattern(premise, groups)}"
-    return below.made(Role.BLOCK, label, (*(columns[v] for v in groups), *made))
+    of, below = aggregate.of, predicates[aggregate.of.predicate]
+    columns = dict(zip(of.args, below.types, strict=True))
+    value = measured_type(aggregate.measure, aggregate.variable, of.args, below.types)
+    made = [Type.INT for _ in PART_COLUMNS] if aggregate.adds else [value]
+    measure = Measure.SUM if aggregate.adds else aggregate.measure
+    label = f"{measure}: {aggregate_pattern(aggregate)}"
+    return below.made(Role.BLOCK, label, (*(columns[v] for v in aggregate.groups), *made))

@@ -28,7 +28,7 @@ from tidelog.language.program import (
 )
 from tidelog.logic.arithmetic import applied, as_number
 from tidelog.logic.clause import Clause, Offset, Premise, Sign
-from tidelog.logic.core import Core
+from tidelog.logic.core import Core, rules_of
 from tidelog.logic.match import AnyTick, IndexedRows, JoinOrder, Picker, joined, matches
 from tidelog.logic.order import Assumption, Object, Order, Symbol
 
@@ -107,17 +107,18 @@ class Canonical:
         self._ahead, _ = longest(nodes, arcs, everywhere)
         negated = [Arc(a.tail, a.head, -a.weight) for a in arcs]
         self._back, _ = longest(nodes, negated, everywhere)
-        clauses = [clause for clause in self.core.clauses if not clause.is_fact]
+        rules = rules_of(self.core)
+        clauses = [clause for clause in rules if not clause.is_fact]
         # Where a head has an explicit time, nothing that it rests on need be near.
         points = (clause.head.point for clause in clauses)
         self._head_ticks = [point for point in points if point is not None]
-        self._facts = [_ground(clause) for clause in self.core.clauses if clause.is_fact]
+        self._facts = [_ground(clause) for clause in rules if clause.is_fact]
         self._joins: dict[str, list[_Join]] = {}
         for clause in clauses:
             self._joins.setdefault(clause.head.predicate, []).append(_Join(clause))
         self._bools = any(
             isinstance(term, Constant) and term.type is Type.BOOL
-            for clause in self.core.clauses
+            for clause in rules
             for term in clause.terms
         )
         self._order_of = {

@@ -136,14 +136,13 @@ class Searcher:
         there, known = self.target.core.predicates, set(absent_there)
         for name, absence in self.unfolder.absences.items():
             self._there[name] = there.get(name) if absence.predicate in known else None
-        for name in self.unfolder.opaque.gathered:
-            self._there[name] = there.get(name) if self._gathered_alike(name, target) else None
+        for name in self.unfolder.opaque.aggregates:
+            self._there[name] = there.get(name) if self._alike(name, target) else None
 
-    def _gathered_alike(self, name: str, target: Dependencies) -> bool:
-        """Whether an aggregate, named after what it gathers, is of the same input in both."""
-        premise = self.source.core.clauses_for[name][0].gathered
-        assert premise is not None, "an aggregate gathers something"
-        both = (core.predicates.get(premise.predicate) for core in (self.source.core, target.core))
+    def _alike(self, name: str, target: Dependencies) -> bool:
+        """Whether an aggregate, named after its definition, is of the same input in both."""
+        of = self.source.core.aggregates[name].of.predicate
+        both = (core.predicates.get(of) for core in (self.source.core, target.core))
         return all(predicate is not None and predicate.input for predicate in both)
 
     @cached_property
@@ -158,7 +157,7 @@ class Searcher:
         unknown = False
         # Without `not` only the budget, or work beyond one evaluation's, leaves anything unknown.
         sides = (self.unfolder, self.other.unfolder)
-        spent = not any(side.absences or side.opaque.gathered for side in sides)
+        spent = not any(side.absences or side.opaque.aggregates for side in sides)
         try:
             while stack:
                 budget.spend()
@@ -339,7 +338,7 @@ class Searcher:
         Where there are too few values to keep all symbols distinct: the cases to look at instead.
         Nothing is known of facts that give an aggregate a value.
         """
-        if self.source.gathered is not None or self.other.deps.gathered is not None:
+        if self.source.aggregate is not None or self.other.deps.aggregate is not None:
             return None
         constants = constants_of(self.source.core) | constants_of(self.other.deps.core)
         try:

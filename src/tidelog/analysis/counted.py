@@ -15,17 +15,16 @@ from tidelog.analysis.dependencies import Dependencies, dependencies
 from tidelog.language.program import Comparison, Constant, Measure, Operator, Variable
 from tidelog.logic.clause import (
     AT_HEAD,
-    ONE_TICK,
+    AggregateOf,
     Clause,
     Head,
+    LastTicks,
     Offset,
-    Over,
     Premise,
     Sign,
-    WindowOf,
 )
-from tidelog.logic.core import Core, Predicate, Role
-from tidelog.logic.gathering import Gatherings, gathered_pattern, threshold
+from tidelog.logic.core import Operation, Predicate, Role, rules_of
+from tidelog.logic.gathering import Aggregates, aggregate_pattern, threshold
 
 # Clauses that a count may be taken apart into.
 MOST_CLAUSES = 100
@@ -34,27 +33,21 @@ MOST_CLAUSES = 100
 def counted(deps: Dependencies) -> Dependencies:
     """The dependencies with counts taken apart that look ahead and are asked for so many facts.
 
+    >>> from tidelog.logic.core import rules_for
     >>> from tidelog.logic.normalise import core
     >>> from tidelog.language.checks import check
     >>> rules = "input E(x: int) @ t. P @ T :- E(_) @ T, count(E(_) @ [T, T+1]) >= 3."
     >>> made = counted(dependencies(core(check(rules).program), ["P"])).core
-    >>> [clause.premises[-1].predicate for clause in made.clauses_for["P"]]
+    >>> [clause.premises[-1].predicate for clause in rules_for(made, "P")]
     ['E[3 facts of 2 ticks: _1]']
     """
     counts = _Counts(deps)
-    clauses = [counts.clause(clause) for clause in deps.core.clauses]
+    rules = [counts.clause(clause) for clause in rules_of(deps.core)]
     if not counts.clauses:
         return deps
-    clauses += [*counts.clauses, *counts.of_a_tick.clauses]
-    made = replace(deps.core, clauses=tuple(clauses), predicates=counts.predicates)
+    operations: dict[str, Operation] = {**deps.core.windows, **counts.of_a_tick.aggregates}
+    made = deps.core.rewritten((*rules, *counts.clauses), counts.predicates, operations)
     return dependencies(made, deps.queries)
-
-
-def count_of(core: Core, name: str) -> WindowOf | None:
-    """What a stretch with so many facts counts, and how many; None for any other predicate."""
-    clauses = core.clauses_for.get(name, ())
-    counts = clauses[0].part_of if clauses else None
-    return counts if counts is not None and counts.of.gathers is not None else None
 
 
 class _Counts:
@@ -63,75 +56,65 @@ class _Counts:
     def __init__(self, deps: Dependencies) -> None:
         self.deps = deps
         self.predicates = dict(deps.core.predicates)
-        self.of_a_tick = Gatherings(self.predicates)
+        self.of_a_tick = Aggregates(self.predicates, deps.core.aggregates)
         self.clauses: list[Clause] = []
 
     def clause(self, clause: Clause) -> Clause:
         """A clause that asks for stretches with so many facts in place of counts."""
         for number, premise in enumerate(clause.premises):
-            gathered, test = self._count(premise), _only_test(clause, premise)
-            if gathered is None or test is None:
+            count, test = self._count(premise), _only_test(clause, premise)
+            if count is None or test is None:
                 continue
             least, sign = threshold(test, premise.args[-1])
-            ticks = (gathered.over or ONE_TICK).ticks
-            if ticks == 1 or least < 1 or sign is not Sign.POSITIVE:
+            if count.ticks == 1 or least < 1 or sign is not Sign.POSITIVE:
                 continue
-            if _clauses(ticks, least) > MOST_CLAUSES:
+            if _clauses(count.ticks, least) > MOST_CLAUSES:
                 continue
-            stretch = self._stretch(gathered, self._groups(premise), ticks, least)
+            stretch = self._stretch(count, least)
             asked = replace(premise, predicate=stretch.name, args=premise.args[:-1])
             premises = (*clause.premises[:number], asked, *clause.premises[number + 1 :])
             rest = tuple(other for other in clause.tests if other is not test)
             clause = replace(clause, premises=premises, tests=rest)
         return clause
 
-    def _count(self, premise: Premise) -> Premise | None:
-        """What a premise counts, if that lies ahead and does not hang on it in a cycle."""
+    def _count(self, premise: Premise) -> AggregateOf | None:
+        """The count that a premise asks for, if it lies ahead and is not on a cycle."""
         if premise.sign is not Sign.POSITIVE or premise.predicate in self.deps.recursive:
             return None
-        made = self.deps.core.clauses_for.get(premise.predicate, ())
-        gathered = made[0].gathered if made else None
-        if gathered is None or gathered.gathers is None or (premise.offset or 0) <= 0:
+        aggregate = self.deps.core.aggregates.get(premise.predicate)
+        if aggregate is None or aggregate.measure is not Measure.COUNT:
             return None
-        return gathered if gathered.gathers.measure is Measure.COUNT else None
+        return aggregate if (premise.offset or 0) > 0 else None
 
-    def _groups(self, premise: Premise) -> tuple[Variable, ...]:
-        head = self.deps.core.clauses_for[premise.predicate][0].head
-        return tuple(v for v in head.args[:-1] if isinstance(v, Variable))
-
-    def _stretch(
-        self, gathered: Premise, groups: tuple[Variable, ...], ticks: int, least: int
-    ) -> Predicate:
+    def _stretch(self, count: AggregateOf, least: int) -> Predicate:
         """The predicate of stretches that have so many facts, with its clauses."""
-        below = self.predicates[gathered.predicate]
-        types = dict(zip(gathered.args, below.types, strict=True))
-        label = f"{least} facts of {ticks} ticks: {gathered_pattern(gathered, groups)}"
+        below = self.predicates[count.of.predicate]
+        types = dict(zip(count.of.args, below.types, strict=True))
+        label = f"{least} facts of {count.ticks} ticks: {aggregate_pattern(count)}"
+        groups = count.groups
         stretch = below.made(Role.STEP, label, tuple(types[v] for v in groups))
         if stretch.name not in self.predicates:
             self.predicates[stretch.name] = stretch
-            made = Clause(
-                Head(stretch.name, groups, AT_HEAD),
-                made=True,
-                part_of=WindowOf(gathered, Over(ticks, least)),
-            )
-            if ticks == 1:
-                self.clauses.append(self._at_a_tick(made, gathered, groups, least))
-            for parts in _halves(ticks, least) if ticks > 1 else ():
+            made = Clause(Head(stretch.name, groups, AT_HEAD), made=True, part_of=count)
+            if count.ticks == 1:
+                self.clauses.append(self._at_a_tick(made, count, least))
+            for parts in _halves(count.ticks, least) if count.ticks > 1 else ():
                 premises = tuple(
-                    Premise(self._stretch(gathered, groups, *part).name, groups, Offset(-before))
-                    for *part, before in parts
+                    Premise(self._part(count, ticks, facts).name, groups, Offset(-before))
+                    for ticks, facts, before in parts
                 )
                 self.clauses.append(replace(made, premises=premises))
         return stretch
 
-    def _at_a_tick(
-        self, made: Clause, gathered: Premise, groups: tuple[Variable, ...], least: int
-    ) -> Clause:
-        one = replace(gathered, over=ONE_TICK)
-        name = self.of_a_tick.predicate(one, {v.name for v in groups}).name
+    def _part(self, count: AggregateOf, ticks: int, least: int) -> Predicate:
+        return self._stretch(replace(count, extent=LastTicks(ticks)), least)
+
+    def _at_a_tick(self, made: Clause, count: AggregateOf, least: int) -> Clause:
+        name = self.of_a_tick.predicate(count).name
         facts = Variable("_#facts")
         test = Comparison(facts, Operator.GE, Constant.of(least))
-        return replace(made, premises=(Premise(name, (*groups, facts), AT_HEAD),), tests=(test,))
+        asked = Premise(name, (*count.groups, facts), AT_HEAD)
+        return replace(made, premises=(asked,), tests=(test,))
 
 
 def _only_test(clause: Clause, premise: Premise) -> Comparison | None:
@@ -166,4 +149,4 @@ def _clauses(ticks: int, least: int) -> int:
     return (len(seen) - 1) * least * (least + 3) // 2 + least
 
 
-__all__ = ["count_of", "counted"]
+__all__ = ["counted"]

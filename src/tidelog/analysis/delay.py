@@ -20,7 +20,8 @@ from tidelog.analysis.differences import Side, constants_of
 from tidelog.analysis.unfolding import Cut, Unfolded, Unfolder
 from tidelog.errors import NoAnswer
 from tidelog.language.program import Variable
-from tidelog.logic.clause import Offset, Sign
+from tidelog.logic.clause import Offset
+from tidelog.logic.core import rules_of
 
 # Expansions of a predicate that are tried out to see whether it lasts.
 MOST_EXPANSIONS = 8
@@ -132,9 +133,9 @@ def endless(deps: Dependencies, *, ahead: bool) -> tuple[Edge, ...]:
     near, nothing is derived. What is negated on the way must not reach that far.
     """
     (query,) = deps.queries
-    if any(c.head.point is not None for c in deps.core.clauses) or deps.unconnected:
+    if any(c.head.point is not None for c in rules_of(deps.core)) or deps.unconnected:
         return ()
-    if deps.gathered is not None:
+    if deps.aggregate is not None:
         return ()
     edges = [e for e in deps.edges if e.offset is not None and _carries(deps, e, ahead)]
     out: dict[str, list[Edge]] = {}
@@ -158,7 +159,7 @@ def endless(deps: Dependencies, *, ahead: bool) -> tuple[Edge, ...]:
 
 def _carries(deps: Dependencies, edge: Edge, ahead: bool) -> bool:
     clause = edge.clause
-    if edge.sign is not Sign.POSITIVE:
+    if not edge.positive:
         return False
     temporal = [p for p in clause.positive if p.temporal]
     rigid = [p for p in clause.premises if not p.temporal]

@@ -6,7 +6,7 @@ All of it follows from the clauses alone. An offset is a premise's time less its
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -16,8 +16,20 @@ from tidelog.analysis.partition import PartitionKey, partition_key
 from tidelog.errors import NoAnswer
 from tidelog.language.graph import Arc, Bound, components, longest
 from tidelog.language.program import Rule
-from tidelog.logic.clause import Clause, FixedTick, Free, Offset, Premise, Rigid, Sign
-from tidelog.logic.core import Core
+from tidelog.logic.clause import (
+    AggregateOf,
+    Clause,
+    FixedTick,
+    Free,
+    Offset,
+    Premise,
+    Rigid,
+    Sign,
+    WindowOf,
+    measured_of,
+    over_of,
+)
+from tidelog.logic.core import Core, Definition, External, RuleSet, clause_of_a_tick, rules_of
 from tidelog.logic.windows import folded, write_out
 
 
@@ -47,10 +59,15 @@ class Reach:
 
 @dataclass(frozen=True)
 class Edge:
-    """One use of a predicate in a clause."""
+    """One use of a predicate: by a premise of a rule, or by a window or an aggregate.
+
+    `ticks` are as many as are looked at, the last of which is the premise's time.
+    """
 
     clause: Clause
     premise: Premise
+    ticks: int | None = None
+    aggregated: bool = False
 
     @property
     def head(self) -> str:
@@ -68,16 +85,13 @@ class Edge:
     @property
     def first(self) -> int | None:
         """The offset of the first tick that is looked at; others than `offset` for an interval."""
-        over = self.premise.over
-        return self.offset if self.offset is None or over is None else self.offset - over.ticks + 1
+        if self.offset is None or self.ticks is None:
+            return self.offset
+        return self.offset - self.ticks + 1
 
     @property
     def point(self) -> int | None:
         return self.premise.point
-
-    @property
-    def sign(self) -> Sign:
-        return self.premise.sign
 
     @property
     def negated(self) -> bool:
@@ -85,10 +99,16 @@ class Edge:
         return self.premise.sign is Sign.NEGATIVE
 
     @property
+    def positive(self) -> bool:
+        """Whether more facts of the body can only mean more of the head."""
+        return not self.negated and not self.aggregated
+
+    @property
     def asks(self) -> str:
         """What stands before the body where it is not simply asked for: `not` or `all`."""
-        words = {Sign.POSITIVE: "", Sign.NEGATIVE: "not ", Sign.GATHERED: "all "}
-        return words[self.premise.sign]
+        if self.negated:
+            return "not "
+        return "all " if self.aggregated else ""
 
     @property
     def distance(self) -> str:
@@ -135,7 +155,9 @@ class Dependencies:
     @cached_property
     def edges(self) -> tuple[Edge, ...]:
         return tuple(
-            Edge(clause, premise) for clause in self.core.uses for premise in clause.premises
+            edge
+            for name, definition in self.core.definitions.items()
+            for edge in _edges(name, definition)
         )
 
     @cached_property
@@ -234,7 +256,7 @@ class Dependencies:
     @cached_property
     def unconnected(self) -> Clause | None:
         """A clause that is not connected, if there is one."""
-        return next((clause for clause in self.core.clauses if not clause.connected), None)
+        return next((clause for clause in rules_of(self.core) if not clause.connected), None)
 
     # Offsets
 
@@ -280,7 +302,7 @@ class Dependencies:
         """
         nodes = tuple(self.core.predicates)
         # A cycle that only facts of the program start is as endless as one that inputs feed.
-        started = {c.head.predicate for c in self.core.clauses if not c.offsets}
+        started = {c.head.predicate for c in self.core.uses if not c.offsets}
         started.update(name for name in nodes if self.core.predicates[name].input)
         reach, _ = longest(nodes, _reversed(self._arcs), dict.fromkeys(started, 0))
         endless = self._drawing_on_any_time | {n for n in nodes if reach[n] == math.inf}
@@ -296,14 +318,14 @@ class Dependencies:
         start: dict[str, int] = {}
         endless: set[str] = set()
         for edge in self.edges:
-            if edge.sign is not Sign.POSITIVE and edge.point is None:
+            if not edge.positive and edge.point is None:
                 settled = self.phi[edge.body] + (edge.offset or 0)
                 if settled == math.inf or isinstance(edge.premise.when, Free):
                     endless.add(edge.head)
                 elif settled > -math.inf:
                     start[edge.head] = max(start.get(edge.head, int(settled)), int(settled))
         # Along positive uses a head is as safe as its premises are.
-        positive = [e for e in self.edges if e.sign is Sign.POSITIVE and e.point is None]
+        positive = [e for e in self.edges if e.positive and e.point is None]
         arcs = [Arc(e.body, e.head, e.offset or 0) for e in positive]
         reach, _ = longest(tuple(self.core.predicates), arcs, start)
         endless.update(
@@ -331,18 +353,18 @@ class Dependencies:
     @cached_property
     def negated(self) -> frozenset[str]:
         """Predicates of which more facts may mean fewer answers: their absence is asked for
-        somewhere below the queries, or what all of them come to."""
-        return frozenset(edge.body for edge in self.edges if edge.sign is not Sign.POSITIVE)
+        somewhere below the queries, or a measure of all of them."""
+        return frozenset(edge.body for edge in self.edges if not edge.positive)
 
     @cached_property
-    def gathered(self) -> Clause | None:
-        """A clause that gathers facts for an aggregate, if there is one."""
-        return next((c for c in self.core.clauses if c.gathered is not None), None)
+    def aggregate(self) -> AggregateOf | None:
+        """One of the aggregates, if there is any."""
+        return next(iter(self.core.aggregates.values()), None)
 
     @cached_property
     def _drawing_on_any_time(self) -> set[str]:
         """Heads of clauses that are not connected, and whatever needs them."""
-        return self._above(c.head.predicate for c in self.core.clauses if not c.connected)
+        return self._above(c.head.predicate for c in rules_of(self.core) if not c.connected)
 
     @cached_property
     def keep(self) -> dict[str, Bound]:
@@ -366,8 +388,7 @@ class Dependencies:
         pinned: set[tuple[str, int]] = set()
         for edge in self.edges:
             if edge.point is not None:
-                ticks = 1 if edge.premise.over is None else edge.premise.over.ticks
-                pinned.update((edge.body, edge.point - i) for i in range(ticks))
+                pinned.update((edge.body, edge.point - i) for i in range(edge.ticks or 1))
         return tuple(sorted(pinned))
 
     def settled(self, query: str, at: int) -> Bound:
@@ -381,7 +402,7 @@ class Dependencies:
     def safe_at(self, query: str, at: int | None) -> Bound:
         """The least input time after which an answer derived at a time cannot be withdrawn."""
         points = [
-            edge.point + (self.psi if edge.sign is Sign.POSITIVE else self.phi)[edge.body]
+            edge.point + (self.psi if edge.positive else self.phi)[edge.body]
             for edge in self.edges
             if edge.point is not None
         ]
@@ -402,9 +423,7 @@ class Dependencies:
         for component in self.components:
             uses = (e for name in component for e in self._uses.get(name, ()))
             own = [e for e in uses if e.body not in component]
-            below = [
-                layer[e.body] + (e.sign is not Sign.POSITIVE and e.body not in inputs) for e in own
-            ]
+            below = [layer[e.body] + (not e.positive and e.body not in inputs) for e in own]
             layer.update(dict.fromkeys(component, max(below, default=0)))
         derived = [name for name in layer if name not in inputs]
         count = 1 + max((layer[name] for name in derived), default=-1)
@@ -413,17 +432,16 @@ class Dependencies:
     @cached_property
     def cycles_through_not(self) -> tuple[tuple[str, ...], ...]:
         """Components in which predicates hang on the absence of one another."""
-        return self._cycles_through(Sign.NEGATIVE)
+        return self._cycles_through(e for e in self.edges if e.negated)
 
     @cached_property
     def cycles_through_aggregates(self) -> tuple[tuple[str, ...], ...]:
-        """Components in which predicates hang on what others of them come to."""
-        return self._cycles_through(Sign.GATHERED)
+        """Components in which predicates depend on aggregates of one another."""
+        return self._cycles_through(e for e in self.edges if e.aggregated and not e.negated)
 
-    def _cycles_through(self, sign: Sign) -> tuple[tuple[str, ...], ...]:
+    def _cycles_through(self, edges: Iterable[Edge]) -> tuple[tuple[str, ...], ...]:
         place = {name: i for i, component in enumerate(self.components) for name in component}
-        signed = (e for e in self.edges if e.sign is sign)
-        through = {place[e.head] for e in signed if place[e.head] == place[e.body]}
+        through = {place[e.head] for e in edges if place[e.head] == place[e.body]}
         return tuple(component for i, component in enumerate(self.components) if i in through)
 
     @cached_property
@@ -498,9 +516,8 @@ def refuse_blocking_cycles(deps: Dependencies) -> None:
 
 def refuse_aggregates(deps: Dependencies, message: str) -> None:
     """Say that something cannot be had of rules with aggregates, and where there is one."""
-    clause = deps.gathered
-    if clause is not None:
-        raise NoAnswer(f"{clause.origin}: {message}")
+    if deps.aggregate is not None:
+        raise NoAnswer(f"{deps.aggregate.of.origin}: {message}")
 
 
 def dependencies(core: Core, queries: Iterable[str]) -> Dependencies:
@@ -514,6 +531,26 @@ def dependencies(core: Core, queries: Iterable[str]) -> Dependencies:
     """
     queries = tuple(queries)
     return Dependencies(queries, core.below(queries))
+
+
+def _edges(name: str, definition: Definition) -> Iterator[Edge]:
+    match definition:
+        case RuleSet(clauses):
+            for clause in clauses:
+                for premise in clause.premises:
+                    over, measured = over_of(premise), measured_of(premise) is not None
+                    yield Edge(clause, premise, None if over is None else over.ticks, measured)
+        case WindowOf():
+            clause = clause_of_a_tick(name, definition)
+            yield Edge(clause, definition.of, definition.over.ticks)
+        case AggregateOf():
+            clause = clause_of_a_tick(name, definition)
+            ticks = definition.ticks if definition.of.temporal else None
+            yield Edge(clause, definition.of, ticks, aggregated=True)
+        case External():
+            pass
+        case _:
+            assert_never(definition)
 
 
 def _clauses(cycle: tuple[Edge, ...]) -> tuple[Clause, ...]:
@@ -539,11 +576,10 @@ def _walk(cycle: tuple[Edge, ...]) -> str:
             at = None
             time = "" if edge.point is None else f" @ {edge.point}"
         else:
-            over = edge.premise.over
             at += edge.offset
             time = f" @ {_told(at)}"
-            if over is not None:
-                time = f" @ [{_told(at - over.ticks + 1)}, {_told(at)}]"
+            if edge.ticks is not None:
+                time = f" @ [{_told(at - edge.ticks + 1)}, {_told(at)}]"
         parts.append(edge.body + time)
     return " needs ".join(parts)
 

@@ -20,6 +20,7 @@ from tidelog.analysis.differences import constants_of, objects
 from tidelog.analysis.unfolding import Unfolded, Unfolder
 from tidelog.language.program import Calculation, Constant, Operator, Term, Variable
 from tidelog.logic.clause import AT_HEAD, RIGID, Clause, Head, Offset, Premise
+from tidelog.logic.core import rules_of
 from tidelog.logic.match import AnyTick, IndexedRows, JoinOrder, matches
 from tidelog.logic.order import Object, Order, Symbol
 
@@ -54,7 +55,7 @@ class Forgettable:
 def decidable(deps: Dependencies) -> bool:
     """Whether the paper's decision applies: class 1, no `not` and no explicit times in rules."""
     points = any(e.point is not None for e in deps.edges)
-    heads = any(not c.is_fact and c.head.point is not None for c in deps.core.clauses)
+    heads = any(not c.is_fact and c.head.point is not None for c in rules_of(deps.core))
     plain = not (points or heads or deps.negated)
     return deps.cls is Class.NONRECURSIVE and plain
 

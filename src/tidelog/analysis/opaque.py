@@ -17,7 +17,7 @@ from tidelog.analysis.canonical import FrozenFact, PartialFact
 from tidelog.analysis.dependencies import Dependencies
 from tidelog.language.program import Constant
 from tidelog.logic.clause import Clause, Premise, Sign
-from tidelog.logic.core import Core, Predicate, Role, key
+from tidelog.logic.core import Core, Predicate, Role, key, rules_of
 from tidelog.logic.order import Object
 from tidelog.logic.windows import takes_many_clauses
 
@@ -67,27 +67,25 @@ class Opaque:
     @cached_property
     def absences(self) -> dict[str, Absence]:
         """What the inputs of absent rows are about, by their names."""
-        clauses = self.given.core.clauses
-        about = (Absence.of(p, clause) for clause in clauses for p in clause.negative)
+        rules = rules_of(self.given.core)
+        about = (Absence.of(p, clause) for clause in rules for p in clause.negative)
         return {absence.name: absence for absence in about}
 
     @cached_property
-    def gathered(self) -> dict[str, Predicate]:
-        """Aggregates as inputs, by their names: what they come to is not looked into."""
+    def aggregates(self) -> dict[str, Predicate]:
+        """Aggregates as inputs, by their names: their values may be any."""
         core = self.given.core
-        names = [c.head.predicate for c in core.clauses if c.gathered is not None]
-        return {n: replace(core.predicates[n], role=Role.ABSENT, base=n) for n in names}
+        return {n: replace(core.predicates[n], role=Role.ABSENT, base=n) for n in core.aggregates}
 
     @cached_property
     def positive(self) -> Dependencies:
         """The same rules without `not` and aggregates; the same object where there is none."""
         core = self.given.core
-        if not self.absences and not self.gathered:
+        if not self.absences and not self.aggregates:
             return self.given
         made = {name: _input(absence, core) for name, absence in self.absences.items()}
-        clauses = tuple(self.clause(c) for c in core.clauses if c.gathered is None)
-        predicates = {**core.predicates, **made, **self.gathered}
-        opaque = replace(core, clauses=clauses, predicates=predicates)
+        predicates = {**core.predicates, **made, **self.aggregates}
+        opaque = core.rewritten(map(self.clause, rules_of(core)), predicates)
         return Dependencies(self.given.queries, opaque)
 
     def clause(self, clause: Clause) -> Clause:
@@ -122,10 +120,9 @@ def counts_as_inputs(deps: Dependencies) -> tuple[Core, tuple[str, ...]]:
         return core, deps.queries
     own = (core.predicates[name] for name in long)
     inputs = {p.name: replace(p, role=Role.INPUT, base=p.name) for p in own}
-    rest = {name: window for name, window in core.windows.items() if name not in long}
     counted = [window.of.predicate for window in long.values()]
     asked = [*deps.queries, *(name for name in counted if not core.predicates[name].input)]
-    around = replace(core, predicates={**core.predicates, **inputs}, windows=rest)
+    around = core.rewritten(predicates={**core.predicates, **inputs})
     return around, tuple(dict.fromkeys(asked))
 
 

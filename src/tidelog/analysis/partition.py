@@ -49,7 +49,7 @@ def partition_key(core: Core) -> PartitionKey:
         using = (c for c in core.uses if any(part.predicate == bare for part in c.timed))
         reason = f"{core.predicates[bare].base} has no arguments to split on"
         return PartitionKey(None, reason, next(using, None))
-    for clause in core.clauses:
+    for clause in core.uses:
         if not clause.head.temporal and clause.timed:
             reason = f"{clause.head.predicate} gathers facts of all keys"
             return PartitionKey(None, reason, clause)

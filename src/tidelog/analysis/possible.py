@@ -33,7 +33,7 @@ from tidelog.language.program import (
     terms_of,
 )
 from tidelog.logic.clause import AT_HEAD, Clause, FixedTick, Head, Offset, Premise, Sign
-from tidelog.logic.core import Core, Predicate, Role, clause_of_a_tick, key
+from tidelog.logic.core import Core, Predicate, Role, clause_of_a_tick, key, rules_of
 from tidelog.logic.order import Order, Symbol
 from tidelog.logic.windows import write_out
 
@@ -108,7 +108,7 @@ class Possible:
             later.append(Clause(Head(FUTURE, when=AT_HEAD), (Premise(FUTURE, when=Offset(-1)),)))
         clauses = (*self.certain, *later, *(p.clause for p in self.clauses))
         assert not own.windows, "windows that are followed have no clauses for what is possible"
-        return Core(own.program, clauses, predicates)
+        return Core.of(own.program, predicates, clauses)
 
 
 def pattern_name(predicate: str, pattern: Pattern) -> str:
@@ -182,7 +182,7 @@ def possible(
     grew = True
     while grew:
         grew = False
-        for number, clause in enumerate((*core.clauses, *at_last_tick)):
+        for number, clause in enumerate((*rules_of(core), *at_last_tick)):
             for choice in product(*(_choices(made, premise) for premise in clause.positive)):
                 if (number, choice) in done:
                     continue
@@ -194,7 +194,7 @@ def possible(
                     if pattern not in made.patterns[clause.head.predicate]:
                         made.patterns[clause.head.predicate].append(pattern)
                     grew = True
-    for clause in core.clauses:
+    for clause in rules_of(core):
         certain, exact = _certain(made, clause)
         made.certain.append(certain)
         made.exact = made.exact and exact
@@ -212,7 +212,7 @@ def one_sign(deps: Dependencies) -> bool:
         name, positive = todo.pop()
         if (name, positive) not in signs:
             signs.add((name, positive))
-            for clause in deps.core.uses_for.get(name, ()):
+            for clause in deps.core.uses_for[name]:
                 todo += [
                     (p.predicate, positive is (p.sign is Sign.POSITIVE)) for p in clause.premises
                 ]
@@ -280,13 +280,13 @@ def _shortened(deps: Dependencies) -> Dependencies:
     """
     clauses: list[Clause] = []
     predicates = dict(deps.core.predicates)
-    for number, clause in enumerate(deps.core.clauses):
+    for number, clause in enumerate(rules_of(deps.core)):
         long = len(clause.positive) > MOST_ATOMS
         if long and clause.connected and clause.head.temporal:
             clauses += _in_steps(deps.core, clause, number, predicates)
         else:
             clauses.append(clause)
-    core = replace(deps.core, clauses=tuple(clauses), predicates=predicates)
+    core = deps.core.rewritten(clauses, predicates)
     return Dependencies(deps.queries, core)
 
 

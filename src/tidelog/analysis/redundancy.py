@@ -17,7 +17,7 @@ from tidelog.analysis.opaque import Absence
 from tidelog.analysis.unfolding import Cut
 from tidelog.language.program import Atom, Literal, Rule
 from tidelog.logic.clause import Clause, Premise, Sign
-from tidelog.logic.core import Core
+from tidelog.logic.core import Core, rules_for, rules_of
 from tidelog.logic.windows import write_out
 
 
@@ -42,32 +42,32 @@ def reduced(core: Core, queries: Iterable[str], budget: Budget) -> tuple[Core, l
     deps = dependencies(current, queries)
     if deps.cls is Class.BLOCKING:
         return core.below(queries), []
-    written = current.predicates.keys() - core.clauses_for
+    looked_into = current.predicates.keys() - {c.head.predicate for c in rules_of(core)}
     place = {n: i for i, c in enumerate(deps.components) for n in c}
     below = _inputs_below(deps)
     implied = _Implied()
     findings = _Findings(current, implied)
     try:
         # What others are built on first: with less below, there is less to look through above.
-        there = set(map(id, current.clauses))
-        for clause in sorted(current.clauses, key=lambda c: place[c.head.predicate]):
+        there = set(map(id, rules_of(current)))
+        for clause in sorted(rules_of(current), key=lambda c: place[c.head.predicate]):
             if clause.is_fact or clause.made or id(clause) not in there:
                 continue
             budget.spend()
-            rivals = current.clauses_for[clause.head.predicate]
+            rivals = rules_for(current, clause.head.predicate)
             others = _replaced(current, clause, None) if len(rivals) > 1 else None
             if others is not None and implied.holds(current, others, clause, budget):
                 findings.dropped(clause)
                 # Without it, what it was the last to derive never holds, nor what needs that.
                 current = others.below(queries)
-                there = set(map(id, current.clauses))
+                there = set(map(id, rules_of(current)))
             else:
                 current = _shortened(current, clause, below, budget, findings, implied)
     except Exhausted:
         pass
     if core.windows:
-        left = (clause for clause in current.clauses if clause.head.predicate not in written)
-        current = replace(core, clauses=tuple(left))
+        left = (c for c in rules_of(current) if c.head.predicate not in looked_into)
+        current = core.rewritten(left)
     return current.below(queries), findings.redundant(budget)
 
 
@@ -80,7 +80,7 @@ class _Findings:
         self._clauses: dict[int, list[Clause]] = {}
         self._dropped: dict[int, Clause] = {}
         self._premises: dict[int, list[Premise]] = {}
-        for clause in core.clauses:
+        for clause in rules_of(core):
             if clause.written is not None:
                 self._clauses.setdefault(id(clause.written), []).append(clause)
 
@@ -163,7 +163,7 @@ def _opposite(core: Core, premise: Premise, clause: Clause) -> Premise | None:
 
     So a premise goes from the one of two clauses that only differ in its sign.
     """
-    rivals = [c for c in core.clauses_for[clause.head.predicate] if c is not clause]
+    rivals = [c for c in rules_for(core, clause.head.predicate) if c is not clause]
     match premise.sign:
         case Sign.NEGATIVE:
             opposite = replace(premise, sign=Sign.POSITIVE)
@@ -178,8 +178,6 @@ def _opposite(core: Core, premise: Premise, clause: Clause) -> Premise | None:
                 return None
             asked = any(Absence.of(p, r) == absence for r in rivals for p in r.negative)
             return opposite if asked else None
-        case Sign.GATHERED:
-            return None
         case _:
             assert_never(premise.sign)
 
@@ -192,7 +190,7 @@ def _inputs_below(deps: Dependencies) -> dict[str, frozenset[str]]:
     """The inputs that each predicate rests on."""
     inputs: dict[str, frozenset[str]] = {}
     for component in deps.components:
-        clauses = [c for name in component for c in deps.core.clauses_for.get(name, ())]
+        clauses = [c for name in component for c in deps.core.uses_for[name]]
         uses = {p.predicate for c in clauses for p in c.premises if p.predicate not in component}
         below = frozenset[str]().union(*(inputs[name] for name in uses))
         for name in component:
@@ -213,7 +211,7 @@ class _Implied:
             searcher = self._searcher(source, target, clause)
             left = searcher.source
             if left.negated:
-                budget.spend(len(left.core.clauses) // 4)  # they are rewritten without `not` first
+                budget.spend(len(left.core.uses) // 4)  # they are rewritten without `not` first
             start = searcher.unfolder.start_clause(clause)
             if start is None:
                 return True  # its comparisons contradict each other
@@ -238,5 +236,5 @@ class _Implied:
 
 
 def _replaced(core: Core, clause: Clause, by: Clause | None) -> Core:
-    changed = (by if c is clause else c for c in core.clauses)
-    return replace(core, clauses=tuple(c for c in changed if c is not None))
+    changed = (by if c is clause else c for c in rules_of(core))
+    return core.rewritten(c for c in changed if c is not None)

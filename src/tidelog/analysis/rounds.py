@@ -8,7 +8,6 @@ does not hold is made before each round, in one step, and stays what it is.
 from __future__ import annotations
 
 from tidelog.analysis.dependencies import Dependencies, dependencies
-from tidelog.logic.clause import Sign
 from tidelog.logic.windows import write_out
 
 
@@ -24,9 +23,7 @@ def in_rounds(deps: Dependencies) -> Dependencies:
     """
     place = {name: i for i, component in enumerate(deps.components) for name in component}
     repeated = {
-        edge.body
-        for edge in deps.edges
-        if edge.sign is Sign.POSITIVE and place[edge.head] == place[edge.body]
+        edge.body for edge in deps.edges if edge.positive and place[edge.head] == place[edge.body]
     }
     core = write_out(deps.core, repeated.__contains__)
     return deps if core is deps.core else dependencies(core, deps.queries)

@@ -15,7 +15,7 @@ from tidelog.analysis.dependencies import Dependencies, dependencies
 from tidelog.language.printer import print_literal, print_term
 from tidelog.language.program import Comparison, Variable, substituted
 from tidelog.logic.clause import AT_HEAD, Clause, Head, Premise, Sign, WindowOf
-from tidelog.logic.core import Core, Predicate, Role
+from tidelog.logic.core import Operation, Predicate, Role, rules_of
 from tidelog.logic.windows import Windows
 
 Tests: TypeAlias = tuple[Comparison, ...]
@@ -26,21 +26,22 @@ def selected(deps: Dependencies) -> Dependencies:
 
     A window that hangs on itself in a cycle of rules is left as it is.
 
+    >>> from tidelog.logic.core import rules_for
     >>> from tidelog.logic.normalise import core
     >>> from tidelog.language.checks import check
     >>> rules = "input E(x: text, v: int) @ t. P(X) @ T :- some E(X, V) @ [T-9, T], V >= 5."
     >>> made = selected(dependencies(core(check(rules).program), ["P"])).core
-    >>> [p.predicate for p in made.clauses_for["P"][0].premises]
+    >>> [p.predicate for p in rules_for(made, "P")[0].premises]
     ['E[X1, X2; X2 >= 5][at 1 of 10 ticks]']
     """
     selecting = _Selecting(deps)
-    clauses = [selecting.clause(clause) for clause in deps.core.clauses]
+    clauses = [selecting.clause(clause) for clause in rules_of(deps.core)]
     if not selecting.steps:
         return deps
     windows = selecting.windows
-    made = (*clauses, *selecting.steps)
-    core = Core(deps.core.program, made, windows.predicates, windows.windows)
-    return dependencies(core, deps.queries)
+    rules = (*clauses, *selecting.steps)
+    operations: dict[str, Operation] = {**deps.core.aggregates, **windows.windows}
+    return dependencies(deps.core.rewritten(rules, windows.predicates, operations), deps.queries)
 
 
 class _Selecting:

@@ -8,6 +8,7 @@ come to anything: what is final for the rest of the rules, whatever that input b
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import assert_never
@@ -26,20 +27,21 @@ from tidelog.logic.clause import (
     Rigid,
     Sign,
 )
-from tidelog.logic.core import Core, Predicate, Role
+from tidelog.logic.core import Core, Operation, Predicate, Role, rules_of
 
 
 @dataclass(frozen=True)
 class Settled:
     """Dependencies, and the same rules in two parts: up to aggregates, and from them on.
 
+    >>> from tidelog.logic.core import rules_for
     >>> from tidelog.logic.normalise import core
     >>> from tidelog.language.checks import check
     >>> rules = "input E(v: int) @ t. P(S) @ T :- E(_) @ T, S = sum(V : E(V) @ [T-1, T+2])."
     >>> settled = Settled(dependencies(core(check(rules).program), ["P"]))
     >>> settled.waits
     {'E(sum of 4 ticks: V1)': 0}
-    >>> [premise.offset for premise in settled.rest.core.clauses_for["P"][0].premises]
+    >>> [premise.offset for premise in rules_for(settled.rest.core, "P")[0].premises]
     [0, 2]
     """
 
@@ -53,8 +55,9 @@ class Settled:
             p.name: replace(p, role=Role.INPUT, base=p.name) if p.role is Role.GATHERED else p
             for p in core.predicates.values()
         }
-        clauses = tuple(map(self._later, (c for c in core.clauses if c.gathered is None)))
-        return dependencies(replace(core, clauses=clauses, predicates=made), self.given.queries)
+        return dependencies(
+            core.rewritten(map(self._later, rules_of(core)), made), self.given.queries
+        )
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -96,17 +99,25 @@ class Settled:
 
         `future` holds at the ticks that have not; up to there what is certain is what holds.
         """
-        made = {c.head.predicate for c in core.clauses}
-        clauses = [c for c in self.below.core.clauses if c.head.predicate not in made]
-        predicates = {**self.below.core.predicates, **core.predicates}
+        below = self.below.core
+        made = {c.head.predicate for c in rules_of(core)}
+        predicates = {**below.predicates, **core.predicates}
+        names: dict[str, str] = {}  # of what is there before it comes
+        coming: list[Clause] = []
         for name in self.names:
             own = self.given.core.predicates[name]
             settled = own.made(Role.STEP, "settled")
-            clauses = [_renamed(c, name, settled.name) for c in clauses]
-            clauses.append(self._comes(settled, own, future))
+            names[name] = settled.name
+            coming.append(self._comes(settled, own, future))
             predicates |= {settled.name: settled, name: replace(own, role=Role.DERIVED)}
-        windows = {**self.below.core.windows, **core.windows}
-        return Core(core.program, (*core.clauses, *clauses), predicates, windows)
+        more = (c for c in rules_of(below) if c.head.predicate not in made)
+        rules = (*rules_of(core), *(_renamed(clause, names) for clause in more), *coming)
+        operations: dict[str, Operation] = {
+            names.get(name, name): replace(of, of=_renamed_premise(of.of, names))
+            for name, of in below.operations.items()
+            if name not in made
+        }
+        return Core.of(core.program, predicates, rules, {**operations, **core.operations})
 
     def _comes(self, settled: Predicate, own: Predicate, future: str) -> Clause:
         """An aggregate comes when it is final."""
@@ -138,10 +149,11 @@ class Settled:
                 assert_never(premise.when)
 
 
-def _renamed(clause: Clause, old: str, new: str) -> Clause:
-    """The clause with another name for a predicate, in its head too."""
-    head = replace(clause.head, predicate=new) if clause.head.predicate == old else clause.head
-    premises = tuple(
-        replace(p, predicate=new) if p.predicate == old else p for p in clause.premises
-    )
-    return replace(clause, head=head, premises=premises)
+def _renamed(clause: Clause, names: Mapping[str, str]) -> Clause:
+    """The clause with other names for some of the predicates in its body."""
+    premises = tuple(_renamed_premise(premise, names) for premise in clause.premises)
+    return replace(clause, premises=premises)
+
+
+def _renamed_premise(premise: Premise, names: Mapping[str, str]) -> Premise:
+    return replace(premise, predicate=names.get(premise.predicate, premise.predicate))

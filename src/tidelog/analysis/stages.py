@@ -15,7 +15,7 @@ from enum import Enum
 from tidelog.analysis.dependencies import Dependencies, dependencies
 from tidelog.analysis.partition import PartitionKey, Together, common_key
 from tidelog.logic.clause import Clause, Head, Premise
-from tidelog.logic.core import Role
+from tidelog.logic.core import Role, rules_of
 from tidelog.logic.normalise import handed_on
 from tidelog.logic.windows import over_ticks
 
@@ -81,7 +81,7 @@ class _Splitter:
         self.deps = deps
         self.core = deps.core
         self.predicates = dict(self.core.predicates)
-        self.clauses = list(self.core.clauses)
+        self.clauses = list(rules_of(self.core))
         self.stages: list[_Growing] = []
         self.heavy: set[str] = {p.name for p in self.core.inputs if p.base in large}
         self.timed: set[str] = {p.name for p in self.predicates.values() if p.temporal}
@@ -95,12 +95,12 @@ class _Splitter:
                 self.heavy.update(component)
 
     def _for(self, name: str) -> tuple[Clause, ...]:
-        return self.core.uses_for.get(name, ())
+        return self.core.uses_for[name]
 
     def plan(self) -> Staged:
         derived = [c for c in self.deps.components if self._is_work(c[0])]
         late = [c for c in derived if c[0] in self.gathered]
-        if any(c[0] in self.deps.recursive or self._gathers(c) for c in late):
+        if any(c[0] in self.deps.recursive or self._is_aggregate(c) for c in late):
             gathers = next(n for c in late for n in c if not self.predicates[n].temporal)
             reason = f"what looks at {gathers}, which gathers facts of all keys, is not split"
             everything = [n for c in derived for n in c]
@@ -116,7 +116,7 @@ class _Splitter:
                 self._in_one(together, StageKind.CATALYST, reason, clause)
         core = self.core
         if len(self.predicates) > len(core.predicates):
-            core = replace(core, clauses=tuple(self.clauses), predicates=self.predicates)
+            core = core.rewritten(self.clauses, self.predicates)
         deps = dependencies(core, self.deps.queries) if core is not self.core else self.deps
         return Staged(deps, tuple(self._closed(stage) for stage in self.stages))
 
@@ -140,9 +140,9 @@ class _Splitter:
 
     # One component after the other
 
-    def _gathers(self, component: tuple[str, ...]) -> bool:
+    def _is_aggregate(self, component: tuple[str, ...]) -> bool:
         """Whether it is the predicate of an aggregate, and nothing else is together with it."""
-        return len(component) == 1 and any(c.gathered is not None for c in self._for(component[0]))
+        return len(component) == 1 and component[0] in self.core.aggregates
 
     def _place_whole(self, component: tuple[str, ...], groups: list[Together]) -> None:
         """With a key of its own, an aggregate or a window is made apart; of all facts without."""
@@ -158,7 +158,7 @@ class _Splitter:
         inside = set(component)
         clauses = [clause for name in component for clause in self._for(name)]
         groups = [Together(clause.timed, clause) for clause in clauses]
-        if self._gathers(component) or (len(component) == 1 and component[0] in self.core.windows):
+        if len(component) == 1 and component[0] in self.core.operations:
             self._place_whole(component, groups)
             return
         if not any(map(self._looks_at_large, clauses)) and self._joins(component, groups):
@@ -194,13 +194,10 @@ class _Splitter:
 
     def _from_here(self, component: tuple[str, ...]) -> list[_Growing]:
         """The stages at which everything is there that some predicates need."""
-        clauses = (*self.clauses, *self.core.window_clauses)
-        needed = {
-            premise.predicate
-            for clause in clauses
-            if clause.head.predicate in component
-            for premise in clause.premises
-        }
+        own = [clause for clause in self.clauses if clause.head.predicate in component]
+        needed = {premise.predicate for clause in own for premise in clause.premises}
+        operations = (self.core.operations.get(name) for name in component)
+        needed.update(operation.of.predicate for operation in operations if operation is not None)
         before = [i for i, s in enumerate(self.stages) if not needed.isdisjoint(s.predicates)]
         return self.stages[max(before, default=0) :]
 

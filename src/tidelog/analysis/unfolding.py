@@ -27,7 +27,7 @@ from tidelog.language.program import (
     made_type,
 )
 from tidelog.logic.clause import Clause, FixedTick, Free, Offset, Rigid
-from tidelog.logic.core import Core
+from tidelog.logic.core import Core, rules_for
 from tidelog.logic.order import Assumption, Object, Order, Symbol
 
 
@@ -131,7 +131,7 @@ class Unfolder:
             open=query.open - {atom} if not pinned else query.open,
             open_pinned=query.open_pinned - {atom} if pinned else query.open_pinned,
         )
-        for clause in self.core.clauses_for.get(atom.predicate, ()):
+        for clause in rules_for(self.core, atom.predicate):
             resolved = self._resolve(closed, atom, clause, pinned)
             if resolved is not None:
                 yield resolved
@@ -231,8 +231,8 @@ class Unfolder:
         if fact.time is None:
             return Reach(math.inf, -math.inf)
         absence = self.absences.get(fact.predicate)
-        gathered = fact.predicate in self.opaque.gathered
-        if absence is None and not gathered and self.core.predicates[fact.predicate].input:
+        measured = fact.predicate in self.opaque.aggregates
+        if absence is None and not measured and self.core.predicates[fact.predicate].input:
             return Reach(fact.time, fact.time)
         below = self.deps.input_offsets[absence.predicate if absence else fact.predicate]
         return Reach(fact.time + below.low, fact.time + below.high)

@@ -43,7 +43,7 @@ from tidelog.logic.clause import (
     Sign,
     When,
 )
-from tidelog.logic.core import Core, Predicate, Role
+from tidelog.logic.core import Core, Predicate, Role, rules_of
 
 # Output times that are listed one by one when explicit times matter.
 MOST_DUE = 1_000
@@ -59,7 +59,7 @@ class LiveFacts(QueryOverData):
 
         The selects give the arguments and the time. Rigid facts are always live and not listed.
         """
-        if self.deps.gathered is not None:
+        if self.deps.aggregate is not None:
             return self._in_reach(tin, tout)
         everything = {p.base: self._everything(p, tin) for p in self._inputs(self.deps)}
         # Where any fact may matter at any later time, all of them are kept.
@@ -72,7 +72,7 @@ class LiveFacts(QueryOverData):
             return everything
 
     def _in_reach(self, tin: int, tout: int) -> dict[str, str]:
-        """With aggregates, all facts that rules can look at: any of them may be gathered."""
+        """With aggregates, all facts that rules can look at: any of them may be measured."""
         low = self.deps.input_offsets[self.query].low
         first = None if math.isinf(low) or self.deps.pinned else tout + int(low)
         return {p.base: self._everything(p, tin, first) for p in self._inputs(self.deps)}
@@ -94,10 +94,10 @@ class LiveFacts(QueryOverData):
         heads = {clause.head.predicate for clause in clauses}
         predicates = {p.name: p for p in used.values() if p.name in heads}
         predicates[DUE] = Predicate(DUE, True, (), Role.DUE, DUE)
-        core = Core(
+        core = Core.of(
             whole.program,
-            (*whole.clauses, *marks.loosened, *due, *clauses),
             {**whole.predicates, **marks.loose, **predicates},
+            (*rules_of(whole), *marks.loosened, *due, *clauses),
         )
         asked = {p.base: used[p.name].name for p in inputs if used[p.name].name in heads}
         low = min(self.engine.loaded[p.base].range.low for p in inputs)
@@ -127,7 +127,7 @@ class LiveFacts(QueryOverData):
         ]
         if not needed:
             return Forgettable(True, True, "no possible answer uses those facts")
-        if self.deps.gathered is not None:
+        if self.deps.aggregate is not None:
             return Forgettable(False, False, "an aggregate below may gather those facts")
         if self.blocking:
             return Forgettable(False, False, f"{self.query} is blocking: any fact may matter later")

@@ -47,7 +47,7 @@ class OpenAnswers(QueryOverData):
 
         An aggregate is looked at as a whole: it is final once its window has arrived.
         """
-        if self.deps.gathered is not None:
+        if self.deps.aggregate is not None:
             return self._with_aggregates(tin, tout)
         if not self.blocking:
             with suppress(Unbounded):  # what is possible may reach further than what is certain
@@ -64,7 +64,7 @@ class OpenAnswers(QueryOverData):
 
     @cached_property
     def possible(self) -> Possible:
-        if self.deps.gathered is None or self.parts is None:
+        if self.deps.aggregate is None or self.parts is None:
             return super().possible
         return possible(self.parts.rest)
 
@@ -90,7 +90,7 @@ class OpenAnswers(QueryOverData):
 
     def pending(self, tin: int, tout: int) -> list[Pending]:
         """Some of the open answers at tout, for queries that are not blocking."""
-        if self.deps.gathered is not None:
+        if self.deps.aggregate is not None:
             return list(self._with_aggregates(tin, tout).pending)
         replays = Replays(self.engine, self.deps, tin)
         return self._without_needless(self._pending(tin, tout)[1], replays)
@@ -141,7 +141,7 @@ class OpenAnswers(QueryOverData):
         self, tin: int, from_: int, to: int, budget: float = 60.0, most: int | None = None
     ) -> list[int]:
         """The time points between two ticks that are not definitive yet, or the first of them."""
-        if self.deps.gathered is not None and self.parts is None:
+        if self.deps.aggregate is not None and self.parts is None:
             settled = self.deps.settled
             late = (tout for tout in range(from_, to + 1) if settled(self.query, tout) > tin)
             return list(islice(late, most))
@@ -165,7 +165,7 @@ class OpenAnswers(QueryOverData):
         made = self.possible
         names = [made.name(self.query, p) for p in made.patterns[self.query]]
         whole = made.core(tin)
-        if self.deps.gathered is not None:
+        if self.deps.aggregate is not None:
             assert self.parts is not None, "others are looked at as a whole"
             whole = self.parts.with_aggregates(whole, FUTURE)
         plan = self.engine.plan_core(whole, [self.query, *names], asked, tin)

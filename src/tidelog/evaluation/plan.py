@@ -28,7 +28,8 @@ from tidelog.language.program import (
 )
 from tidelog.logic.clause import (
     AT_HEAD,
-    PART_COLUMNS,
+    RIGID,
+    AggregateOf,
     Clause,
     Free,
     Head,
@@ -37,8 +38,9 @@ from tidelog.logic.clause import (
     Parts,
     Premise,
     Sign,
+    WindowOf,
 )
-from tidelog.logic.core import Predicate, clause_of_a_tick
+from tidelog.logic.core import External, Operation, Predicate, RuleSet, clause_of_a_tick, rules_for
 
 
 class Unbounded(Exception):
@@ -325,45 +327,52 @@ class _Planner:
         )
 
     def derive(self, name: str) -> None:
-        clauses = self.core.clauses_for.get(name, ())
-        if clauses and clauses[0].gathered is not None:
-            self.steps.append(self.gather(clauses[0], clauses[0].gathered))
-            return
-        if name in self.core.windows:
-            self.steps.append(self.window(name))
-            return
-        joins = tuple(self.join(clause) for clause in clauses)
-        self.steps.append(Derive(self.core.predicates[name], self.tables[name], joins))
+        definition = self.core.definitions[name]
+        match definition:
+            case RuleSet(clauses):
+                joins = tuple(self.join(clause) for clause in clauses)
+                self.steps.append(Derive(self.core.predicates[name], self.tables[name], joins))
+            case WindowOf() | AggregateOf():
+                self.steps.append(self.operation(name, definition))
+            case External():
+                raise AssertionError(f"{name} is not derived")
+            case _:
+                assert_never(definition)
 
-    def window(self, name: str) -> Derive:
-        """A window in one step."""
-        window = self.core.windows[name]
-        join = self.join(clause_of_a_tick(name, window))
-        return Derive(self.core.predicates[name], self.tables[name], (join,), window.over)
+    def operation(self, name: str, definition: Operation) -> Gather | Derive:
+        """A window or an aggregate in one step."""
+        match definition:
+            case WindowOf():
+                join = self.join(clause_of_a_tick(name, definition))
+                own, table = self.core.predicates[name], self.tables[name]
+                return Derive(own, table, (join,), definition.over)
+            case AggregateOf():
+                return self.gather(name, definition)
+            case _:
+                assert_never(definition)
 
-    def gather(self, clause: Clause, premise: Premise) -> Gather:
-        gathers, name = premise.gathers, clause.head.predicate
-        assert gathers is not None, "what is gathered is made something of"
-        below = self.core.predicates[premise.predicate]
-        types = dict(zip(premise.args, below.types, strict=True))
-        variables = tuple(dict.fromkeys(premise.variables))
-        if self.exchanged and gathers.measure in (Measure.MIN, Measure.MAX):  # equal values are one
-            asked = (*clause.head.args[:-1], gathers.of)
+    def gather(self, name: str, aggregate: AggregateOf) -> Gather:
+        """An aggregate in one step."""
+        of, measure = aggregate.of, aggregate.measure
+        below = self.core.predicates[of.predicate]
+        types = dict(zip(of.args, below.types, strict=True))
+        variables = tuple(dict.fromkeys(of.variables))
+        if self.exchanged and measure in (Measure.MIN, Measure.MAX):  # equal values are one
+            asked = (*aggregate.groups, aggregate.variable)
             variables = tuple(v for v in variables if v in asked)
         facts = replace(below, types=tuple(types[v] for v in variables))
-        each = replace(premise, sign=Sign.POSITIVE, over=None, gathers=None)
-        source = Clause(Head(name, variables, clause.head.when), (each,), origin=clause.origin)
-        made = len(PART_COLUMNS) if gathers.parts is Parts.MADE else 1
+        when = AT_HEAD if of.temporal else RIGID
+        source = Clause(Head(name, variables, when), (of,), origin=of.origin)
         return Gather(
             self.core.predicates[name],
             self.tables[name],
             self.join(source),
             facts,
-            gathers.measure,
-            tuple(variables.index(v) for v in clause.head.args[:-made]),
-            None if gathers.of is None else variables.index(gathers.of),
-            1 if premise.over is None else premise.over.ticks,
-            gathers.parts,
+            measure,
+            tuple(variables.index(v) for v in aggregate.groups),
+            None if aggregate.variable is None else variables.index(aggregate.variable),
+            aggregate.ticks,
+            aggregate.parts,
         )
 
     def fixpoint(self, component: tuple[str, ...]) -> None:
@@ -375,7 +384,7 @@ class _Planner:
         repeat: list[Join] = []
         fills: list[Fill] = []
         for name in names:
-            for clause in self.core.clauses_for[name]:
+            for clause in rules_for(self.core, name):
                 if not any(premise.predicate in inside for premise in clause.positive):
                     start.append(self.join(clause))
                 elif (fill := self.fill(clause, inside)) is not None:
@@ -396,11 +405,8 @@ class _Planner:
 
     def before(self, component: tuple[str, ...]) -> tuple[Gather | Derive, ...]:
         """What a component hangs on of its own earlier facts: aggregates, and absent windows."""
-        clauses = [c for name in component for c in self.core.clauses_for.get(name, ())]
-        steps: list[Gather | Derive] = []
-        steps += (self.gather(c, c.gathered) for c in clauses if c.gathered is not None)
-        steps += (self.window(name) for name in component if name in self.core.windows)
-        return tuple(steps)
+        operations = self.core.operations
+        return tuple(self.operation(n, operations[n]) for n in component if n in operations)
 
     def fill(self, clause: Clause, inside: set[str]) -> Fill | None:
         """The clause as a fill, if it carries one predicate on with its arguments unchanged."""

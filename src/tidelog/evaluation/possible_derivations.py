@@ -14,12 +14,11 @@ from itertools import islice
 from typing import Protocol, TypeAlias
 
 from tidelog.analysis.containment import Ground
-from tidelog.analysis.counted import count_of
 from tidelog.analysis.definitive import Awaited, Counted, Pending
 from tidelog.analysis.possible import Open, Possible, PossibleClause, all_args, narrow
 from tidelog.language.program import Constant, Row, Term, Value, Variable
 from tidelog.logic.clause import Premise, Sign
-from tidelog.logic.core import Core, Role
+from tidelog.logic.core import Core, Role, rules_for
 from tidelog.logic.match import VALUES, JoinOrder, RowSource, constant_value, matches, term_values
 from tidelog.logic.windows import pattern as window_pattern
 
@@ -195,7 +194,8 @@ class PossibleDerivations:
         if isinstance(meaning, Open):
             assert tick is not None, "only facts with a time are waited for"
             return leaves.wait([Awaited(predicate.base, args, tick)])
-        is_fact = predicate.role is not Role.STEP  # a step within a rule is none of its own
+        # A step within a rule is none of its own.
+        is_fact = predicate.role not in (Role.STEP, Role.TOTAL)
         stands = self.facts.is_given(premise.predicate, tick)
         if not stands:
             before = set(leaves.waits)
@@ -205,7 +205,7 @@ class PossibleDerivations:
                 if predicate.role is Role.WINDOW:
                     if core.predicates[above_it].role is not Role.WINDOW:
                         leaves.windows |= self._counted(whole.predicate, args, tick, waits)
-                elif count_of(core, whole.predicate) and not count_of(core, above_it):
+                elif whole.predicate in core.count_of and above_it not in core.count_of:
                     leaves.wait_for_all(waits, Awaited(whole.predicate, args, tick or 0))
                 return True
             stands = is_fact and self.facts.is_settled(whole.predicate, tick)
@@ -302,7 +302,7 @@ class PossibleDerivations:
 
 def _selected_from(core: Core, asked: Premise, args: PossibleArgs) -> tuple[Premise, PossibleArgs]:
     """What a window asks for whose facts a step selects, as it asks for those it selects from."""
-    (step,) = core.clauses_for[asked.predicate]
+    (step,) = rules_for(core, asked.predicate)
     (premise,) = step.premises
     known = dict(zip(step.head.args, args, strict=True))
     values = (known.get(t) if isinstance(t, Variable) else t.value for t in premise.args)

@@ -11,10 +11,22 @@ import math
 from collections.abc import Callable, Mapping
 from typing import assert_never
 
-from tidelog.analysis.dependencies import Dependencies
+from tidelog.analysis.dependencies import Dependencies, Edge
 from tidelog.data.ticks import ALWAYS, EMPTY, Range
 from tidelog.language.program import Program, TimePoint, ends
-from tidelog.logic.clause import Clause, FixedTick, Free, Offset, Over, Premise, Rigid, Sign
+from tidelog.logic.clause import (
+    AggregateOf,
+    Clause,
+    FixedTick,
+    Free,
+    Offset,
+    Over,
+    Premise,
+    Rigid,
+    Sign,
+    WindowOf,
+)
+from tidelog.logic.core import Definition, External, RuleSet
 
 
 def times_in_rules(program: Program) -> Range:
@@ -47,13 +59,32 @@ def _supply(deps: Dependencies, data: Mapping[str, Range]) -> dict[str, Range]:
         if p.temporal
     }
 
-    clauses = [clause for clause in _in_order(deps) if clause.head.predicate in start]
+    names = [name for name in _in_order(deps) if name in start]
 
     def step(supply: dict[str, Range], wider: dict[str, Range]) -> None:
-        for clause in clauses:
-            wider[clause.head.predicate] |= _reach(clause, supply)
+        for name in names:
+            wider[name] |= _given(core.definitions[name], supply)
 
     return _fixpoint(start, step)
+
+
+def _given(definition: Definition, supply: Mapping[str, Range]) -> Range:
+    """Where a predicate can hold when all that it depends on can hold on its supply."""
+    match definition:
+        case RuleSet(clauses):
+            there = EMPTY
+            for clause in clauses:
+                there = there | _reach(clause, supply)
+            return there
+        case WindowOf(of):
+            return _reach_over(definition.over, _reach_by(of, supply))
+        case AggregateOf(of):
+            there = _reach_by(of, supply)
+            return there | (there + (definition.ticks - 1))
+        case External():
+            return EMPTY
+        case _:
+            assert_never(definition)
 
 
 def _reach(clause: Clause, supply: Mapping[str, Range]) -> Range:
@@ -62,13 +93,9 @@ def _reach(clause: Clause, supply: Mapping[str, Range]) -> Range:
     for premise in clause.premises:
         match premise.sign:
             case Sign.POSITIVE:
-                reach = reach & _reach_over(premise.over, _reach_by(premise, supply))
+                reach = reach & _reach_by(premise, supply)
             case Sign.NEGATIVE:
                 pass  # an absence can be anywhere
-            case Sign.GATHERED:
-                ticks = 1 if premise.over is None else premise.over.ticks
-                there = _reach_by(premise, supply)
-                reach = reach & (there | (there + (ticks - 1)))
             case _:
                 assert_never(premise.sign)
     if reach.empty:
@@ -76,7 +103,7 @@ def _reach(clause: Clause, supply: Mapping[str, Range]) -> Range:
     return reach if clause.head.point is None else Range(clause.head.point, clause.head.point)
 
 
-def _reach_over(over: Over | None, there: Range) -> Range:
+def _reach_over(over: Over, there: Range) -> Range:
     """Where a window can hold of what can hold on a range.
 
     >>> _reach_over(Over(4, 3), Range(0, 9))
@@ -84,8 +111,8 @@ def _reach_over(over: Over | None, there: Range) -> Range:
     >>> _reach_over(Over(4, 3), Range(0, 1)).empty
     True
     """
-    if over is None or there.empty:
-        return there
+    if there.empty:
+        return EMPTY
     if there.high - there.low + 1 < over.least:
         return EMPTY
     return Range(there.low + over.least - 1, there.high + over.ticks - over.least)
@@ -111,37 +138,34 @@ def _reach_by(premise: Premise, supply: Mapping[str, Range]) -> Range:
 def _demand(deps: Dependencies, supply: Mapping[str, Range], asked: Range) -> dict[str, Range]:
     start = {name: asked if name in deps.queries else EMPTY for name in supply}
 
-    clauses = _in_order(deps)[::-1]
+    place = {name: i for i, name in enumerate(_in_order(deps))}
+    edges = [edge for edge in deps.edges if edge.premise.temporal]
+    edges.sort(key=lambda edge: place[edge.head], reverse=True)
 
     def step(demand: dict[str, Range], wider: dict[str, Range]) -> None:
-        for clause in clauses:
-            head = ALWAYS
+        for edge in edges:
+            clause, head = edge.clause, ALWAYS
             if clause.head.temporal:
-                name = clause.head.predicate
-                head = demand[name] & supply[name]
+                head = demand[edge.head] & supply[edge.head]
             if clause.head.point is not None:
                 head = head & Range(clause.head.point, clause.head.point)
             if not head.empty:
-                for premise in clause.premises:
-                    if premise.temporal:
-                        wider[premise.predicate] |= _needed(premise, head)
+                wider[edge.body] |= _needed(edge, head)
 
     return _fixpoint(start, step)
 
 
-def _in_order(deps: Dependencies) -> list[Clause]:
-    """Clauses after those for what they look at, so that one round mostly does."""
-    place = {name: i for i, component in enumerate(deps.components) for name in component}
-    return sorted(deps.core.uses, key=lambda clause: place[clause.head.predicate])
+def _in_order(deps: Dependencies) -> list[str]:
+    """Predicates after those that they depend on, so that one round mostly does."""
+    return [name for component in deps.components for name in component]
 
 
-def _needed(premise: Premise, head: Range) -> Range:
-    """Where a premise is looked at, present or absent, for a head within a range."""
-    when = premise.when
+def _needed(edge: Edge, head: Range) -> Range:
+    """Where a body is looked at, present or absent, for a head within a range."""
+    when = edge.premise.when
     match when:
         case Offset(ticks):
-            first = ticks if premise.over is None else ticks - premise.over.ticks + 1
-            return (head + ticks) | (head + first)
+            return (head + ticks) | (head + (ticks - (edge.ticks or 1) + 1))
         case FixedTick(tick):
             return Range(tick, tick)
         case Free():

@@ -33,8 +33,8 @@ from tidelog.language.program import (
     variable_names,
 )
 from tidelog.logic.arithmetic import calculated
-from tidelog.logic.clause import Clause, Over, Premise
-from tidelog.logic.core import Role
+from tidelog.logic.clause import AggregateOf, Clause, Over, Premise, WindowOf
+from tidelog.logic.core import External, Role, RuleSet
 from tidelog.logic.match import VALUES, AnyTick, JoinOrder, constant_value, extensions
 from tidelog.logic.order import decide
 from tidelog.logic.windows import pattern
@@ -213,8 +213,14 @@ class Misses:
         return tuple(self._fact(goal.predicate, row) for row in near)
 
     def _clauses(self, goal: Ground) -> list[Clause]:
-        clauses = self.core.clauses_for.get(goal.predicate, ())
-        return [c for c in clauses if not c.copies_input and c.part_of is None]
+        definition = self.core.definitions[goal.predicate]
+        match definition:
+            case RuleSet(clauses):
+                return [c for c in clauses if not c.copies_input and c.part_of is None]
+            case WindowOf() | AggregateOf() | External():
+                return []  # what they lack is told of the premises that ask for them
+            case _:
+                assert_never(definition)
 
     def _nearest(self, goal: Ground, depth: int, above: frozenset[Ground]) -> Miss | None:
         key = (goal, depth)
@@ -290,6 +296,7 @@ class Misses:
         """The miss of one choice of values; None if it leads in a circle."""
         holds: list[Ground] = []
         all_missing: list[Missing] = []
+        totals: list[Missing] = []  # which are there if the rest of the clause is
         in_the_way = self._in_the_way(clause, one)
         if in_the_way is None:
             return None
@@ -306,7 +313,9 @@ class Misses:
             missing = self._missing(premise, known, whole, depth, above)
             if missing is None:
                 return None
-            all_missing.append(missing)
+            is_total = self.core.predicates[premise.predicate].role is Role.TOTAL
+            (totals if is_total else all_missing).append(missing)
+        all_missing = all_missing or totals
         written = clause.shown
         told = as_written(written, clause)
         compared = list(zip(told, one.compared(clause.tests), strict=True))
@@ -377,7 +386,7 @@ class Misses:
         missing = Missing(predicate.base, args, names, at, predicate.temporal, input_)
         if predicate.role is Role.WINDOW:
             return self._too_few(missing, premise, whole)
-        if predicate.role is Role.GATHERED:
+        if premise.predicate in self.core.aggregate_of:
             value = len(premise.args) - 1
             own = replace(missing, gathered=gathered(self.core, predicate.name, args, at))
             return replace(own, instead=self._instead(premise.predicate, known, [value]))

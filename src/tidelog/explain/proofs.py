@@ -11,9 +11,9 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from itertools import count, islice
-from typing import TypeAlias
+from dataclasses import dataclass, replace
+from itertools import chain, count, islice
+from typing import TypeAlias, assert_never
 
 from tidelog.analysis.containment import Ground
 from tidelog.evaluation.goal_directed.model import (
@@ -24,8 +24,8 @@ from tidelog.evaluation.goal_directed.model import (
     named,
 )
 from tidelog.language.program import NOWHERE, Comparison, Rule, Value
-from tidelog.logic.clause import Clause
-from tidelog.logic.core import Core, Role, window_clause
+from tidelog.logic.clause import AggregateOf, Clause, WindowOf
+from tidelog.logic.core import Core, External, Role, RuleSet, clause_of_a_tick
 
 # Derivations of one fact by one rule, and in all, that are looked at: usually all there are; where
 # they are too many, few of each; and if that does not prove the goal, as many as it takes.
@@ -99,18 +99,31 @@ class Derivations:
             if in_all <= 0:
                 self.complete = self.complete and core.predicates[fact.predicate].input
                 continue
-            if fact.predicate in core.windows:
-                counted = list(self.model.counted(fact))
-                self.counted[fact] = counted
-                todo += (one for one in counted if one not in self.derivations)
-                in_all -= len(counted)
-                continue
-            for clause in core.clauses_for.get(fact.predicate, ()):
-                some = list(islice(self.model.derivations(clause, fact), most))
-                ways += some
-                todo += (p for way in some for p in way.premises if p not in self.derivations)
-                in_all -= len(some)
-                self.complete = self.complete and len(some) < most
+            definition = core.definitions[fact.predicate]
+            match definition:
+                case WindowOf():
+                    counted = list(self.model.counted(fact))
+                    self.counted[fact] = counted
+                    todo += (one for one in counted if one not in self.derivations)
+                    in_all -= len(counted)
+                case AggregateOf():
+                    measured = tuple(self.model.measured(fact))
+                    clause = clause_of_a_tick(fact.predicate, definition)
+                    ways.append(Derivation(clause, measured, ()))
+                    todo += (one for one in measured if one not in self.derivations)
+                    in_all -= 1
+                case RuleSet(clauses):
+                    for clause in clauses:
+                        some = list(islice(self.model.derivations(clause, fact), most))
+                        ways += some
+                        used = (p for way in some for p in way.premises)
+                        todo += (p for p in used if p not in self.derivations)
+                        in_all -= len(some)
+                        self.complete = self.complete and len(some) < most
+                case External():
+                    pass
+                case _:
+                    assert_never(definition)
 
     def _measure(self) -> None:
         """The least size of a proof of each fact, and the first derivation that gives it."""
@@ -126,7 +139,7 @@ class Derivations:
             for way in ways:
                 missing = set(way.premises)
                 if not missing:
-                    heapq.heappush(heap, (1, next(order), fact, way))
+                    heapq.heappush(heap, (self._own(way), next(order), fact, way))
                 for one in missing:
                     waiting.setdefault(one, []).append((fact, way, missing))
         windows = _Windows(self)
@@ -187,10 +200,11 @@ class _Windows:
         return ways
 
     def _least(self, window: Ground) -> int:
-        return self.known.model.core.windows[window.predicate].over.least
+        return self.known.model.core.windows[window.predicate].at_least
 
     def _way(self, window: Ground, facts: Iterable[Ground]) -> Derivation:
-        clause = window_clause(window.predicate, self.known.model.core.windows[window.predicate])
+        definition = self.known.model.core.windows[window.predicate]
+        clause = clause_of_a_tick(window.predicate, definition)
         return Derivation(clause, tuple(facts), ())
 
 
@@ -309,12 +323,22 @@ def way_of(core: Core, fact: Ground, chosen: Mapping[Ground, Derivation]) -> Der
     if way is None or way.clause.copies_input:
         return None
     if not way.clause.made:
-        return way
+        return _without_totals(core, way, chosen)
     if core.predicates[fact.predicate].role in (Role.WINDOW, Role.GATHERED):
         return None
     # A head that lasts holds because it began.
     (begun,) = counted(core, way.premises, chosen)
     return way_of(core, begun, chosen)
+
+
+def _without_totals(core: Core, way: Derivation, chosen: Mapping[Ground, Derivation]) -> Derivation:
+    """The way with what totals come from in place of them: an aggregate, or its absence."""
+    totals = [p for p in way.premises if core.predicates[p.predicate].role is Role.TOTAL]
+    if not totals or any(total not in chosen for total in totals):
+        return way
+    premises = (chosen[p].premises if p in totals else (p,) for p in way.premises)
+    absent = (absence for total in totals for absence in chosen[total].absent)
+    return replace(way, premises=tuple(chain(*premises)), absent=(*way.absent, *absent))
 
 
 def below(core: Core, fact: Ground, chosen: Mapping[Ground, Derivation]) -> tuple[Ground, ...]:

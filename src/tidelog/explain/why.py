@@ -40,7 +40,7 @@ from tidelog.language.program import (
     Value,
 )
 from tidelog.language.types import infer
-from tidelog.logic.core import Core
+from tidelog.logic.core import Core, rules_of
 from tidelog.logic.normalise import core
 
 # Ticks on either side of a goal that are looked at first; then eight times as many, and so on.
@@ -197,14 +197,14 @@ def _holds_on_timeline(goal: Goal, budget: float) -> bool:
 
 def _reach(core: Core) -> int:
     """The furthest a step moves in time."""
-    offsets = [ticks for clause in core.clauses for ticks in clause.offsets]
-    offsets += [window.over.ticks - 1 for window in core.windows.values()]
+    offsets = [ticks for clause in rules_of(core) for ticks in clause.offsets]
+    offsets += [operation.ticks - 1 for operation in core.operations.values()]
     return max(map(abs, offsets), default=0)
 
 
 def _hull(goal: Goal) -> Range:
     """Ticks that a proof may be at without a step through time: the goal's, unless rules jump."""
-    clauses = goal.deps.core.clauses
+    clauses = rules_of(goal.deps.core)
     points = {tick for clause in clauses if not clause.is_fact for tick in clause.fixed_ticks}
     time = goal.fact.time
     if time is not None and not points and all(clause.connected for clause in clauses):

@@ -10,23 +10,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import assert_never
 
 from tidelog.language.program import INT_MAX, INT_MIN, Constant, Measure, Row, Term, Value, Variable
-from tidelog.logic.clause import ONE_TICK, PART_COLUMNS, Clause, Parts
+from tidelog.logic.clause import AggregateOf
 from tidelog.logic.match import picker
 
 
 class Aggregate:
-    """The aggregate of a clause: its source, window, measure and groups."""
+    """Evaluates an aggregate over rows in memory."""
 
-    def __init__(self, clause: Clause) -> None:
-        premise = clause.gathered
-        assert premise is not None, "the clause of an aggregate gathers"
-        gathers = premise.gathers
-        assert gathers is not None, "what is gathered is made something of"
-        self.name, self.source = clause.head.predicate, premise.predicate
-        self.ticks = (premise.over or ONE_TICK).ticks
-        self.measure, self.parts = gathers.measure, gathers.parts
-        self.adds = self.measure in (Measure.SUM, Measure.AVG)
-        args = premise.args
+    def __init__(self, name: str, definition: AggregateOf) -> None:
+        args = definition.of.args
+        self.name, self.source = name, definition.of.predicate
+        self.ticks, self.adds = definition.ticks, definition.adds
+        self.measure, self.parts = definition.measure, definition.parts
         first: dict[Term, int] = {}
         for i, term in enumerate(args):
             if isinstance(term, Variable):
@@ -35,10 +30,8 @@ class Aggregate:
             (i, term.value) for i, term in enumerate(args) if isinstance(term, Constant)
         ]
         self._equal = [(i, first[term]) for i, term in enumerate(args) if first.get(term, i) != i]
-        columns = len(PART_COLUMNS) if gathers.parts is Parts.MADE else 1
-        groups = clause.head.args[:-columns]
-        self.group: Callable[[Row], Row] = picker([first[term] for term in groups])
-        self.of = 0 if gathers.of is None else first[gathers.of]
+        self.group: Callable[[Row], Row] = picker([first[term] for term in definition.groups])
+        self.of = 0 if definition.variable is None else first[definition.variable]
 
     def matching(self, rows: Iterable[Row]) -> Iterator[Row]:
         """The rows that have the constants and the equal arguments of the premise."""

@@ -88,13 +88,24 @@ PART_COLUMNS = ("power", "facts", "high", "low")
 
 
 @dataclass(frozen=True, slots=True)
-class Gathering:
-    """What is made of all facts that a premise matches: the measure of one of its variables."""
+class LastTicks:
+    """So many ticks, the last of which is that of the window or the aggregate itself."""
+
+    length: int
+
+
+# Where in time a window or an aggregate finds its facts.
+Extent: TypeAlias = LastTicks
+ITS_TICK = LastTicks(1)
+
+
+@dataclass(frozen=True, slots=True)
+class AskedMeasure:
+    """The measure that a rule asks for of one of an atom's variables, and the value of it."""
 
     measure: Measure
-    of: Variable | None
-    value: Term  # what it comes to
-    parts: Parts | None = None
+    variable: Variable | None
+    value: Term
 
 
 When: TypeAlias = Offset | FixedTick | Rigid | Free
@@ -105,11 +116,10 @@ RIGID = Rigid()
 
 
 class Sign(Enum):
-    """Whether a premise asks for a fact, for its absence, or for all facts together."""
+    """Whether a premise asks for a fact or for its absence."""
 
     POSITIVE = "positive"
     NEGATIVE = "negative"
-    GATHERED = "gathered"
 
 
 class _Part:
@@ -156,20 +166,13 @@ class Head(_Part):
 
 @dataclass(frozen=True, slots=True)
 class Premise(_Part):
-    """A fact that must be there (or must not be) for a clause to fire.
-
-    One that is asked for `over` some ticks becomes a window, a predicate of its own, before
-    anything works with the clauses (logic/windows). So does one that `gathers`; then it is the only
-    premise of the clause of that predicate (logic/gathering), which has no other.
-    """
+    """A fact that must be there (or must not be) for a clause to fire."""
 
     predicate: str
     args: tuple[Term, ...] = ()
     when: When = RIGID
     sign: Sign = Sign.POSITIVE
     origin: Origin = field(default=NOWHERE, compare=False, repr=False)
-    over: Over | None = None
-    gathers: Gathering | None = None
 
     def tick(self, head: int | None) -> int | None:
         """When it must hold, given the tick of the head; None without a time.
@@ -192,11 +195,48 @@ class Premise(_Part):
 
 
 @dataclass(frozen=True, slots=True)
+class Asked(Premise):
+    """A premise as rules write it: `over` some ticks, or an aggregate of all facts there.
+
+    No core has one: a predicate takes its place that is defined as a window or an aggregate
+    (logic/windows, logic/gathering). People are shown it again (`ShownCore`).
+    """
+
+    over: Over | None = None
+    measured: AskedMeasure | None = None
+
+
+def over_of(premise: Premise) -> Over | None:
+    """The ticks that a premise is asked for, as rules write it; None for its own tick."""
+    return premise.over if isinstance(premise, Asked) else None
+
+
+def measured_of(premise: Premise) -> AskedMeasure | None:
+    """The measure that a premise asks for, as rules write it."""
+    return premise.measured if isinstance(premise, Asked) else None
+
+
+@dataclass(frozen=True, slots=True)
 class WindowOf:
-    """What a window is: that an atom holds at so many of the ticks that end with its own."""
+    """The definition of a window: an atom holds at `at_least` so many ticks of an extent."""
 
     of: Premise  # at the window's own time
-    over: Over
+    extent: Extent
+    at_least: int
+
+    @property
+    def over(self) -> Over:
+        """The extent and the threshold, for windows of ticks."""
+        match self.extent:
+            case LastTicks(length):
+                return Over(length, self.at_least)
+            case _:
+                assert_never(self.extent)
+
+    @property
+    def ticks(self) -> int:
+        """How many ticks it is over."""
+        return self.over.ticks
 
     @property
     def args(self) -> tuple[Variable, ...]:
@@ -209,6 +249,42 @@ class WindowOf:
         return any(v.anonymous for v in self.of.variables)
 
 
+@dataclass(frozen=True, slots=True)
+class AggregateOf:
+    """The definition of an aggregate: a measure of all facts in an extent, for each group.
+
+    The measure is of one `variable` of the premise; a count has none, and neither has the sum of
+    parts that are read.
+    """
+
+    of: Premise  # at the aggregate's own time
+    extent: Extent
+    measure: Measure
+    variable: Variable | None
+    groups: tuple[Variable, ...]
+    parts: Parts | None = None
+
+    @property
+    def args(self) -> tuple[Variable, ...]:
+        """The aggregate's arguments: its groups and its value, or the parts of that."""
+        names = PART_COLUMNS if self.parts is Parts.MADE else ("value",)
+        return (*self.groups, *(Variable(f"_#{name}") for name in names))
+
+    @property
+    def ticks(self) -> int:
+        """How many ticks it is over; one without a time."""
+        match self.extent:
+            case LastTicks(length):
+                return length
+            case _:
+                assert_never(self.extent)
+
+    @property
+    def adds(self) -> bool:
+        """Whether it is an exact sum, or made of one."""
+        return self.measure in (Measure.SUM, Measure.AVG)
+
+
 @dataclass(frozen=True)
 class Clause:
     """`head :- premises, tests.`; without either, a fact.
@@ -216,8 +292,8 @@ class Clause:
     `written` is the rule of the user's file that it comes from, for people to read; clauses that
     come from none have none. One that `copies_input` hands an input on to the predicate of the same
     base: it is ours, people are not shown it, and measures do not count it. One that is `made`
-    belongs to a window, an aggregate or a head that lasts; where a window is written out it is
-    `part_of` what its head holds for. Only what it says takes part in equality.
+    belongs to a window, a count or a head that lasts; where a window or count is written out it is
+    `part_of` that. Only what it says takes part in equality.
     """
 
     head: Head
@@ -227,7 +303,7 @@ class Clause:
     written: Rule | None = field(default=None, compare=False, repr=False)
     copies_input: bool = field(default=False, compare=False, repr=False)
     made: bool = field(default=False, compare=False, repr=False)
-    part_of: WindowOf | None = field(default=None, compare=False, repr=False)
+    part_of: WindowOf | AggregateOf | None = field(default=None, compare=False, repr=False)
 
     @property
     def is_fact(self) -> bool:
@@ -235,16 +311,13 @@ class Clause:
 
     @cached_property
     def positive(self) -> tuple[Premise, ...]:
-        return tuple(p for p in self.premises if p.sign is Sign.POSITIVE)
+        """The premises that ask for a fact."""
+        asked = (p for p in self.premises if p.sign is Sign.POSITIVE)
+        return tuple(p for p in asked if measured_of(p) is None)
 
     @cached_property
     def negative(self) -> tuple[Premise, ...]:
         return tuple(p for p in self.premises if p.sign is Sign.NEGATIVE)
-
-    @property
-    def gathered(self) -> Premise | None:
-        """Of the clause of an aggregate's predicate, the premise whose facts are gathered."""
-        return next((p for p in self.premises if p.sign is Sign.GATHERED), None)
 
     @cached_property
     def free_times(self) -> tuple[str, ...]:
@@ -317,8 +390,6 @@ class Clause:
     @property
     def safe(self) -> bool:
         """Whether positive premises give a value to every variable, and a time to the head."""
-        if self.gathered is not None:
-            return True
         needed = {v.name for v in self.head.variables}
         needed |= {v.name for test in self.tests for v in test.variables}
         needed |= {v.name for p in self.negative for v in p.variables if not v.anonymous}
@@ -385,27 +456,25 @@ def _as_literal(premise: Premise, clock: TimeOffset) -> Literal:
     atom = Atom(premise.predicate, premise.args, time, premise.origin)
     match premise.sign:
         case Sign.POSITIVE:
-            return atom
+            measured = measured_of(premise)
+            return atom if measured is None else _as_aggregated(atom, measured, over_of(premise))
         case Sign.NEGATIVE:
             return Negated(atom, premise.origin)
-        case Sign.GATHERED:
-            return _as_aggregated(premise, atom)
         case _:
             assert_never(premise.sign)
 
 
-def _as_aggregated(premise: Premise, atom: Atom) -> Aggregated:
-    gathers, time = premise.gathers, atom.time
-    assert gathers is not None, "what is gathered is made something of"
-    if premise.over is not None and isinstance(time, TimeOffset | TimePoint):
-        before = premise.over.ticks - 1
+def _as_aggregated(atom: Atom, measured: AskedMeasure, over: Over | None) -> Aggregated:
+    time, origin = atom.time, atom.origin
+    if over is not None and isinstance(time, TimeOffset | TimePoint):
+        before = over.ticks - 1
         if isinstance(time, TimeOffset):
             time = Interval(replace(time, offset=time.offset - before), time)
         else:
             time = Interval(TimePoint(time.tick - before), time)
         atom = replace(atom, time=time)
-    aggregate = Aggregate(gathers.measure, gathers.of, atom, premise.origin)
-    return Aggregated(aggregate, Operator.EQ, gathers.value, origin=premise.origin)
+    aggregate = Aggregate(measured.measure, measured.variable, atom, origin)
+    return Aggregated(aggregate, Operator.EQ, measured.value, origin=origin)
 
 
 def _as_time(when: Offset | FixedTick | Free, clock: TimeOffset) -> Time:

@@ -1,4 +1,4 @@
-"""The core of a program: its clauses and predicates, as the analyses and the engines see them.
+"""The core of a program: what each predicate is, as the analyses and the engines see it.
 
 Passes add predicates of their own. Such a predicate has a role and a base, the predicate of the
 user that it serves; its name is only a key, which nobody takes apart.
@@ -7,14 +7,24 @@ user that it serves; its name is only a key, which nobody takes apart.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 from operator import is_
+from typing import TypeAlias, assert_never
 
 from tidelog.language.checks import derivable
 from tidelog.language.program import Program, Type
-from tidelog.logic.clause import AT_HEAD, Clause, Head, Sign, WindowOf
+from tidelog.logic.clause import (
+    AT_HEAD,
+    RIGID,
+    AggregateOf,
+    Asked,
+    Clause,
+    Head,
+    Sign,
+    WindowOf,
+)
 
 
 class Role(Enum):
@@ -32,7 +42,8 @@ class Role(Enum):
     DUE = "due"  # every tick still to be answered
     WINDOW = "window"  # that an atom holds at some of the ticks up to now
     BEGUN = "begun"  # that a predicate holds from now on for a stretch
-    GATHERED = "gathered"  # what many facts come to
+    GATHERED = "gathered"  # an aggregate of many facts
+    TOTAL = "total"  # an aggregate, or 0 over nothing, for the groups that a rule asks about
     BLOCK = "block"  # what the facts of one tick come to, of which a window is made
     ABSENT = "absent"  # that facts of a predicate are not there, taken as an input of its own
 
@@ -50,6 +61,7 @@ _KEYS = {
     Role.WINDOW: "{name}[at {label} ticks]",
     Role.BEGUN: "{name}[for {label} ticks]",
     Role.GATHERED: "{name}({label})",
+    Role.TOTAL: "{name} or 0, {label}",
     Role.BLOCK: "{name}(a tick's {label})",
     Role.ABSENT: "not {name}{label}",
 }
@@ -86,7 +98,7 @@ class Predicate:
 
         Windows and aggregates are shown where the steps of a plan are: `Hot[at 2 of 4 ticks]`.
         """
-        if self.role in (Role.WINDOW, Role.GATHERED, Role.BLOCK):
+        if self.role in (Role.WINDOW, Role.GATHERED, Role.TOTAL, Role.BLOCK):
             return self.name
         return f"given {self.base}" if self.role is Role.GIVEN else self.base
 
@@ -99,71 +111,152 @@ class Predicate:
 
 
 @dataclass(frozen=True)
-class Core:
-    """Clauses in the order of the rules they come from, and windows; inputs have neither.
+class RuleSet:
+    """The definition by rules, each of which may derive the predicate; none if nothing does."""
 
-    A predicate that is a window has no clauses: what it is a window of defines it.
+    clauses: tuple[Clause, ...] = ()
+
+
+@dataclass(frozen=True)
+class External:
+    """The definition of an input: its facts come from outside. Its role says from where."""
+
+
+Definition: TypeAlias = RuleSet | WindowOf | AggregateOf | External
+# The definitions that are not rules but say what is made of facts at some ticks.
+Operation: TypeAlias = WindowOf | AggregateOf
+NO_OPERATIONS: Mapping[str, Operation] = {}
+
+
+@dataclass(frozen=True)
+class Core:
+    """The definition of each predicate: a set of rules, a window, an aggregate, or an input.
+
+    Whoever works with definitions matches on them and ends in `assert_never`. `rules_of` gives the
+    rules alone.
     """
 
     program: Program
-    clauses: tuple[Clause, ...]
     predicates: dict[str, Predicate]
-    windows: Mapping[str, WindowOf] = field(default_factory=dict)
+    definitions: Mapping[str, Definition]
     _parts: dict[frozenset[str], Core] = field(
         default_factory=dict, init=False, compare=False, repr=False
     )
 
+    @classmethod
+    def of(
+        cls,
+        program: Program,
+        predicates: dict[str, Predicate],
+        rules: Iterable[Clause],
+        operations: Mapping[str, Operation] = NO_OPERATIONS,
+    ) -> Core:
+        """A core of rules, windows and aggregates; a predicate that is an input is a source.
+
+        Predicates come in the order of their rules, then as they are listed.
+        """
+        by_head: dict[str, list[Clause]] = {}
+        for clause in rules:
+            by_head.setdefault(clause.head.predicate, []).append(clause)
+        definitions: dict[str, Definition] = {n: RuleSet(tuple(c)) for n, c in by_head.items()}
+        for name, predicate in predicates.items():
+            if predicate.input:
+                assert name not in definitions, f"{name} is an input, and has rules"
+                definitions[name] = External()
+            elif name in operations:
+                assert name not in definitions, f"{name} is an operation, and has rules"
+                definitions[name] = operations[name]
+            else:
+                definitions.setdefault(name, RuleSet())
+        return cls(program, predicates, definitions)
+
+    def rewritten(
+        self,
+        rules: Iterable[Clause] | None = None,
+        predicates: dict[str, Predicate] | None = None,
+        operations: Mapping[str, Operation] | None = None,
+    ) -> Core:
+        """The core with other rules, predicates, or windows and aggregates; the rest stays."""
+        return Core.of(
+            self.program,
+            self.predicates if predicates is None else predicates,
+            self._rules if rules is None else rules,
+            self.operations if operations is None else operations,
+        )
+
     def __post_init__(self) -> None:
-        for clause in self.clauses:
+        assert self.definitions.keys() == self.predicates.keys(), "each predicate has a definition"
+        for name, definition in self.definitions.items():
+            assert self.predicates[name].input is isinstance(definition, External), name
+        for clause in self.uses:
             self._check(clause)
-        for clause in self.window_clauses:
-            self._check(clause)
-            name = clause.head.predicate
-            assert name not in self.clauses_for, f"{name} is a window, and has clauses"
 
     def _check(self, clause: Clause) -> None:
-        """Refuse clauses that do not fit the predicates, or that leave out what they ask for."""
+        """Refuse clauses that do not fit the predicates."""
         for part in clause.parts:
             predicate = self.predicates[part.predicate]
             assert len(part.args) == len(predicate.types), f"{clause.head}: {part}"
             assert part.temporal is predicate.temporal, f"{clause.head}: {part}"
-        assert not self.predicates[clause.head.predicate].input, f"{clause.head} is an input"
         for premise in clause.premises:
-            gathers = premise.sign is Sign.GATHERED
-            assert gathers is (premise.gathers is not None), f"{clause.head}: {premise}"
-            assert not gathers or len(clause.premises) == 1, f"{clause.head}: {premise}"
-            window = clause.head.predicate in self.windows
-            assert gathers or (premise.over is not None) is window, f"{clause.head}: {premise}"
+            assert not isinstance(premise, Asked), f"{clause.head}: {premise} has no definition"
 
     @cached_property
-    def clauses_for(self) -> dict[str, tuple[Clause, ...]]:
-        """Clauses by head predicate."""
-        by_head: dict[str, list[Clause]] = {}
-        for clause in self.clauses:
-            by_head.setdefault(clause.head.predicate, []).append(clause)
-        return {name: tuple(clauses) for name, clauses in by_head.items()}
+    def _rules(self) -> tuple[Clause, ...]:
+        sets = (d.clauses for d in self.definitions.values() if isinstance(d, RuleSet))
+        return tuple(clause for clauses in sets for clause in clauses)
 
     @cached_property
-    def window_clauses(self) -> tuple[Clause, ...]:
-        """For each window a clause whose premise lies over its ticks: `W @ T :- P @ [T-9, T]`."""
-        return tuple(window_clause(name, window) for name, window in self.windows.items())
+    def operations(self) -> dict[str, Operation]:
+        """The windows and the aggregates."""
+        return {**self.windows, **self.aggregates}
 
-    @property
-    def uses(self) -> tuple[Clause, ...]:
-        """All clauses, those of windows too: what depends on what, and how far away."""
-        return (*self.clauses, *self.window_clauses)
+    @cached_property
+    def windows(self) -> dict[str, WindowOf]:
+        """The windows among the definitions."""
+        return {n: d for n, d in self.definitions.items() if isinstance(d, WindowOf)}
+
+    @cached_property
+    def aggregates(self) -> dict[str, AggregateOf]:
+        """The aggregates among the definitions."""
+        return {n: d for n, d in self.definitions.items() if isinstance(d, AggregateOf)}
 
     @cached_property
     def uses_for(self) -> dict[str, tuple[Clause, ...]]:
-        """All clauses by head predicate, those of windows too."""
-        return {**self.clauses_for, **{c.head.predicate: (c,) for c in self.window_clauses}}
+        """By predicate, what it depends on: its rules, or what a window or an aggregate is of.
+
+        Of the last two it is the fact of a tick, as a clause: how far they reach is left out.
+        """
+        return {name: _uses(name, d) for name, d in self.definitions.items()}
+
+    @cached_property
+    def uses(self) -> tuple[Clause, ...]:
+        """What depends on what, of all predicates."""
+        return tuple(clause for clauses in self.uses_for.values() for clause in clauses)
 
     @cached_property
     def window_of(self) -> dict[str, WindowOf]:
-        """What predicates are windows of, also those that are written out in clauses."""
-        written = ((clause.head.predicate, clause.part_of) for clause in self.clauses)
-        parts = {name: of for name, of in written if of is not None and of.of.gathers is None}
+        """What predicates are windows of, also those that are written out in rules."""
+        written = ((clause.head.predicate, clause.part_of) for clause in self._rules)
+        parts = {name: of for name, of in written if isinstance(of, WindowOf)}
         return {**parts, **self.windows}
+
+    @cached_property
+    def _part_of(self) -> dict[str, AggregateOf]:
+        written = ((clause.head.predicate, clause.part_of) for clause in self._rules)
+        return {name: of for name, of in written if isinstance(of, AggregateOf)}
+
+    @cached_property
+    def count_of(self) -> dict[str, AggregateOf]:
+        """The counts that predicates are steps of, written out in rules."""
+        steps = self._part_of.items()
+        return {name: of for name, of in steps if self.predicates[name].role is Role.STEP}
+
+    @cached_property
+    def aggregate_of(self) -> dict[str, AggregateOf]:
+        """What predicates are aggregates of, also those that are totals."""
+        parts = self._part_of.items()
+        totals = {name: of for name, of in parts if self.predicates[name].role is Role.TOTAL}
+        return {**totals, **self.aggregates}
 
     @cached_property
     def inputs(self) -> tuple[Predicate, ...]:
@@ -176,23 +269,25 @@ class Core:
 
     @cached_property
     def fixed_ticks(self) -> tuple[int, ...]:
-        """All ticks that clauses name."""
-        return tuple(tick for clause in self.clauses for tick in clause.fixed_ticks)
+        """All ticks that rules name."""
+        return tuple(tick for clause in self._rules for tick in clause.fixed_ticks)
 
     @cached_property
-    def _firing(self) -> tuple[tuple[Clause, ...], set[str]]:
-        """The clauses that can fire, since nothing they need is underivable; what is derivable."""
+    def _firing(self) -> dict[str, Definition]:
+        """The definitions that can give a fact, with the rules that can fire; or sources.
+
+        A rule never fires if a premise is underivable.
+        """
         needs = [
             (c.head.predicate, {p.predicate for p in c.premises if p.sign is not Sign.NEGATIVE})
             for c in self.uses
         ]
         there = derivable(needs, [p.name for p in self.inputs])
-        firing = tuple(
-            _without_truisms(clause, there)
-            for clause, (_, needed) in zip(self.clauses, needs, strict=False)
-            if needed <= there
-        )
-        return firing, there
+        return {
+            name: _firing(definition, there)
+            for name, definition in self.definitions.items()
+            if name in there
+        }
 
     def below(self, queries: Iterable[str]) -> Core:
         """Only what the queries need: the paper's program of a query. Each part is made once.
@@ -200,59 +295,89 @@ class Core:
         Clauses that need a predicate nothing can derive are left out, since they never fire. That
         such a predicate does not hold is always true, and left out of its clause.
         """
-        firing, there = self._firing
-        needs: dict[str, list[str]] = {}
-        for clause in (*firing, *self.window_clauses):
-            used = (premise.predicate for premise in clause.premises)
-            needs.setdefault(clause.head.predicate, []).extend(used)
-        wanted: set[str] = set()
+        firing = self._firing
+        wanted: dict[str, Definition] = {}
         todo = list(queries)
         while todo:
             name = todo.pop()
             if name not in wanted:
-                wanted.add(name)
-                todo += needs.get(name, ()) if name in there else ()
+                wanted[name] = firing.get(name, RuleSet())
+                todo += (p.predicate for c in _uses(name, wanted[name]) for p in c.premises)
         key = frozenset(wanted)
         if key not in self._parts:
-            self._parts[key] = self._part(
-                tuple(c for c in firing if c.head.predicate in wanted),
-                {name: p for name, p in self.predicates.items() if name in wanted},
-                {n: w for n, w in self.windows.items() if n in wanted and n in there},
+            predicates = {name: p for name, p in self.predicates.items() if name in wanted}
+            part = {name: wanted[name] for name in self.definitions if name in wanted}
+            same = len(part) == len(self.definitions) and all(
+                map(is_, part.values(), self.definitions.values())
             )
+            self._parts[key] = self if same else Core(self.program, predicates, part)
         return self._parts[key]
-
-    def _part(
-        self,
-        clauses: tuple[Clause, ...],
-        predicates: dict[str, Predicate],
-        windows: dict[str, WindowOf],
-    ) -> Core:
-        """A part of the core; itself, if that is all of it."""
-        same = len(clauses) == len(self.clauses) and all(map(is_, clauses, self.clauses))
-        if same and (len(predicates), len(windows)) == (len(self.predicates), len(self.windows)):
-            return self
-        return Core(self.program, clauses, predicates, windows)
 
 
 @dataclass(frozen=True)
 class ShownCore(Core):
     """A core as people read it: intervals and aggregates are premises. Nothing evaluates it."""
 
-    def __post_init__(self) -> None:
-        """It has clauses that no other core may have."""
+    def _check(self, clause: Clause) -> None:
+        """Accept what no other core may have."""
 
 
-def clause_of_a_tick(name: str, window: WindowOf) -> Clause:
-    """What a window is over, as a clause with its arguments: a fact that it counts at a tick."""
-    return Clause(
-        Head(name, window.args, AT_HEAD), (window.of,), origin=window.of.origin, made=True
-    )
+def rules_of(core: Core) -> tuple[Clause, ...]:
+    """The rules of a core. Windows and aggregates are none: see `Core.definitions` for them."""
+    return core._rules
 
 
-def window_clause(name: str, window: WindowOf) -> Clause:
-    """A window as a clause whose premise lies over its ticks."""
-    asked = replace(window.of, over=window.over)
-    return Clause(Head(name, window.args, AT_HEAD), (asked,), origin=asked.origin, made=True)
+def rules_for(core: Core, name: str) -> tuple[Clause, ...]:
+    """The rules of a predicate that is known to be defined by rules, or to be an input."""
+    definition = core.definitions[name]
+    match definition:
+        case RuleSet(clauses):
+            return clauses
+        case External():
+            return ()
+        case WindowOf() | AggregateOf():
+            raise AssertionError(f"{name} is not written out in rules")
+        case _:
+            assert_never(definition)
+
+
+def _uses(name: str, definition: Definition) -> tuple[Clause, ...]:
+    match definition:
+        case RuleSet(clauses):
+            return clauses
+        case WindowOf() | AggregateOf():
+            return (clause_of_a_tick(name, definition),)
+        case External():
+            return ()
+        case _:
+            assert_never(definition)
+
+
+def clause_of_a_tick(name: str, operation: Operation) -> Clause:
+    """A window or an aggregate as a clause for one tick, with its arguments.
+
+    It says which facts are counted or measured there, and by which arguments; not what follows.
+    """
+    when = AT_HEAD if operation.of.temporal else RIGID
+    head = Head(name, operation.args, when)
+    return Clause(head, (operation.of,), origin=operation.of.origin, made=True)
+
+
+def _firing(definition: Definition, there: set[str]) -> Definition:
+    """The definition without rules that never fire, and without truisms; itself, if that is all."""
+    match definition:
+        case RuleSet(clauses):
+            firing = tuple(
+                _without_truisms(clause, there)
+                for clause in clauses
+                if all(p.predicate in there for p in clause.positive)
+            )
+            same = len(firing) == len(clauses) and all(map(is_, firing, clauses))
+            return definition if same else RuleSet(firing)
+        case WindowOf() | AggregateOf() | External():
+            return definition
+        case _:
+            assert_never(definition)
 
 
 def _without_truisms(clause: Clause, there: set[str]) -> Clause:

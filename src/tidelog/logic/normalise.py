@@ -39,19 +39,21 @@ from tidelog.language.types import Types, infer, widen
 from tidelog.logic.clause import (
     AT_HEAD,
     RIGID,
+    Asked,
+    AskedMeasure,
     Clause,
     FixedTick,
     Free,
-    Gathering,
     Head,
     Offset,
     Over,
     Premise,
     Sign,
     When,
+    measured_of,
 )
-from tidelog.logic.core import Core, Predicate, Role
-from tidelog.logic.gathering import Gatherings, measured_type
+from tidelog.logic.core import Core, Operation, Predicate, Role
+from tidelog.logic.gathering import Aggregates, measured_type
 from tidelog.logic.windows import Windows
 
 
@@ -59,9 +61,10 @@ def core(program: Program, queries: Iterable[str] = ()) -> Core:
     """The core of a checked program; queries count as outputs.
 
     >>> from tidelog.language.checks import check
+    >>> from tidelog.logic.core import rules_of
     >>> program = check("input E(a: text) @ t. E(x) @ 5. P(X) @ T :- E(X) @ T.").accepted()
-    >>> [(c.head.predicate, [p.predicate for p in c.premises]) for c in core(program).clauses]
-    [('E', []), ('P', ['E']), ('E', ['E[in]'])]
+    >>> [(c.head.predicate, [p.predicate for p in c.premises]) for c in rules_of(core(program))]
+    [('E', []), ('E', ['E[in]']), ('P', ['E'])]
     """
     types = infer(program)
     inputs = set(program.inputs)
@@ -86,12 +89,13 @@ def core(program: Program, queries: Iterable[str] = ()) -> Core:
         predicates[name] = Predicate(name, True, (), Role.DERIVED, name)
         clauses += [replace(made, origin=clock.origin) for made in _ticking(first, name)]
     windows = Windows(predicates, {})
-    gatherings = Gatherings(predicates)
-    clauses = [way for clause in clauses for way in gatherings.without(clause)]
+    aggregates = Aggregates(predicates, {})
+    clauses = [way for clause in clauses for way in aggregates.without(clause)]
+    clauses += aggregates.totals
     lasting: list[Clause] = []
     clauses = [windows.without(_beginning(clause, windows, lasting)) for clause in clauses]
-    made = (*clauses, *lasting, *gatherings.clauses)
-    return Core(program, made, predicates, windows.windows)
+    operations: dict[str, Operation] = {**windows.windows, **aggregates.aggregates}
+    return Core.of(program, predicates, (*clauses, *lasting), operations)
 
 
 def _beginning(clause: Clause, windows: Windows, lasting: list[Clause]) -> Clause:
@@ -132,10 +136,11 @@ def _typed(clause: Clause, types: Types) -> Clause:
         for term, type_ in zip(part.args, types.columns[part.predicate], strict=True):
             if isinstance(term, Variable):
                 variables[term.name] = type_
-        gathers = part.gathers if isinstance(part, Premise) else None
-        if gathers is not None and isinstance(gathers.value, Variable):
+        measured = measured_of(part) if isinstance(part, Premise) else None
+        if measured is not None and isinstance(measured.value, Variable):
             own = types.columns[part.predicate]
-            variables[gathers.value.name] = measured_type(gathers, part.args, own)
+            made = measured_type(measured.measure, measured.variable, part.args, own)
+            variables[measured.value.name] = made
     h = clause.head
     head = Head(h.predicate, types.fit(h.predicate, h.args), h.when, h.origin)
     premises = tuple(_typed_premise(p, types) for p in clause.premises)
@@ -144,11 +149,12 @@ def _typed(clause: Clause, types: Types) -> Clause:
 
 
 def _typed_premise(premise: Premise, types: Types) -> Premise:
-    args, gathers = types.fit(premise.predicate, premise.args), premise.gathers
-    if gathers is not None:
-        type_ = measured_type(gathers, premise.args, types.columns[premise.predicate])
-        gathers = replace(gathers, value=widen(gathers.value, type_))
-    return replace(premise, args=args, gathers=gathers)
+    typed = replace(premise, args=types.fit(premise.predicate, premise.args))
+    if not isinstance(typed, Asked) or typed.measured is None:
+        return typed
+    measured, own = typed.measured, types.columns[premise.predicate]
+    type_ = measured_type(measured.measure, measured.variable, premise.args, own)
+    return replace(typed, measured=replace(measured, value=widen(measured.value, type_)))
 
 
 def _typed_comparison(c: Comparison, variables: dict[str, Type | None]) -> Comparison:
@@ -210,17 +216,17 @@ def clause_of(rule: Rule) -> Clause:
     for literal in rule.body:
         match literal:
             case Atom(predicate, args, time):
-                when, over = _when(time, head.time), _over(time)
-                asked = Premise(predicate, args, when, origin=literal.origin, over=over)
-                premises.append(asked)
+                when = _when(time, head.time)
+                asked = Premise(predicate, args, when, Sign.POSITIVE, literal.origin)
+                premises.append(_asked(asked, time))
             case Negated(Atom(predicate, args, time)):
-                when, over = _when(time, head.time), _over(time)
-                absent = Premise(predicate, args, when, Sign.NEGATIVE, literal.origin, over)
-                premises.append(absent)
+                when = _when(time, head.time)
+                asked = Premise(predicate, args, when, Sign.NEGATIVE, literal.origin)
+                premises.append(_asked(asked, time))
             case Comparison():
                 tests.append(literal)
             case Aggregated():
-                premise, more = _gathered(literal, rule)
+                premise, more = _measured(literal, rule)
                 premises.append(premise)
                 tests += more
             case _:
@@ -231,8 +237,16 @@ def clause_of(rule: Rule) -> Clause:
     return _defined(Clause(made, tuple(premises), tuple(tests), rule.origin, rule), rule)
 
 
-def _gathered(literal: Aggregated, rule: Rule) -> tuple[Premise, tuple[Comparison, ...]]:
-    """What an aggregate gathers, with a test of what it comes to unless the two are equal."""
+def _asked(premise: Premise, time: Time | None) -> Premise:
+    """The premise; if it is asked for at an interval, over its ticks."""
+    if not isinstance(time, Interval):
+        return premise
+    p, over = premise, Over(time.ticks, time.fewest)
+    return Asked(p.predicate, p.args, p.when, p.sign, p.origin, over)
+
+
+def _measured(literal: Aggregated, rule: Rule) -> tuple[Premise, tuple[Comparison, ...]]:
+    """The premise for an aggregate, with a test of its value unless the two are equal."""
     atom, value, aggregate = literal.atom, literal.value, literal.aggregate
     tests: tuple[Comparison, ...] = ()
     if literal.operator is not Operator.EQ or isinstance(value, Calculation):
@@ -247,9 +261,9 @@ def _gathered(literal: Aggregated, rule: Rule) -> tuple[Premise, tuple[Compariso
         tests = (Comparison(sides[0], literal.operator, sides[1], literal.origin),)
         value = result
     over = Over(atom.time.ticks, 1) if isinstance(atom.time, Interval) else None
-    gathers = Gathering(aggregate.measure, aggregate.of, value)
-    when = _when(atom.time, rule.head.time)
-    premise = Premise(atom.predicate, atom.args, when, Sign.GATHERED, literal.origin, over, gathers)
+    measured = AskedMeasure(aggregate.measure, aggregate.of, value)
+    when, sign = _when(atom.time, rule.head.time), Sign.POSITIVE
+    premise = Asked(atom.predicate, atom.args, when, sign, literal.origin, over, measured)
     return premise, tests
 
 
@@ -281,10 +295,6 @@ def _defined(clause: Clause, rule: Rule) -> Clause:
 
 def _renamed(args: tuple[Term, ...], terms: Mapping[str, Term]) -> tuple[Term, ...]:
     return tuple(terms.get(t.name, t) if isinstance(t, Variable) else t for t in args)
-
-
-def _over(time: Time | None) -> Over | None:
-    return Over(time.ticks, time.fewest) if isinstance(time, Interval) else None
 
 
 def _when(time: Time | None, head: Time | None) -> When:

@@ -5,10 +5,10 @@ atom holds at K or more. Literals that ask the same of the same atom share one, 
 interval lies: `some Jam(R) @ [T-5, T-1]` is the window of five ticks at T-1. Its arguments are the
 named variables of the atom; `_` may differ from tick to tick.
 
-A core says of a window what it is of (`Core.windows`), and most plans do it in one step. What works
-with clauses alone has it written out (`write_out`), in clauses that double: of 2, 4, 8 .. ticks,
-each from two windows half as long. For a window of n ticks there are about log2 n of them, and K
-times as many steps of a count for `at least K`. Each says which window it is part of.
+A window is a definition (`WindowOf`), and most plans do it in one step. What works with rules alone
+has it written out (`write_out`), in clauses that double: of 2, 4, 8 .. ticks, each from two windows
+half as long. For a window of n ticks there are about log2 n of them, and K times as many steps of a
+count for `at least K`. Each says which window it is part of.
 """
 
 from __future__ import annotations
@@ -21,15 +21,20 @@ from tidelog.language.program import Term, Value, Variable
 from tidelog.logic.clause import (
     AT_HEAD,
     ONE_TICK,
+    AggregateOf,
+    Asked,
+    AskedMeasure,
     Clause,
     Head,
+    LastTicks,
     Offset,
     Over,
     Premise,
-    Sign,
     WindowOf,
+    measured_of,
+    over_of,
 )
-from tidelog.logic.core import Core, Predicate, Role, ShownCore
+from tidelog.logic.core import Core, Predicate, Role, ShownCore, rules_of
 
 # Clauses that a window is written out in, unless nothing but clauses will do.
 MOST_WRITTEN_OUT = 500
@@ -55,12 +60,12 @@ def pattern(
     return window, tuple(values.get(t) if isinstance(t, Variable) else t.value for t in terms)
 
 
-_MADE = (Role.WINDOW, Role.BEGUN, Role.GATHERED)
+_MADE = (Role.WINDOW, Role.BEGUN, Role.GATHERED, Role.TOTAL)
 
 
 def folded(core: Core) -> Core:
     """The core as people think of it: premises over intervals in place of windows' predicates,
-    and premises that gather in place of aggregates'.
+    and aggregates in place of theirs.
 
     A head that lasts is looked at from any of its ticks: its premises lie so many ticks further
     back, too.
@@ -69,7 +74,7 @@ def folded(core: Core) -> Core:
         return core
     clauses: list[Clause] = []
     told: set[int] = set()  # rules that two clauses say, one of them for an aggregate of nothing
-    for clause in core.clauses:
+    for clause in rules_of(core):
         if clause.written is not None and clause.written.aggregated:
             if id(clause.written) in told:
                 continue
@@ -78,21 +83,30 @@ def folded(core: Core) -> Core:
             premises = tuple(_folded(core, premise) for premise in clause.premises)
             clauses.append(_as_lasting(core, replace(clause, premises=premises)))
     own = {n: p for n, p in core.predicates.items() if p.role not in _MADE}
-    return ShownCore(core.program, tuple(clauses), own)
+    return ShownCore.of(core.program, own, clauses)
 
 
 def _folded(core: Core, premise: Premise) -> Premise:
-    made = core.clauses_for.get(premise.predicate, ())
-    gathered = made[0].gathered if made else None
-    if gathered is not None:
-        sign = premise.sign if premise.sign is Sign.NEGATIVE else Sign.GATHERED
-        return replace(gathered, when=premise.when, sign=sign, origin=premise.origin)
+    aggregate = core.aggregate_of.get(premise.predicate)
+    if aggregate is not None:
+        asked = as_asked(aggregate)
+        when = premise.when if asked.temporal else asked.when
+        return replace(asked, when=when, sign=premise.sign, origin=premise.origin)
     window = core.window_of.get(premise.predicate)
     if window is None:
         return premise
     terms: dict[Term, Term] = dict(zip(window.args, premise.args, strict=True))
     args = tuple(terms.get(term, term) for term in window.of.args)
-    return replace(premise, predicate=window.of.predicate, args=args, over=window.over)
+    name = window.of.predicate
+    return Asked(name, args, premise.when, premise.sign, premise.origin, window.over)
+
+
+def as_asked(aggregate: AggregateOf) -> Asked:
+    """An aggregate as the premise of a rule that asks for it, at its own time."""
+    of, value = aggregate.of, aggregate.args[-1]
+    over = Over(aggregate.ticks, 1) if of.temporal else None
+    measured = AskedMeasure(aggregate.measure, aggregate.variable, value)
+    return Asked(of.predicate, of.args, of.when, of.sign, of.origin, over, measured)
 
 
 def _as_lasting(core: Core, clause: Clause) -> Clause:
@@ -103,10 +117,11 @@ def _as_lasting(core: Core, clause: Clause) -> Clause:
     windows = core.window_of.values()
     lasts = max(w.over.ticks for w in windows if w.of.predicate == began.name)
     premises: list[Premise] = []
-    for premise in clause.premises:
-        ticks = lasts - 1 + (1 if premise.over is None else premise.over.ticks)
-        over = replace(premise.over or ONE_TICK, ticks=ticks)
-        premises.append(replace(premise, over=over) if premise.offset is not None else premise)
+    for p in clause.premises:
+        over = over_of(p) or ONE_TICK
+        over = replace(over, ticks=lasts - 1 + over.ticks)
+        longer = Asked(p.predicate, p.args, p.when, p.sign, p.origin, over, measured_of(p))
+        premises.append(p if p.offset is None else longer)
     head = replace(clause.head, predicate=began.base)
     return replace(clause, head=head, premises=tuple(premises))
 
@@ -148,6 +163,12 @@ def _parts(over: Over) -> list[tuple[tuple[int, int, int], ...]]:
     ]
 
 
+def define_window(atom: Premise, over: Over) -> WindowOf:
+    """The definition of a window of an atom, whose time and sign are left to who asks for it."""
+    of = Premise(atom.predicate, atom.args, AT_HEAD, origin=atom.origin)
+    return WindowOf(of, LastTicks(over.ticks), over.least)
+
+
 class Windows:
     """The windows of a program: predicates and what they are windows of, each made once."""
 
@@ -163,17 +184,18 @@ class Windows:
 
     def without(self, clause: Clause) -> Clause:
         """The clause with a window's predicate for each of its premises over an interval."""
-        if all(premise.over is None for premise in clause.premises):
+        if all(over_of(premise) is None for premise in clause.premises):
             return clause
         premises = tuple(map(self._asked, clause.premises))
         return replace(clause, premises=premises)
 
     def _asked(self, premise: Premise) -> Premise:
-        if premise.over is None:
+        over = over_of(premise)
+        if over is None:
             return premise
-        window = WindowOf(replace(premise, over=None), premise.over)
+        window = define_window(premise, over)
         made = self.predicate(window)
-        return replace(premise, predicate=made.name, args=window.args, over=None)
+        return Premise(made.name, window.args, premise.when, premise.sign, premise.origin)
 
     def lasting(self, head: Predicate, over: Over) -> tuple[Predicate, list[Clause]]:
         """The predicate whose facts make the head hold at so many ticks, beginning with theirs;
@@ -183,7 +205,7 @@ class Windows:
             return began, []
         self.predicates[began.name] = began
         args = tuple(Variable(f"X{i}") for i in range(1, len(head.types) + 1))
-        window = self.predicate(WindowOf(Premise(began.name, args, AT_HEAD), over))
+        window = self.predicate(define_window(Premise(began.name, args, AT_HEAD), over))
         asked = Premise(window.name, args, AT_HEAD)
         return began, [Clause(Head(head.name, args, AT_HEAD), (asked,), made=True)]
 
@@ -204,19 +226,18 @@ class Windows:
         if made.name not in self.predicates:
             self.predicates[made.name] = made
             self.new.append(made.name)
-            of = replace(atom, when=AT_HEAD, sign=Sign.POSITIVE)
-            self.windows[made.name] = replace(window, of=of)
+            self.windows[made.name] = define_window(atom, window.over)
         return made
 
     def of_a_tick(self, window: WindowOf) -> Predicate:
         """The predicate that says, with the arguments of a window, whether it is met at a tick."""
-        return self.predicate(replace(window, over=ONE_TICK))
+        return self.predicate(define_window(window.of, ONE_TICK))
 
     def ways(self, window: WindowOf) -> list[tuple[Premise, ...]]:
         """The bodies of a window's clauses, over shorter windows."""
 
         def part(ticks: int, least: int, before: int) -> Premise:
-            made = self.predicate(replace(window, over=Over(ticks, least)))
+            made = self.predicate(define_window(window.of, Over(ticks, least)))
             return Premise(made.name, window.args, Offset(-before))
 
         parts = _parts(window.over)
@@ -229,9 +250,9 @@ def write_out(core: Core, where: Callable[[str], bool] = lambda name: True) -> C
     >>> from tidelog.logic.normalise import core
     >>> from tidelog.language.checks import check
     >>> rules = core(check("input E(x: int) @ t. P(X) @ T :- some E(X) @ [T-3, T].").program)
-    >>> len(rules.clauses), len(rules.windows)
+    >>> len(rules_of(rules)), len(rules.windows)
     (1, 1)
-    >>> len(write_out(rules).clauses), len(write_out(rules).windows)
+    >>> len(rules_of(write_out(rules))), len(write_out(rules).windows)
     (5, 0)
     """
     chosen = [name for name in core.windows if where(name)]
@@ -244,10 +265,8 @@ def write_out(core: Core, where: Callable[[str], bool] = lambda name: True) -> C
         window = made.windows[name]
         head = Head(name, window.args, AT_HEAD)
         clauses += (Clause(head, w, made=True, part_of=window) for w in made.ways(window))
-    kept = {name: window for name, window in core.windows.items() if name not in chosen}
-    return replace(
-        core, clauses=(*core.clauses, *clauses), predicates=made.predicates, windows=kept
-    )
+    kept = {name: of for name, of in core.operations.items() if name not in chosen}
+    return core.rewritten((*rules_of(core), *clauses), made.predicates, kept)
 
 
 def over_ticks(core: Core, names: Container[str] | None = None) -> Core:
@@ -265,7 +284,7 @@ def over_ticks(core: Core, names: Container[str] | None = None) -> Core:
                 made.windows[name] = replace(window, of=of)
     if not made.new:
         return core
-    over = replace(core, predicates=made.predicates, windows=made.windows)
+    over = core.rewritten(None, made.predicates, {**core.aggregates, **made.windows})
     return write_out(over, lambda name: over.windows[name].over == ONE_TICK)
 
 

@@ -55,7 +55,7 @@ class Shards:
     @cached_property
     def settled(self) -> Settled | None:
         """The rules in two parts, where they have aggregates and do not block."""
-        return None if self.deps.gathered is None else in_two_parts(self.deps)
+        return None if self.deps.aggregate is None else in_two_parts(self.deps)
 
     @property
     def online(self) -> Dependencies:
@@ -65,7 +65,7 @@ class Shards:
     @property
     def whole(self) -> bool:
         """Whether every fact is kept and every turn decided on all of them."""
-        apart = self.deps.gathered is None or self.settled is not None
+        apart = self.deps.aggregate is None or self.settled is not None
         return self.deps.cls is Class.BLOCKING or not apart or not fits(self.online)
 
     @cached_property

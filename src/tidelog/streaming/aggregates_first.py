@@ -43,7 +43,7 @@ def by_schedule(needed: Passes) -> bool:
     is ever pending, and where the rules cannot be taken apart.
     """
     deps = needed.planned
-    if deps.gathered is None or deps.cls is Class.BLOCKING:
+    if deps.aggregate is None or deps.cls is Class.BLOCKING:
         return False
     return at_once(deps) or in_two_parts(deps) is None
 

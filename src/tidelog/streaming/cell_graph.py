@@ -16,8 +16,8 @@ from tidelog.analysis.possible import (
     narrow,
 )
 from tidelog.language.graph import Arc, Bound, longest
-from tidelog.logic.clause import Clause, Premise, Sign
-from tidelog.logic.core import Role
+from tidelog.logic.clause import Clause, Premise
+from tidelog.logic.core import Role, rules_of
 from tidelog.logic.core import key as key_of
 from tidelog.streaming.cells import (
     LATER,
@@ -44,7 +44,7 @@ def fits(deps: Dependencies) -> bool:
     They cannot where rules recurse through fixed times or look very far ahead, nor where they both
     carry facts on and look at fixed times, and ask for absence.
     """
-    clauses = deps.core.clauses
+    clauses = rules_of(deps.core)
     if any(len(c.premises) > MOST_PREMISES for c in clauses if not c.head.temporal):
         return False
     if deps.negated and deps.carrying and deps.pinned:
@@ -128,7 +128,7 @@ class CellGraph:
 
     def _hanging_on_absence(self) -> frozenset[str]:
         """Predicates that change, and for which something must be absent, or for one below."""
-        loose = {e.head for e in self.deps.edges if e.sign is Sign.NEGATIVE} - self.fixed
+        loose = {e.head for e in self.deps.edges if e.negated} - self.fixed
         grew = bool(loose)
         while grew:
             more = {edge.head for edge in self.deps.edges if edge.body in loose}

@@ -16,7 +16,18 @@ from tidelog.analysis.dependencies import Dependencies
 from tidelog.language.graph import Bound, components
 from tidelog.language.program import Row
 from tidelog.logic.aggregate import Aggregate
-from tidelog.logic.clause import Clause, FixedTick, Free, Offset, Premise, Rigid, Sign
+from tidelog.logic.clause import (
+    AggregateOf,
+    Clause,
+    FixedTick,
+    Free,
+    Offset,
+    Premise,
+    Rigid,
+    Sign,
+    WindowOf,
+)
+from tidelog.logic.core import External, RuleSet
 from tidelog.streaming.joins import EMPTY, CompiledClause, IndexedSlice
 from tidelog.streaming.tracked import Tracked
 
@@ -266,14 +277,22 @@ def rigid_model(
             model[names[0]] = IndexedSlice(rigid.get(names[0], set()))
             continue
         clauses = []
-        for clause in deps.core.clauses:
-            if clause.head.predicate in names and clause.gathered is not None:
-                aggregate = Aggregate(clause)
-                rows = aggregate.of_slices([model[aggregate.source].rows])
-                model[aggregate.name] = IndexedSlice(rows)
-            elif clause.head.predicate in names:
-                lookups = (Lookup.of(p, inside=p.predicate in names) for p in clause.premises)
-                clauses.append(PlacedClause(0, clause, tuple(lookups)))
+        for name in names:
+            definition = deps.core.definitions[name]
+            match definition:
+                case RuleSet(rules):
+                    for clause in rules:
+                        premises = clause.premises
+                        lookups = (Lookup.of(p, inside=p.predicate in names) for p in premises)
+                        clauses.append(PlacedClause(0, clause, tuple(lookups)))
+                case AggregateOf():
+                    aggregate = Aggregate(name, definition)
+                    rows = aggregate.of_slices([model[aggregate.source].rows])
+                    model[name] = IndexedSlice(rows)
+                case WindowOf() | External():
+                    raise AssertionError(f"{name} has a time, or is given")
+                case _:
+                    assert_never(definition)
         derived = derive(clauses, 0, dict.fromkeys(names, 0), read)
         model = {**{name: IndexedSlice(set()) for name in names}, **model, **derived}
     return model

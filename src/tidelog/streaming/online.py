@@ -16,6 +16,7 @@ from tidelog.analysis.dependencies import Dependencies
 from tidelog.analysis.possible import all_args, possible
 from tidelog.evaluation.possible_derivations import PossibleDerivations
 from tidelog.language.program import Row, Value
+from tidelog.logic.core import clause_of_a_tick, rules_of
 from tidelog.streaming.algorithm import AnswerRows, FactsByTime, RowsByTime
 from tidelog.streaming.cells import NO_TIME
 from tidelog.streaming.columns import with_time
@@ -60,8 +61,8 @@ class OnlineAlgorithm:
         core = made.deps.core
         self.inputs = tuple(p.name for p in core.inputs if p.temporal)
         clauses = [p.clause for p in made.clauses]
-        clauses += [clause for clause in core.clauses if clause.negative]
-        clauses += core.window_clauses
+        clauses += [clause for clause in rules_of(core) if clause.negative]
+        clauses += [clause_of_a_tick(name, window) for name, window in core.windows.items()]
         self.chosen = {name: chosen(clauses, name) for name in self.inputs}
         self.temporal = [q for q in self.queries if core.predicates[q].temporal]
         self.rigid = [q for q in self.queries if q not in self.temporal]

@@ -27,7 +27,8 @@ from tidelog.evaluation.plan import (
 from tidelog.evaluation.ranges import EMPTY, Range
 from tidelog.language.graph import Arc, Bound, longest
 from tidelog.language.program import TIME_MAX
-from tidelog.logic.clause import FixedTick, Free, Offset, Rigid, Sign
+from tidelog.logic.clause import FixedTick, Free, Offset, Rigid
+from tidelog.logic.core import rules_of
 
 WHOLE = Range(-TIME_MAX, TIME_MAX)
 
@@ -99,7 +100,7 @@ class Schedule:
 
     def first(self, earliest: int | None) -> int:
         """The input time to start before, the data's first tick being `earliest`."""
-        heads = (clause.head for clause in self.deps.core.clauses)
+        heads = (clause.head for clause in rules_of(self.deps.core))
         times = [
             head.when.tick + self.phi[head.predicate]
             for head in heads
@@ -221,7 +222,7 @@ class Schedule:
         Derived again where not all is kept that they rest on, they would come out wrong.
         """
         deps = self.deps
-        asking = {edge.head for edge in deps.edges if edge.sign is not Sign.POSITIVE}
+        asking = {edge.head for edge in deps.edges if not edge.positive}
         together = (c for c in deps.components if c[0] in deps.recursive and asking & set(c))
         return tuple(name for c in together for name in c if deps.core.predicates[name].temporal)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Set
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 import pyarrow as pa
 
@@ -17,8 +17,8 @@ from tidelog.data.packed import columns, pack
 from tidelog.data.types import arrow_type
 from tidelog.language.program import Row, Type
 from tidelog.logic.aggregate import Aggregate
-from tidelog.logic.clause import Clause, Parts, Premise
-from tidelog.logic.core import Core, clause_of_a_tick
+from tidelog.logic.clause import AggregateOf, Clause, Parts, Premise, WindowOf
+from tidelog.logic.core import Core, External, RuleSet, rules_of
 from tidelog.streaming.algorithm import AnswerRows, RowsByTime
 from tidelog.streaming.cells import (
     Lookup,
@@ -50,7 +50,7 @@ def small(schedule: Schedule, ahead: int) -> bool:
     if any(pin > -math.inf for pin in schedule.pins.values()) or ahead > MOST_AHEAD:
         return False
     predicates = deps.core.predicates
-    return all(len(clause.premises) <= MOST_PREMISES for clause in deps.core.clauses) and all(
+    return all(len(clause.premises) <= MOST_PREMISES for clause in rules_of(deps.core)) and all(
         edge.offset is not None
         for edge in deps.edges
         if predicates[edge.head].temporal and predicates[edge.body].temporal
@@ -89,19 +89,23 @@ class Slices:
         self.components: list[tuple[tuple[str, ...], list[PlacedClause]]] = []
         for names in together:
             if core.predicates[names[0]].temporal and not core.predicates[names[0]].input:
-                written = [c for name in names for c in core.clauses_for.get(name, ())]
-                window = core.windows.get(names[0])
-                if window is not None:
-                    self.windows[names[0]] = WindowCounts(window.over)
-                    written = [clause_of_a_tick(names[0], window)]
-                if written and written[0].gathered is not None:
-                    self.aggregates[names[0]] = _aggregate(written[0], core)
-                    self.components.append((names, []))
-                    continue
-                clauses = [
-                    PlacedClause(0, clause, tuple(lookup(clause, p) for p in clause.premises))
-                    for clause in written
-                ]
+                clauses: list[PlacedClause] = []
+                for name in names:
+                    definition = core.definitions[name]
+                    match definition:
+                        case WindowOf():
+                            self.windows[name] = WindowCounts(definition.over)
+                        case AggregateOf():
+                            self.aggregates[name] = _aggregate(name, definition, core)
+                            continue
+                        case RuleSet() | External():
+                            pass
+                        case _:
+                            assert_never(definition)
+                    clauses += (
+                        PlacedClause(0, clause, tuple(lookup(clause, p) for p in clause.premises))
+                        for clause in core.uses_for[name]
+                    )
                 self.components.append((names, clauses))
         # How many ticks before tin a slice is still looked at; those not listed are never kept.
         self.ticks_kept: dict[str, int] = {}
@@ -216,9 +220,9 @@ class Slices:
                 self._store(name, time, IndexedSlice(rows))
 
 
-def _aggregate(clause: Clause, core: Core) -> WindowAggregate:
-    """The aggregate of a clause, with the type of the numbers that it may add up."""
-    aggregate = Aggregate(clause)
+def _aggregate(name: str, definition: AggregateOf, core: Core) -> WindowAggregate:
+    """The running state of an aggregate, with the type of the numbers that it may add up."""
+    aggregate = Aggregate(name, definition)
     types, made = core.predicates[aggregate.source].types, core.predicates[aggregate.name]
     numbers = made.types[-1]
     if aggregate.adds and aggregate.parts is not Parts.READ:

@@ -38,7 +38,6 @@ from tidelog.evaluation.plan import Plan, Scan
 from tidelog.evaluation.stretches import end_columns
 from tidelog.language.alignment import aligned, in_order, rules_text
 from tidelog.language.program import TIME_COLUMN, TIME_MAX, Program, Row
-from tidelog.logic.clause import Sign
 from tidelog.logic.core import Predicate
 from tidelog.streaming import offline
 from tidelog.streaming.aggregates_first import AggregatesFirst, by_schedule, in_two_parts
@@ -229,7 +228,7 @@ class Stream:
             return OfflineAlgorithm(
                 self.program, deps, rigid, eager=eager, strict=strict, online=online
             )
-        parts = None if deps.gathered is None else in_two_parts(deps)
+        parts = None if deps.aggregate is None else in_two_parts(deps)
         if parts is not None:
             return AggregatesFirst(self.program, parts, rigid, eager=eager)
         if deps.cls is Class.BLOCKING or not fits(deps):
@@ -717,11 +716,11 @@ def warn_overtaken(deps: Dependencies, sparse: Iterable[str]) -> None:
     predicates, sparse = deps.core.predicates, set(sparse)
     told: dict[str, dict[str, None]] = {}  # by sparse input
     for edge in deps.edges:
-        if edge.sign is not Sign.POSITIVE:
+        if not edge.positive:
             below = deps.core.below([edge.body]).predicates
             names = sorted({predicates[name].base for name in below} & sparse)
             what = f"`not {predicates[edge.body].base}`"
-            if edge.sign is Sign.GATHERED:
+            if edge.aggregated and not edge.negated:
                 what = f"an aggregate of `{predicates[edge.body].base}`"
             said = f"{what} ({edge.premise.origin})"
             for name in names:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from tidelog.analysis.dependencies import Dependencies
 from tidelog.analysis.possible import FUTURE, Possible, any_pattern, pattern_name, possible
 from tidelog.language.program import Type
-from tidelog.logic.clause import AT_HEAD, ONE_TICK, Over, Sign
+from tidelog.logic.clause import AT_HEAD, ITS_TICK, Over, Sign
 from tidelog.logic.core import Core
 from tidelog.logic.windows import Windows, over_ticks
 
@@ -71,15 +71,16 @@ def _moment(core: Core, name: str, known: dict[str, int | None]) -> int | None:
     if core.predicates[name].input:
         known[name] = 0 if core.predicates[name].temporal else None
         return known[name]
+    operator = core.operations.get(name)
+    if operator is not None and operator.extent != ITS_TICK:
+        return None
     moments: set[int | None] = set()
-    for clause in core.uses_for.get(name, ()):
+    for clause in core.uses_for[name]:
         if clause.head.when != AT_HEAD or not clause.premises:
             return None
         for premise in clause.premises:
             below = _moment(core, premise.predicate, known)
             if premise.sign is not Sign.POSITIVE or premise.offset is None or below is None:
-                return None
-            if premise.over not in (None, ONE_TICK):
                 return None
             moments.add(premise.offset + below)
     known[name] = moments.pop() if len(moments) == 1 else None

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 
 from tidelog.analysis.dependencies import Dependencies
 from tidelog.logic.clause import Clause, Over, Premise, Sign
+from tidelog.logic.core import rules_for
 from tidelog.streaming.cells import Component
 
 
@@ -62,7 +63,7 @@ def _phases(
     window = deps.core.window_of.get(name)
     if window is not None:
         return _over_window(window.over, phases[window.of.predicate])
-    clauses = deps.core.clauses_for.get(name, ())
+    clauses = rules_for(deps.core, name)
     return {phase for clause in clauses for phase in _of_clause(clause, component, phases)}
 
 
@@ -114,7 +115,7 @@ def _wakes(
             continue
         shift = component.shifts[name]
         wakes |= {phase - shift for phase in phases[name]}
-        for clause in deps.core.clauses_for.get(name, ()):
+        for clause in deps.core.uses_for[name]:
             wakes |= {o + e - shift for p, o in _timed(clause) for e in phases[p.predicate]}
     if wakes and not math.isinf(component.final):
         wakes.add(int(component.final))

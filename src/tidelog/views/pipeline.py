@@ -20,8 +20,8 @@ from tidelog.pipeline.plan import OfflineWork, OnlineWork, PipelinePlan, pipelin
 from tidelog.streaming.options import StreamMode, StreamOptions
 from tidelog.streaming.schedule import Blocking, Schedule
 
-_SHOWN_BY_NAME = (Role.WINDOW, Role.GATHERED, Role.BLOCK, Role.STEP)
-_IN_RULES_WORDS = (Role.WINDOW, Role.GATHERED, Role.BLOCK, Role.BEGUN)
+_SHOWN_BY_NAME = (Role.WINDOW, Role.GATHERED, Role.TOTAL, Role.BLOCK, Role.STEP)
+_IN_RULES_WORDS = (Role.WINDOW, Role.GATHERED, Role.TOTAL, Role.BLOCK, Role.BEGUN)
 # Who reads facts and packs them, and why.
 READ = {
     "files": "by DuckDB in the tasks, which give packed rows",

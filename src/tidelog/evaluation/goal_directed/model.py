@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tidelog.analysis.containment import Ground
-from tidelog.analysis.counted import count_of
 from tidelog.analysis.definitive import Awaited, AwaitedAggregate, Pending
 from tidelog.analysis.settled import Settled
 from tidelog.data.packed import COUNT, columns, holds_at_sql, ticks_of
@@ -60,17 +59,15 @@ class Gathered(Stretch):
 
 def gathered(core: Core, name: str, args: Sequence[Value | None], time: int | None) -> Gathered:
     """A fact of an aggregate's predicate, or what is known of one, as people read it."""
-    clause = core.clauses_for[name][0]
-    premise = clause.gathered
-    assert premise is not None, "an aggregate gathers something"
-    assert premise.gathers is not None, "what is gathered is made something of"
-    known = dict(zip(clause.head.args, args, strict=True))
-    own = tuple(known.get(t) if isinstance(t, Variable) else t.value for t in premise.args)
-    of = None if premise.gathers.of is None else premise.args.index(premise.gathers.of)
-    base = core.predicates[name].base
-    over, measure = premise.over or ONE_TICK, premise.gathers.measure
+    aggregate = core.aggregate_of[name]
+    terms, variable = aggregate.of.args, aggregate.variable
+    known = dict(zip(aggregate.args, args, strict=True))
+    own = tuple(known.get(t) if isinstance(t, Variable) else t.value for t in terms)
+    of = None if variable is None else terms.index(variable)
+    base, over = core.predicates[name].base, Over(aggregate.ticks, 1)
+    time = time if aggregate.of.temporal else None
     given = tuple(value for value in args if value is not None)
-    return Gathered(base, given, time, own, over, measure, of, args[-1])
+    return Gathered(base, given, time, own, over, aggregate.measure, of, args[-1])
 
 
 def with_aggregates_as_written(parts: Settled, pending: Pending) -> Pending:
@@ -93,19 +90,19 @@ def _as_written(parts: Settled, awaited: Awaited) -> Awaited:
 
 def _as_count(core: Core, awaited: Awaited) -> Awaited:
     """A stretch that is to have so many facts, as the count of them."""
-    counts = count_of(core, awaited.predicate)
-    if counts is None:
+    count = core.count_of.get(awaited.predicate)
+    if count is None:
         return awaited
-    clause, base = core.clauses_for[awaited.predicate][0], core.predicates[awaited.predicate].base
-    known = dict(zip(clause.head.args, awaited.args, strict=True))
-    args = tuple(known.get(t) if isinstance(t, Variable) else t.value for t in counts.of.args)
-    return AwaitedAggregate(base, args, awaited.time, Measure.COUNT, None, counts.over.ticks)
+    known = dict(zip(count.groups, awaited.args, strict=True))
+    args = tuple(known.get(t) if isinstance(t, Variable) else t.value for t in count.of.args)
+    base = core.predicates[awaited.predicate].base
+    return AwaitedAggregate(base, args, awaited.time, Measure.COUNT, None, count.ticks)
 
 
 def named(core: Core, fact: Ground) -> Ground:
     """The fact under the name its predicate has in the rules; a window's as what it asks for."""
     predicate = core.predicates[fact.predicate]
-    if predicate.role is Role.GATHERED:
+    if fact.predicate in core.aggregate_of:
         return gathered(core, fact.predicate, fact.args, fact.time)
     if predicate.role is Role.WINDOW:
         window, given = pattern(core, fact.predicate, fact.args)
@@ -159,9 +156,6 @@ class FactModel:
 
     def derivations(self, clause: Clause, fact: Ground) -> Iterator[Derivation]:
         """The ways in which a clause gives a fact."""
-        if clause.gathered is not None:
-            yield Derivation(clause, self._gathered(clause, clause.gathered, fact), ())
-            return
         order = self._orders.get(id(clause))
         if order is None:
             order = self._orders[id(clause)] = JoinOrder.from_head(clause)
@@ -178,6 +172,10 @@ class FactModel:
                 for test in clause.tests
             )
             absent = tuple(self._absence(premise, order, binding) for premise in clause.negative)
+            if self.core.predicates[fact.predicate].role is Role.TOTAL:
+                # What gives its groups holds anyway; the first premise is what it comes from.
+                yield Derivation(clause, () if absent else premises[:1], compared, absent)
+                return
             yield Derivation(clause, premises, compared, absent)
 
     def counted(self, fact: Ground) -> Iterator[Ground]:
@@ -190,29 +188,30 @@ class FactModel:
         for row in sorted(inside, key=lambda row: (-int(row[-1]), row)):
             yield Ground(name, tuple(row[:-1]), int(row[-1]))
 
-    def _gathered(self, clause: Clause, premise: Premise, fact: Ground) -> tuple[Ground, ...]:
-        """The facts that an aggregate is made of, the last ones first."""
-        groups = dict(zip(clause.head.args[:-1], fact.args[:-1], strict=True))
+    def measured(self, fact: Ground) -> Iterator[Ground]:
+        """The facts that a fact of an aggregate is made of, the last ones first."""
+        aggregate = self.core.aggregates[fact.predicate]
+        of = aggregate.of
+        groups = dict(zip(aggregate.groups, fact.args[:-1], strict=True))
         known: dict[int, Value] = {}
-        for i, term in enumerate(premise.args):
+        for i, term in enumerate(of.args):
             if isinstance(term, Constant):
                 known[i] = term.value
             elif term in groups:
                 known[i] = groups[term]
-        arity = len(premise.args)
+        arity = len(of.args)
         if fact.time is None:
-            rows = self.lookup(premise.predicate, known)
+            rows = self.lookup(of.predicate, known)
         else:
-            ticks = (premise.over or ONE_TICK).ticks
-            rows = self._within(premise.predicate, known, fact.time, ticks)
+            rows = self._within(of.predicate, known, fact.time, aggregate.ticks)
         facts: list[Ground] = []
         for row in rows:
-            time = int(row[-1]) if premise.temporal else None
+            time = int(row[-1]) if of.temporal else None
             values: dict[Term, Value] = {}
-            pairs = zip(premise.args, row[:arity], strict=True)
+            pairs = zip(of.args, row[:arity], strict=True)
             if all(values.setdefault(term, value) == value for term, value in pairs):
-                facts.append(Ground(premise.predicate, tuple(row[:arity]), time))
-        return tuple(sorted(facts, key=lambda f: (-(f.time or 0), f.args)))
+                facts.append(Ground(of.predicate, tuple(row[:arity]), time))
+        yield from sorted(facts, key=lambda f: (-(f.time or 0), f.args))
 
     def _within(
         self, name: str, known: Mapping[int, Value], last: int, ticks: int

@@ -32,7 +32,7 @@ def needed_values(core: Core, goal: Ground, joined: Engine | None) -> dict[str, 
     todo = [goal.predicate]
     while todo:
         name = todo.pop()
-        for clause in core.uses_for.get(name, ()):
+        for clause in core.uses_for[name]:
             known = _known(clause.head, needed[name])
             if known is None:
                 continue

@@ -126,11 +126,11 @@ class Worker(Generic[A]):
 
     def _known(self, stage: Stage) -> bool:
         """Whether anything is known in a stage without any rows."""
-        clauses = self.layout.plan.deps.core.clauses_for
+        core = self.layout.plan.deps.core
         return any(
             not any(premise.temporal for premise in clause.premises)
             for name in stage.predicates
-            for clause in clauses.get(name, ())
+            for clause in core.uses_for[name]
         )
 
     def _too_much(self, stage: Stage, number: int) -> str:

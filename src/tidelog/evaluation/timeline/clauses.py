@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import assert_never
 
 from tidelog.language.graph import components
 from tidelog.logic.clause import (
+    AggregateOf,
     Clause,
     FixedTick,
     Free,
@@ -95,53 +96,54 @@ def _mirrored(when: When) -> When:
             assert_never(when)
 
 
-def width(clauses: Iterable[Clause]) -> int:
-    """How many ticks lie at most between the first and the last time of a separated clause."""
-    return max([1, *map(_span, clauses)])
+def width(clauses: Iterable[Clause], aggregates: Iterable[AggregateOf] = ()) -> int:
+    """How many ticks lie at most between the first and the last time of a separated clause, or of
+    an aggregate."""
+    return max([1, *map(_span, clauses), *(aggregate.ticks - 1 for aggregate in aggregates)])
 
 
 def _span(clause: Clause) -> int:
     times = [clause.head.when, *(p.when for p in clause.premises)]
     ticks = [when.ticks for when in times if isinstance(when, Offset | Free)]
-    gathered = clause.gathered
-    if gathered is not None and gathered.over is not None and gathered.offset is not None:
-        ticks.append(gathered.offset - gathered.over.ticks + 1)
     return max(ticks) - min(ticks) if ticks else 0
 
 
 @dataclass(frozen=True)
 class Stratum:
-    """Clauses that are closed together, what they negate or gather being known before.
+    """Clauses that are closed together, what they negate or aggregate being known before.
 
-    Only with `through_not` some of their heads hang on the absence of others, or on what others
-    come to, strictly earlier. An aggregate is a stratum of its own otherwise.
+    Only with `through_not` some of their heads depend on the absence of others, or on aggregates of
+    others, strictly earlier. An aggregate is a stratum of its own otherwise.
     """
 
     clauses: tuple[Clause, ...]
+    aggregates: Mapping[str, AggregateOf]
     through_not: bool
 
     @property
-    def gathers(self) -> Clause | None:
-        """The one clause of an aggregate."""
-        return None if self.through_not or not self.clauses[0].gathered else self.clauses[0]
-
-    @property
     def heads(self) -> frozenset[str]:
-        return frozenset(c.head.predicate for c in self.clauses)
+        return frozenset((*(c.head.predicate for c in self.clauses), *self.aggregates))
 
     @property
     def lower(self) -> frozenset[str]:
         """The predicates that are known before."""
-        return frozenset(p.predicate for c in self.clauses for p in c.premises) - self.heads
+        used = [p.predicate for c in self.clauses for p in c.premises]
+        used += [aggregate.of.predicate for aggregate in self.aggregates.values()]
+        return frozenset(used) - self.heads
+
+    @property
+    def width(self) -> int:
+        """How many ticks its clauses and aggregates reach."""
+        return width(self.clauses, self.aggregates.values())
 
 
-def strata(clauses: Sequence[Clause]) -> list[Stratum]:
+def strata(clauses: Sequence[Clause], aggregates: Mapping[str, AggregateOf]) -> list[Stratum]:
     """The clauses in layers, the lowest first; an aggregate is one of its own, and so is a
     component with a cycle through `not` or an aggregate.
 
     Without these there is one.
     """
-    uses: dict[str, list[Premise]] = {}
+    uses: dict[str, list[Premise]] = {name: [of.of] for name, of in aggregates.items()}
     for clause in clauses:
         uses.setdefault(clause.head.predicate, []).extend(clause.premises)
     names = {name: [p.predicate for p in premises] for name, premises in uses.items()}
@@ -153,19 +155,21 @@ def strata(clauses: Sequence[Clause]) -> list[Stratum]:
         if component[0] not in uses:
             continue
         used = [premise for name in component for premise in uses[name]]
-        known = {premise.predicate for premise in used if premise.sign is not Sign.POSITIVE}
+        below = {p.predicate for p in used if p.predicate in layer}
+        known = {premise.predicate for premise in used if premise.sign is Sign.NEGATIVE}
+        known.update(aggregates[n].of.predicate for n in component if n in aggregates)
         if not known.isdisjoint(component):
             through_not.update(component)
-        if not known.isdisjoint(component) or any(p.sign is Sign.GATHERED for p in used):
+        own = not known.isdisjoint(component) or any(name in aggregates for name in component)
+        if own:
             alone.update(component)
-        below = {p.predicate for p in used if p.predicate in layer}
-        own = component[0] in alone
         number = max((layer[b] + (own or b in known | alone) for b in below), default=0)
         layer.update(dict.fromkeys(component, number))
         layers.setdefault((number, component[0] if own else ""), []).extend(component)
     return [
         Stratum(
             tuple(c for c in clauses if c.head.predicate in own),
+            {name: aggregates[name] for name in own if name in aggregates},
             not through_not.isdisjoint(own),
         )
         for _, own in sorted(layers.items())

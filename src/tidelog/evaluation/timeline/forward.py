@@ -15,7 +15,7 @@ from functools import cached_property
 from heapq import heappop, heappush
 from itertools import count
 
-from tidelog.evaluation.timeline.clauses import Stratum, width
+from tidelog.evaluation.timeline.clauses import Stratum
 from tidelog.evaluation.timeline.gathered import aggregate_rows
 from tidelog.evaluation.timeline.limit import Limit
 from tidelog.evaluation.timeline.settled import NOTHING_BEYOND, Beyond, Repeating, Settled
@@ -47,25 +47,24 @@ class Forward:
         self.limit = limit
         self.lower = lower
         self.heads = sorted(stratum.heads)
-        self.width = width(stratum.clauses)
+        self.width = stratum.width
         self.depth = _depths(stratum)
         self.unit = len(self.heads) + 1  # numbers of the order in a tick
         # Facts lie no further from what they rest on in the end, whichever way.
         self.reach = self.width + max(self.depth.values()) // self.unit + 1
         self.low, self.high = low - self.reach, high + self.width
         self.by_tick: LineRows = {}
-        self.gathers: dict[str, list[Aggregate]] = {}  # by what they gather
-        self.gathered: set[tuple[str, int]] = set()  # aggregates that are made, or will be
+        self.aggregates: dict[str, list[Aggregate]] = {}  # by what they are of
+        for name, definition in stratum.aggregates.items():
+            aggregate = Aggregate(name, definition)
+            self.aggregates.setdefault(aggregate.source, []).append(aggregate)
+        self.made: set[tuple[str, int]] = set()  # aggregates that are made, or will be
         self.firings: dict[str, list[tuple[Firing, int]]] = {}
         # By number in the order: clauses and facts to fire them, and aggregates at a tick.
         self.waiting: dict[int, list[tuple[Firing, LineFact] | tuple[Aggregate, int]]] = {}
         self.numbers: list[int] = []  # of those that wait, as a heap
         unconditional: list[Firing] = []
         for clause in stratum.clauses:
-            if clause.gathered is not None:
-                aggregate = Aggregate(clause)
-                self.gathers.setdefault(aggregate.source, []).append(aggregate)
-                continue
             moving = [
                 (i, p.when.ticks, p.predicate)
                 for i, p in enumerate(clause.premises)
@@ -115,9 +114,9 @@ class Forward:
             self._make(aggregate, tick + 1)
 
     def _make(self, aggregate: Aggregate, tick: int) -> None:
-        """An aggregate waits until all is known that it gathers."""
-        if (aggregate.name, tick) not in self.gathered:
-            self.gathered.add((aggregate.name, tick))
+        """An aggregate waits until all is known that it is of."""
+        if (aggregate.name, tick) not in self.made:
+            self.made.add((aggregate.name, tick))
             self._waits(aggregate.name, tick).append((aggregate, tick))
 
     def _add(self, fact: LineFact) -> None:
@@ -131,7 +130,7 @@ class Forward:
         assert tick is not None
         for firing, ticks in self.firings.get(name, ()):
             self._waits(firing.head.predicate, tick - ticks).append((firing, fact))
-        for aggregate in self.gathers.get(name, ()):
+        for aggregate in self.aggregates.get(name, ()):
             self._make(aggregate, tick)
 
     def _waits(self, name: str, tick: int) -> list[tuple[Firing, LineFact] | tuple[Aggregate, int]]:
@@ -197,7 +196,9 @@ def _depths(stratum: Stratum) -> dict[str, int]:
         )
         for clause in stratum.clauses
         for premise in clause.premises
-        if premise.predicate in stratum.heads
+        if premise.predicate in heads
     ]
+    sources = ((name, of.of.predicate) for name, of in stratum.aggregates.items())
+    arcs += [Arc(name, source, 1) for name, source in sources if source in heads]
     depths, _ = longest(heads, arcs, dict.fromkeys(heads, 0))
     return {name: int(depth) for name, depth in depths.items()}

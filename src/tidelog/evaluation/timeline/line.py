@@ -26,9 +26,9 @@ from tidelog.evaluation.timeline.settled import (
 )
 from tidelog.evaluation.timeline.stretch import LineRows
 from tidelog.evaluation.timeline.two_way import TwoWay
-from tidelog.language.program import Row
+from tidelog.language.program import NOWHERE, Row
 from tidelog.logic.aggregate import Aggregate
-from tidelog.logic.core import Core
+from tidelog.logic.core import Core, rules_of
 from tidelog.logic.match import IndexedRows
 from tidelog.logic.windows import write_out
 
@@ -58,7 +58,7 @@ def evaluate(
 ) -> dict[str, Timeline]:
     """The answers of each query at the ticks asked for, which may be infinitely many."""
     queries, core = tuple(queries), write_out(core)
-    if any(clause.negative or clause.gathered for clause in core.clauses):
+    if core.aggregates or any(clause.negative for clause in rules_of(core)):
         deps = dependencies(core, queries)
         refuse_blocking_cycles(deps)
         core = deps.core
@@ -75,11 +75,13 @@ class _Line:
         limit: Limit,
     ) -> None:
         self.core = core
-        clauses = separated(core.clauses)
-        furthest = max(clauses, key=lambda clause: width([clause]), default=None)
-        if furthest is not None and width([furthest]) > MOST_TICKS:
+        clauses = separated(rules_of(core))
+        reaches = [(width([clause]), clause.origin) for clause in clauses]
+        reaches += [(width([], [of]), of.of.origin) for of in core.aggregates.values()]
+        furthest, origin = max(reaches, key=lambda reach: reach[0], default=(0, NOWHERE))
+        if furthest > MOST_TICKS:
             raise TooHard(
-                f"{furthest.origin}: the rule reaches {width([furthest])} ticks through time, and a"
+                f"{origin}: the rule reaches {furthest} ticks through time, and a"
                 " range without end, or rules that run both ways through time, are followed tick by"
                 " tick: ask for a finite range with --from and --to"
             )
@@ -94,7 +96,7 @@ class _Line:
         given: Part = Inputs(low, high, by_tick)
         self.parts: dict[str, Part] = dict.fromkeys((name for name, _ in by_tick), given)
         known = settled(given, self.parts)
-        layers = strata(clauses)
+        layers = strata(clauses, core.aggregates)
         for i, stratum in enumerate(layers):
             lower = {name: known[name] for name in sorted(stratum.lower) if name in known}
             first = min([low, *(one.low for one in lower.values())])
@@ -102,8 +104,9 @@ class _Line:
             part: Part
             if stratum.through_not:
                 part = Forward(stratum, lower, first, last, limit)
-            elif stratum.gathers is not None:
-                aggregate = Aggregate(stratum.gathers)
+            elif stratum.aggregates:
+                ((name, definition),) = stratum.aggregates.items()
+                aggregate = Aggregate(name, definition)
                 part = Gathered(aggregate, lower.get(aggregate.source, NEVER), first, last, limit)
             else:
                 part = TwoWay(stratum, lower, first, last, limit)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 
-from tidelog.evaluation.timeline.clauses import Stratum, mirrored, width
+from tidelog.evaluation.timeline.clauses import Stratum, mirrored
 from tidelog.evaluation.timeline.half_line import Entry, HalfLine
 from tidelog.evaluation.timeline.limit import Limit
 from tidelog.evaluation.timeline.settled import Beyond, Repeating, Settled
@@ -32,7 +32,7 @@ class TwoWay:
         self.lower = lower
         self.firings = Firings(stratum.clauses)
         self.mirrored = Firings(mirrored(stratum.clauses))
-        self.width = width(stratum.clauses)
+        self.width = stratum.width
         # Half lines must not see explicit times, nor each other.
         self.low, self.high = low - self.width, high + self.width
         self.middle = Stretch(self.firings, self.low, self.high, limit)
