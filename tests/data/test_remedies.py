@@ -1,6 +1,7 @@
 """Values that do not fit are refused with a remedy; what can be taken is."""
 
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -177,3 +178,11 @@ def test_a_hundred_calculations() -> None:
     program = tidelog.parse(f"input E(x: int) @ t. P(V119) @ T :- E(X) @ T, {made}.")
     step = tidelog.Stream(program).push(0, {"E": [(3,)]})
     assert step.answers["P"].to_pylist() == [{"v119": 357, "time": 0}]
+
+
+def test_a_decimal_and_a_list_of_paths_name_the_remedy(tmp_path: Path) -> None:
+    row = ("a", 1, Decimal("1.5"), True, 0)
+    assert refused({"E": [row]}).endswith("Decimal('1.5') is not float; convert it: float(..)")
+    for path in ("a.csv", tmp_path / "a.csv"):
+        said = refused({"E": [path]})
+        assert said.endswith("; for a file or folder give its path alone, in no list")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import math
 from collections.abc import Iterable
+from decimal import Decimal
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -91,6 +92,8 @@ def fit(value: Any, type_: Type) -> Value | None:
             except UnicodeEncodeError:
                 raise ValueError(f"{short(ascii(value))} has half a surrogate pair") from None
             return value
+        case Type.FLOAT if isinstance(value, Decimal):
+            raise ValueError(f"{short(repr(value))} is not float; convert it: float(..)")
     raise ValueError(remedied(f"{short(repr(value))} is not {type_.value}", str(value), type_))
 
 

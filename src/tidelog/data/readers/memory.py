@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from functools import lru_cache
+from os import PathLike
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -70,9 +71,11 @@ def in_memory(schema: Schema, rows: RowsLike, ticks: Ticks | None) -> Table:
             row = positioned(schema, row, number, blank)
         values = tuple(row) if isinstance(row, (tuple, list)) else (row,)
         if len(values) != len(schema.names):
+            is_path = isinstance(row, (str, PathLike))
+            remedy = "; for a file or folder give its path alone, in no list" if is_path else ""
             raise DataError(
                 f"{where}, row {number}: {len(values)} values for {len(schema.names)} columns"
-                f" ({', '.join(schema.names)})"
+                f" ({', '.join(schema.names)}){remedy}"
             )
         tuples.append(values)
     return table_of(schema, tuples, None, where, ticks)
