@@ -157,7 +157,7 @@ def test_shards_are_one_online_stream(
 @given(programs_with_aggregates(connected=True), st.booleans(), st.randoms(use_true_random=False))
 def test_one_shard_has_all_of_an_aggregate(case: Case, eager: bool, random: Random) -> None:
     driver = Driver(case, 4, eager)
-    if not driver.queries or driver.shards.deps.gathered is None:
+    if not driver.queries or driver.shards.deps.aggregate is None:
         return
     event("whole" if driver.shards.whole else "in two parts")
     assert driver.partitions == 1

@@ -26,7 +26,7 @@ from tidelog.evaluation.database import NO_EXTENSIONS, Database
 from tidelog.evaluation.density import Density
 from tidelog.evaluation.duckdb_failures import as_data_errors
 from tidelog.evaluation.engine import Evaluated, Question
-from tidelog.evaluation.interrupts import interruptible
+from tidelog.evaluation.interrupts import handle_signals, interruptible
 from tidelog.evaluation.one_pass import folded, united
 from tidelog.evaluation.plan import Plan, Unbounded, plan
 from tidelog.evaluation.ranges import ranges, times_in_rules
@@ -258,6 +258,7 @@ class Engine(Database):
         try:
             runner.run(plan, plan.steps, {}, {**views, **(facts or {})}, writer)
         except (duckdb.InterruptException, duckdb.OutOfMemoryException, duckdb.OutOfRangeException):
+            handle_signals()
             raise
         except duckdb.Error:
             # Parquet is read here for the first time where its statistics said enough before.

@@ -35,6 +35,13 @@ def _is_interrupt(error: Exception) -> bool:
     return type(error).__name__ == "InterruptException"
 
 
+def handle_signals() -> None:
+    """Let Python handle signals now, which it does where a function begins.
+
+    After an interrupted query the next function may be an `__exit__`, which would do nothing.
+    """
+
+
 def is_ignored(number: int) -> bool:
     """Whether a signal was ignored when the process began, and still is."""
     return signal.getsignal(number) is signal.SIG_IGN
