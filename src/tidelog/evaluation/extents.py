@@ -1,7 +1,7 @@
-"""How many ticks a fact may be written out on, which bounds memory before it is spent.
+"""Bounds on the rows that recursion writes out, checked before memory is spent.
 
-What holds for ever, or until something stops it, takes a row for every 60 ticks: one fact and a
-tick far ahead would take all memory there is.
+A fact that holds until something stops it takes one row for every 60 ticks. One fact and one tick
+far ahead would take all the memory there is.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class TooLong(DataError):
 
 
 def check_extent(writer: Writer, fill: Fill, ticks: int, in_all: int, shorter: str) -> None:
-    """Refuse a fill of one fact on so many ticks, or of all of its facts on so many in all."""
+    """Refuse a fill that takes too many ticks, for one fact or for all facts of a predicate."""
     name = writer.plan.deps.core.predicates[fill.predicate].base
     where = fill.clause.origin
     if ticks > MOST_TICKS:
